@@ -82,7 +82,7 @@ class ClientStates:
 def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[tuple[fed_avg.State, Any]]:
     """Runs a round of each client, all in one call of the worker: pairs (state, input) -> pairs (state, metrics)."""
     results: dict[int, tuple[fed_avg.State, Any]] = {}
-    rounds.at_hand().each_client(rounds.each_alone(process.next), (), pairs, results.__setitem__)
+    rounds.current_context().each_client(rounds.each_alone(process.next), (), pairs, results.__setitem__)
     return [results[place] for place in range(len(pairs))]
 
 

@@ -17,7 +17,6 @@ from data.settings import make_options
 from optimization import aggregators, cohorts, fed_avg, models, options
 from optimization.posterior import flags as posterior_flags
 from optimization.privacy import mechanisms
-from optimization.runtime import rounds as runtime_rounds
 from optimization.selection import availability, selectors
 from optimization.study import compiled, frame, payloads, run_folder, runner
 from optimization.study.metrics import mean
@@ -108,8 +107,7 @@ class BanditRounds(runner.Rounds):
         if not phase.selection.is_uniform:
             selector = phase.selection.build(clients.sizes(self._clients, phase.population), phase.cohorts.size)
             self._selected = selectors.SelectedCohorts(selector, phase.seed)
-        computing = runtime_rounds.at_hand().computing
-        self._prepare = cohorts.PreparedAhead(self._written_inputs, phase.total_rounds, computing)
+        self._prepare = cohorts.PreparedAhead(self._prepared_inputs, phase.total_rounds)
         self._has_secret_cohorts = phase.bandit.trains and mechanism.rests_on_cohorts and not self._selected
         held = aggregators.secrets_in_state(phase.aggregation, mechanism) if phase.bandit.trains else []
         self.secrets = (*held, *["the seed of the cohorts"] * self._has_secret_cohorts)
@@ -278,7 +276,7 @@ class BanditRounds(runner.Rounds):
             return range(count)
         return range(count)[(round_num - 1) * REPLAY_ROWS : round_num * REPLAY_ROWS]
 
-    def _written_inputs(
+    def _prepared_inputs(
         self, round_num: int, cohort_seed: int | None
     ) -> tuple[list[logged_rounds.Participation], list]:
         participations = self.participations(self.cohort(round_num, cohort_seed), round_num)
@@ -288,7 +286,7 @@ class BanditRounds(runner.Rounds):
         if self._phase.is_pooled:
             key = keys.tensorflow_key(self._phase.seed, keys.Purpose.TRAINING, round_num, len(self._clients))
             inputs = logged_rounds.pooled_inputs(inputs, key)
-        return participations, runtime_rounds.written_ahead(inputs, self._definition.client_type)
+        return participations, inputs
 
     def _poll(self, state: fed_avg.State, ids: np.ndarray, round_num: int) -> np.ndarray:
         """Losses of the server's model that some clients report."""

@@ -38,7 +38,6 @@ _SHARED = {
     "client_selection": (("uniform",), "a selector reads losses of a shared model"),
     "model_aggregation": (("mean",), "it combines whole models of clients"),
 }
-_UNCOMPRESSED = {name: ((None,), "no client sends an update") for name in ("update_bits", "update_top_k")}
 _PERSONALIZED = {
     "federation": (("federated",), "there is no shared model to adapt"),
     "log_interactions": _NO_LOG,
@@ -51,7 +50,6 @@ _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
         "reset": ((None,), "a reset restarts the shared model"),
         "export": ((None, False), "there is no shared model"),
         "log_interactions": _NO_LOG,
-        **_UNCOMPRESSED,
         **_SHARED,
     },
     ("federation", POOLED): {
@@ -59,7 +57,6 @@ _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
         "client_weighting": (("uniform",), "every example of a log has the same weight"),
         "log_interactions": _NO_LOG,
         "reward_delay": ((None,), "logs are collected once"),
-        **_UNCOMPRESSED,
         **_SHARED,
     },
     ("personalization", FINE_TUNE): _PERSONALIZED,

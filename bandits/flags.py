@@ -19,7 +19,7 @@ from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.settings import declared, make_options, parameters, setting
 from optimization import corrections
-from optimization.options import Aggregation, Cohorts, Compression, Target, first_clip_norm
+from optimization.options import Aggregation, Cohorts, Target, first_clip_norm
 from optimization.posterior import flags as posterior_flags
 from optimization.study import aggregation_flags, cli, selector_flags, task_flags, training_flags
 
@@ -105,7 +105,6 @@ def define(flags: cli.FlagSet) -> None:
     }
     flags.group("Aggregation and privacy", *declared(Aggregation, **clipping), Cohorts, Target, _Models)
     posterior_flags.define_algorithms(flags, "model_aggregation")
-    flags.group(Compression)
     federation_flags.define(flags)
     initial_flags.define(flags)
     task_flags.define_data(flags)

@@ -147,7 +147,7 @@ class ActingFirst:
 
     def _columns(self, deployed: Sequence, cohort: Sequence[process.ClientInput]) -> list[np.ndarray]:
         """Concatenated clients' actions int32, rewards and propensities float32, each [examples]."""
-        context = rounds.at_hand()
+        context = rounds.current_context()
         members = [one for one in np.array_split(np.arange(len(cohort)), context.concurrent_clients) if len(one)]
         groups = [grouped([cohort[place] for place in part]) for part in members]
         results: list[Sequence] = [()] * len(groups)

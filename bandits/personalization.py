@@ -229,7 +229,7 @@ class AdaptedRewards:
 
         weights = tuple(weights)
         models = [(weights,) * (1 + self.definition.max_delay), weights]
-        rounds.at_hand().each_client(self._expected, models, inputs, take)
+        rounds.current_context().each_client(self._expected, models, inputs, take)
         counts = np.array([each.half.sum() for each in inputs])
         known = np.flatnonzero(counts)
         adapted, before = (sums[known] / counts[known, np.newaxis]).T.tolist()

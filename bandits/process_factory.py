@@ -87,7 +87,6 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         cohort_size=0 if phase.selection.is_uniform else phase.cohorts.size,
         feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
         is_delayed=phase.delay.kind != "none",
-        compression=phase.aggregation.compression,
         noise=noise,
         halves=halves,
         reward_bounds=task.reward_bounds,

@@ -20,7 +20,7 @@ from bandits import (
 )
 from bandits.options import BanditOptions, Phase, phases
 from data import files, tasks
-from optimization.study import disclosure, loggers, panels, results, run_folder, runner
+from optimization.study import loggers, panels, results, run_folder, runner
 
 # Panels of reward.png.
 _PLOTTED = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABILITY, metrics.HELD_OUT_REWARD)
@@ -37,7 +37,7 @@ def write(
 ) -> None:
     """Writes and prints what a phase gave, also of one that was stopped."""
     spent = trained.report(phase.accounted(outcome.round_num))
-    folder.write_json(run_folder.PRIVACY_FILE, disclosure.with_files(spent))
+    folder.write_json(run_folder.PRIVACY_FILE, run_folder.with_disclosures(spent))
     is_private = trained.mechanism.kind != "none"
     if outcome.round_num:
         title = f"{options.task.task_type}: {phase.label}"
@@ -67,7 +67,7 @@ def write(
             compared = rounds.evaluation.compared_with_references(outcome.state.server, action, name, further) + "\n"
         print(_summary(options, task, phase, folder, compared + "\n".join(lines)))
         if is_private:
-            print(disclosure.NOTICE)
+            print(run_folder.NOTICE)
     if rounds.acting:
         print(interactions.privacy_notice(folder.path))
     if phase.reports_clients:

@@ -15,7 +15,7 @@ import tensorflow_privacy as tfp
 
 from data import keys
 from optimization import options
-from optimization.privacy import correlated_noise, dp_queries, mechanisms, sensitivities
+from optimization.privacy import dp_queries, mechanisms, sensitivities
 from optimization.runtime import private
 
 # Geometric updates of the clip norm, at the rate that Andrew et al. 2021 recommend.
@@ -160,8 +160,8 @@ def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, s
 
 def noise(
     aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
-) -> correlated_noise.Noise | None:
-    """Noise for each round, see `correlated_noise.Rounds`; None if the aggregator adds its own, or none.
+) -> dp_queries.CorrelatedNoise | None:
+    """Noise for each round, see `dp_queries.NoisyRounds`; None if the aggregator adds its own, or none.
 
     Args:
       aggregation: As of `build`, like the others.
@@ -170,7 +170,7 @@ def noise(
     """
     if mechanism.kind != "mf_dpftrl":
         return None
-    return correlated_noise.Noise(mechanism, tuple(shapes), _noise_seed(aggregation, mechanism))
+    return dp_queries.CorrelatedNoise(mechanism, tuple(shapes), _noise_seed(aggregation, mechanism))
 
 
 def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, which: int = 0) -> int:

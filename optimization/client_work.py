@@ -11,10 +11,9 @@ from typing import NamedTuple, Protocol
 
 import tensorflow as tf
 
-from optimization import models, options
+from optimization import models
 from optimization.corrections import Correction, Step
 
-_ROUNDING_KEY = 0x636D7072  # Keeps the samples of rounding apart from those of mini-batches.
 Batch = Mapping[str, tf.Tensor]
 # (model outputs [batch, actions], that mini-batch of the examples) -> scalar, the mean over the mini-batch. One whose
 # attribute `needs_only_chosen_output` is true also takes the outputs of the examples' `action` alone, [batch].
@@ -132,13 +131,12 @@ class LocalSgd:
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
         velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
 
-        def walk(weights, examples, key, learning_rate=None, on_step=_pass_by):
+        def walk(weights, examples, key, learning_rate=None, on_step=None):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for variable, weight in zip(variables, weights, strict=True):
                 variable.assign(weight)
             for velocity in velocities:
                 velocity.assign(tf.zeros_like(velocity))
-            num_examples = _count(examples)
 
             def step(position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
                 batch = _take(dict(examples), rows)
@@ -153,10 +151,11 @@ class LocalSgd:
                 gradients = tape.gradient(value, variables)
                 for correct in self.corrections:
                     dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-                    gradients = correct(Step(dense, variables, weights, position, key, num_examples))
+                    gradients = correct(Step(dense, variables, weights))
                 for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
                     self._step(variable, gradient, rate, velocities[index] if velocities else None)
-                on_step(variables, position)
+                if on_step:
+                    on_step(variables, position)
                 return value
 
             loss_sum, deviation = self._steps(examples, key, step)
@@ -279,10 +278,6 @@ def _count(examples: Batch) -> tf.Tensor:
     return tf.shape(tf.nest.flatten(examples)[0])[0]
 
 
-def _pass_by(variables: list[tf.Variable], position: tf.Tensor) -> None:
-    del variables, position
-
-
 def _deviation(values: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.size(values) > 0, lambda: tf.math.reduce_std(values), lambda: tf.constant(0.0))
 
@@ -297,46 +292,3 @@ def no_training(weights: Sequence[tf.Tensor]) -> ClientUpdate:
     """Update of a client that does not change the weights."""
     zeros = tuple(tf.zeros_like(weight) for weight in weights)
     return ClientUpdate(zeros, tf.constant(0.0), tf.constant(True), tf.constant(0.0))
-
-
-def decoded(compression: options.Compression, delta: tuple[tf.Tensor, ...], key: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Update as the server decodes it after compression; the update itself without any.
-
-    The largest entries are kept, and values rounded to a grid at random without bias (Alistarh et al. 2017, "QSGD",
-    with a uniform grid from the smallest to the largest value). Clipping sees the decoded update.
-
-    Args:
-      compression: What is compressed.
-      delta: float32 arrays of fixed shapes.
-      key: int32 [2], random key of the client in the round.
-    """
-    if compression == options.NO_COMPRESSION:
-        return delta
-    shapes = {str(place): tuple(part.shape) for place, part in enumerate(delta)}
-    vector = models.flatten(delta)
-    size = vector.shape[0]
-    places, values = tf.range(size), vector
-    if compression.top_k is not None:
-        _, places = tf.math.top_k(tf.abs(vector), compression.entries(size))
-        values = tf.gather(vector, places)
-    if compression.bits is not None:
-        values = quantized(values, compression.bits, tf.random.experimental.stateless_fold_in(key, _ROUNDING_KEY))
-    return models.unflatten(tf.scatter_nd(places[:, tf.newaxis], values, [size]), shapes)
-
-
-def quantized(values: tf.Tensor, bits: int, key: tf.Tensor) -> tf.Tensor:
-    """Values rounded to one of their two neighbours on a grid, at random so that their expectation stays.
-
-    The grid has 2^bits points from the smallest to the largest value. The variance of a value is at most a quarter of
-    the squared distance of two points.
-
-    Args:
-      values: float32 [values].
-      bits: Bits of a value.
-      key: int32 [2].
-    """
-    low, steps = tf.reduce_min(values), float(2**bits - 1)
-    step = (tf.reduce_max(values) - low) / steps
-    noise = tf.random.stateless_uniform(tf.shape(values), key)
-    point = tf.minimum(tf.floor(tf.math.divide_no_nan(values - low, step) + noise), steps)
-    return low + point * step

@@ -3,7 +3,6 @@
 import concurrent.futures
 import hashlib
 import secrets
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -66,42 +65,29 @@ def as_integer(seed: np.ndarray) -> int:
     return int.from_bytes(np.asarray(seed).astype("<u4").tobytes(), "little")
 
 
-_PATIENCE_SECONDS = 1.0
-
-
 class PreparedAhead:
     """Prepares each round's clients while TFF's worker still runs the round before.
-
-    Preparation waits until the worker computes; earlier, it would compete with the sending of that round.
 
     A call takes a round's number and the other arguments of `prepare`, which must be the same in the next round. It
     returns or raises what `prepare` does; rounds may come in any order.
     """
 
-    def __init__(self, prepare: Callable[..., Any], total_rounds: int, computing: threading.Event):
+    def __init__(self, prepare: Callable[..., Any], total_rounds: int):
         """Prepares nothing yet.
 
         Args:
           prepare: Reads the clients of a round; called in another thread, too.
           total_rounds: The last round.
-          computing: Set by the worker when it has all that it needs for a call.
         """
         self._prepare = prepare
         self._total_rounds = total_rounds
-        self._computing = computing
         self._pool = concurrent.futures.ThreadPoolExecutor(1)
         self._ahead: dict[int, concurrent.futures.Future] = {}
 
     def __call__(self, round_num: int, *others: Any) -> Any:
-        self._computing.set()
         ready = self._ahead.pop(round_num, None)
         prepared = ready.result() if ready else self._prepare(round_num, *others)
         self._ahead.clear()
         if round_num < self._total_rounds:
-            self._computing.clear()
-            self._ahead[round_num + 1] = self._pool.submit(self._prepare_next, round_num + 1, *others)
+            self._ahead[round_num + 1] = self._pool.submit(self._prepare, round_num + 1, *others)
         return prepared
-
-    def _prepare_next(self, round_num: int, *others: Any) -> Any:
-        self._computing.wait(_PATIENCE_SECONDS)
-        return self._prepare(round_num, *others)

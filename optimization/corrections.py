@@ -14,20 +14,14 @@ class Step(NamedTuple):
     """A step of a client's training, before the weights change.
 
     Attributes:
-      gradients: Of the mini-batch's mean loss, in the order of the model's weights; dense.
+      gradients: Dense gradients of the mini-batch's mean loss, in the order of the model's weights.
       weights: The client's weights.
       start: The weights that the round started from.
-      number: int32 scalar, the step's number in the round, from 0.
-      key: int32 [2], the client's key of the round; fold a distinct number below 0 into it before sampling.
-      num_examples: int32 scalar, how many examples the client has.
     """
 
     gradients: Sequence[Tensor]
     weights: Sequence[Tensor]
     start: Sequence[Tensor]
-    number: Tensor
-    key: Tensor
-    num_examples: Tensor
 
 
 # Returns the gradients that SGD uses. Equal corrections have equal hashes and compute the same.

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from optimization import client_work, models, options
-from optimization.privacy import correlated_noise
+from optimization.privacy import dp_queries
 from optimization.runtime import rounds
 
 OPTIMIZERS = {
@@ -128,7 +128,6 @@ class Process(abc.ABC):
       cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
       deploy_every: Rounds between deployments, T; 0 for none: clients are sent the model in training alone.
       max_delay: Maximum staleness of a client's model, in deployments.
-      compression: Compression of a client's delta.
       noise: Correlated noise, made outside of the process for each round; None if the aggregator adds its own, or none.
     """
 
@@ -142,8 +141,7 @@ class Process(abc.ABC):
     cohort_size: int = 0
     deploy_every: int = 0
     max_delay: int = 0
-    compression: options.Compression = options.NO_COMPRESSION
-    noise: correlated_noise.Noise | None = None
+    noise: dp_queries.CorrelatedNoise | None = None
 
     @property
     @abc.abstractmethod
@@ -199,8 +197,7 @@ class Process(abc.ABC):
                 "client_losses": at_position(mean, client.position, self.cohort_size),
                 "client_deviations": at_position(deviation, client.position, self.cohort_size),
             }
-            delta = client_work.decoded(self.compression, update.delta, log.key) if work else update.delta
-            return ClientOutput(delta, log.weight, {**sums, **log.sums})
+            return ClientOutput(update.delta, log.weight, {**sums, **log.sums})
 
         return run
 
@@ -279,7 +276,7 @@ class Process(abc.ABC):
             return tff.federated_zip(new_state), tff.federated_zip(metrics)
 
         process = rounds.fused(tff.templates.IterativeProcess(initialize, next_round))
-        return correlated_noise.Rounds(process, self.noise) if self.noise and aggregation else process
+        return dp_queries.NoisyRounds(process, self.noise) if self.noise and aggregation else process
 
     def build_loss_poll(self, num_clients: int) -> tff.Computation:
         """Builds the computation of each client's loss on its training examples, at its position.

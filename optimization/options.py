@@ -4,7 +4,6 @@ Equal options have equal hashes and compute the same.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,7 +32,6 @@ AGGREGATIONS: Mapping[str, str] = {
 }
 NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
 CAN_ADAPT = ("mean", "dpsgd", "secure_sum")  # Those whose clip norm can follow a quantile.
-_COMPRESSED = ("mean", "dpsgd", "dpftrl", "mf_dpftrl")  # Secure sums carry integers of their own.
 _CAN_BE_SEEDED = ("dpsgd", "dpftrl", "mf_dpftrl")
 _FIRST_CLIP_NORM, _QUANTILE = 0.1, 0.8
 
@@ -74,40 +72,6 @@ class Cohorts:
     groups: int = 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Compression:
-    """Compression of updates, before they are clipped."""
-
-    bits: int | None = setting(
-        None,
-        "Bits of a value of a client's update, which is rounded at random without bias (default: float32)",
-        name="update_bits",
-        low=1,
-        high=16,
-        only={"aggregator_type": _COMPRESSED},
-    )
-    top_k: PositiveFraction | None = setting(
-        None,
-        "Share of an update's entries that are sent, those of the largest absolute values; the others count as zero, "
-        "which is a bias (default: all)",
-        name="update_top_k",
-        only={"aggregator_type": _COMPRESSED},
-    )
-
-    def entries(self, size: int) -> int:
-        """Number of entries that are sent of an update of this size."""
-        return size if self.top_k is None else max(1, round(self.top_k * size))
-
-    def num_bytes(self, size: int) -> int:
-        """Bytes of a compressed update: values, their indices with `top_k`, the ends of their range with `bits`."""
-        entries = self.entries(size)
-        indices, ends = (self.top_k is not None) * entries, (self.bits is not None) * 2
-        return math.ceil(entries * (self.bits or 32) / 8) + 4 * (indices + ends)
-
-
-NO_COMPRESSION = Compression()
-
-
 def first_clip_norm(settings: Mapping[str, Any]) -> float | None:
     """Default of `--clip_norm`."""
     return _FIRST_CLIP_NORM if settings["adaptive_clipping"] or settings.get("target_epsilon") else None
@@ -144,7 +108,6 @@ class Aggregation(Target):
     Attributes:
       noise_seed: Seed of the noise, which then guarantees nothing; None for the system's entropy.
       plan: The planned mechanism. It replaces all settings, except for the clip norm.
-      compression: Compression of a delta, before it is clipped.
     """
 
     kind: str = setting(
@@ -211,7 +174,6 @@ class Aggregation(Target):
     )
     noise_seed: int | None = None
     plan: mechanisms.Mechanism | None = None
-    compression: Compression = NO_COMPRESSION
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Draws several runs in one picture: `python -m scripts.plot DIR DIR --labels=softmax,greedy --output=x.pdf`.
-
-With `--tables`, prints the tables of the posterior study instead.
-"""
+"""Draws several runs in one picture: `python -m scripts.plot DIR DIR --labels=softmax,greedy --output=x.pdf`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -20,11 +17,10 @@ from optimization.study import cli
 from optimization.study.curves import BANDS
 
 _USAGE = """
-Draws the rewards, or another metric, of several runs in one picture; or prints tables of run_posterior's runs.
+Draws the rewards, or another metric, of several runs in one picture.
 Metrics of the deployed model are drawn as steps, and not smoothed across deployments.
 
   plot runs/digits_scratch_softmax runs/digits_scratch_greedy --output=compare.png,compare.pdf
-  plot --tables runs/my_study
 
 Each argument is a run's folder; a folder of seeds (NAME/seed_N) is one band.
 """
@@ -36,12 +32,9 @@ class _Folders:
 
     Attributes:
       runs: More folders, separated by commas.
-      tables: Print measures of run_posterior's runs, and rounds to thresholds, by task, algorithm and alpha, as the
-        study's Tables 5.1 and 5.2; folders may hold many runs.
     """
 
     runs: str = setting()
-    tables: bool = setting(False)
 
 
 class _Picture:
@@ -75,7 +68,7 @@ def define() -> cli.FlagSet:
     """Flags of `plot`."""
     flags = cli.FlagSet(_USAGE, positional="folders")
     flags.group(_Folders)
-    flags.group(_Picture, tables=False)
+    flags.group(_Picture)
     return flags
 
 
@@ -83,9 +76,6 @@ def program(settings: cli.Settings) -> None:
     """Reads the runs' metrics and draws them."""
     settings = settings.checked()
     folders = runs.named(settings)
-    if settings.tables:
-        print(runs.posterior_tables(folders))
-        return
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
     for output in outputs:
         files.check_output("output", output, files.PICTURES)

@@ -7,7 +7,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,12 +17,11 @@ from data.errors import UsageError
 from optimization.privacy import calibration, mechanisms, sensitivities
 from optimization.study import cli
 
-_TABLE_FACTORS = (0.25, 0.5, 1, 2, 4)
-_GROWTH_FACTORS = (10, 100)
+_EPSILON_FACTORS = (0.25, 0.5, 1, 2, 4)
 
 
 def program(settings: cli.Settings) -> None:
-    """Prints the privacy loss, by neighbouring relation, rounds and cohort."""
+    """Prints the privacy loss, by neighbouring relation."""
     mechanism, rounds = build(settings)
     if settings.target_epsilon is not None:
         mechanism = _calibrated(mechanism, rounds, settings)
@@ -38,7 +36,6 @@ def program(settings: cli.Settings) -> None:
     print(f"\nNoise on the sum of all updates so far (root mean square over rounds): {noise}")
     if settings.target_epsilon is not None:
         _print_alternatives(mechanism, rounds, settings)
-    _print_tables(mechanism, rounds)
     if settings.plot:
         _draw(mechanism, rounds, settings)
         print(f"\n{settings.plot}")
@@ -50,8 +47,6 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
     if mechanism.voided or mechanism.kind == "none":
         reason = mechanism.voided or "the training is one without noise"
         raise UsageError(f"--target_epsilon={target:g} is out of reach: no noise helps, because {reason}.")
-    if mechanism.accountant == "pld":
-        print("Calibrating the noise by PLD takes some seconds.", file=sys.stderr)
     try:
         noise_multiplier = calibration.calibrate(mechanism, rounds, target)
         larger = None
@@ -75,8 +70,6 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
         print(f"If Poisson: {rounded.noise_multiplier:g}, as below. It is proven with --cohort_sampling=poisson.")
     else:
         print(f"{smallest}: {rounded.noise_multiplier:g}")
-    if hint := calibration.limit_of_orders(rounded, rounds, target):
-        print(hint)
     if larger:
         print(
             f"With a cohort of {larger.cohort:,} and a noise multiplier of {larger.noise_multiplier:.4g}, epsilon is "
@@ -103,7 +96,7 @@ def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:
     loss = guarantee["epsilon_pld"]
     return (
         guarantee["neighbours"],
-        _sampling(guarantee["sampling"], guarantee["sampling_assumed"]),
+        guarantee["sampling"] + " (assumed)" * guarantee["sampling_assumed"],
         mechanisms.digits(guarantee["epsilon_rdp"]),
         f"{guarantee['rdp_order']:g}",
         "-" if loss is None else mechanisms.digits(loss),
@@ -111,69 +104,24 @@ def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:
     )
 
 
-def _sampling(sampling: str, assumed: bool) -> str:
-    return f"{sampling} (assumed)" if assumed else sampling
-
-
-def _print_tables(mechanism: mechanisms.Mechanism, rounds: int) -> None:
-    """Prints epsilon by rounds and cohort, and for larger cohorts with equally larger noise multipliers."""
-    limit = mechanism.population // mechanism.groups
-    cohorts = sorted({min(max(1, round(mechanism.cohort * factor)), limit) for factor in _TABLE_FACTORS})
-    columns = [dataclasses.replace(mechanism, cohort=cohort) for cohort in cohorts]
-    print(f"\nEpsilon by RDP at noise multiplier {mechanism.noise_multiplier:.4g}, for other rounds and cohorts:")
-    counts = sorted({max(1, round(rounds * factor)) for factor in _TABLE_FACTORS})
-    rows = [(f"{count:,}", *(_by_rdp(column, count) for column in columns)) for count in counts]
-    print(tables.text(("rounds", *(f"cohort {cohort:,}" for cohort in cohorts)), rows, "  "))
-    grown = [
-        dataclasses.replace(
-            mechanism, cohort=mechanism.cohort * factor, noise_multiplier=mechanism.noise_multiplier * factor
-        )
-        for factor in _GROWTH_FACTORS
-        if mechanism.cohort * factor <= limit
-    ]
-    if grown:
-        print(f"\nCohort and noise multiplied by the same factor (same noise on the mean update), {rounds:,} rounds:")
-        rows = [(f"{one.cohort:,}", f"{one.noise_multiplier:.4g}", _by_rdp(one, rounds)) for one in (mechanism, *grown)]
-        print(tables.text(("cohort", "noise multiplier", "epsilon by RDP"), rows, "  "))
-
-
-def _by_rdp(mechanism: mechanisms.Mechanism, rounds: int) -> str:
-    try:
-        return mechanisms.digits(mechanism.analyses[0].epsilon(rounds, mechanism.delta)[0])
-    except ValueError:  # ddp has too few bits for this cohort.
-        return "-"
-
-
 def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
-    """Draws epsilon over rounds, by analysis; with a target, noise on the prefix sums over epsilon, by mechanism."""
+    """Draws the noise on the prefix sums over epsilon, by mechanism."""
     import matplotlib.ticker
-    import numpy as np
 
     from optimization.study import panels
 
     figure, ((axes,),) = panels.grid(1, 1, (7, 4.2))
     lines: dict[str, list[tuple[float, float]]] = {}
-    delta = f"delta {mechanism.delta:.3g}"
-    if target := settings.target_epsilon:
-        for epsilon in (target * factor for factor in _TABLE_FACTORS):
-            for one, _ in calibration.alternatives(mechanism, rounds, epsilon, settings.dimension or 1):
-                label = f"{one.kind}, {one.sampling}"
-                lines.setdefault(label, []).append((epsilon, one.prefix_noise(rounds)))
-        title, ylabel = f"{rounds:,} rounds", "noise on prefix sums (clip norms)"
-        axes.set(xlabel=f"epsilon at {delta} ({mechanism.accountant.upper()})", xscale="log")
-    else:
-        shown = np.unique(np.linspace(1, rounds, 200).round().astype(int))
-        for analysis in mechanism.analyses:
-            label = f"{analysis.neighbours}; sampling: {_sampling(analysis.sampling, analysis.assumed)}"
-            lines[label] = [(count, analysis.epsilon(int(count), mechanism.delta)[0]) for count in shown]
-        title = f"{mechanism.kind}, noise multiplier {mechanism.noise_multiplier:g}"
-        ylabel = f"epsilon at {delta} (RDP)"
-        axes.set(xlabel="round")
+    for epsilon in (settings.target_epsilon * factor for factor in _EPSILON_FACTORS):
+        for plan in calibration.alternatives(mechanism, rounds, epsilon, settings.dimension or 1):
+            label = f"{plan.mechanism.kind}, {plan.mechanism.sampling}"
+            lines.setdefault(label, []).append((epsilon, plan.mechanism.prefix_noise(rounds)))
     for label, points in lines.items():
         axes.plot(*zip(*points, strict=True), label=label)
-    title = f"{title}, cohort {mechanism.cohort:,} of {mechanism.population:,}"
-    panels.label(axes, legend=True, title=title, ylabel=ylabel, yscale="log")
-    for axis in (axes.xaxis, axes.yaxis)[settings.target_epsilon is None :]:
+    axes.set(xlabel=f"epsilon at delta {mechanism.delta:.3g} ({mechanism.accountant.upper()})", xscale="log")
+    title = f"{rounds:,} rounds, cohort {mechanism.cohort:,} of {mechanism.population:,}"
+    panels.label(axes, legend=True, title=title, ylabel="noise on prefix sums (clip norms)", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(matplotlib.ticker.LogFormatter())
         axis.set_minor_formatter(matplotlib.ticker.LogFormatter(minor_thresholds=(3, 0.5)))
     files.save_picture(figure, settings.plot, dpi=90)

@@ -202,17 +202,6 @@ BYTES = {
     "tables/other_code.csv": b"who,age,label\n\x81,0,0\n",
     "tables/cut.csv.gz": gzip.compress(ROWS.encode() * 200)[:100],
 }
-SERVER_DATA = {
-    "shape": np.zeros((5, 3)),
-    "nan": np.full((5, 64), np.nan, np.float32),
-    "infinite": np.full((5, 64), np.inf),
-    "large": np.full((5, 64), 1e300),
-    "text": np.array([["a"] * 64]),
-    "complex": np.zeros((5, 64), complex),
-    "none": np.zeros((0, 64), np.float32),
-    "number": np.float32(1),
-    "negative": np.full((5, 28, 28), -3),
-}
 _OTHERS = {"convert": "data.convert"}
 FOLDERS = ("empty", "cut", "folder.npz", "folder.csv", "folder_model/model/weights.npz")
 
@@ -224,8 +213,7 @@ def _write(folder: pathlib.Path) -> None:
         for name, places in WRONG_ARRAYS.items()
         for place, wrong in places.items()
     }
-    arrays |= {f"server/{name}.npz": {"features": features} for name, features in SERVER_DATA.items()}
-    arrays |= {"server/other.npz": {"x": np.zeros((5, 64))}, "model/nan/model/weights.npz": {"w": np.full(3, np.nan)}}
+    arrays["model/nan/model/weights.npz"] = {"w": np.full(3, np.nan)}
     for path in [*TEXTS, *BYTES, *arrays]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
     for path, text in TEXTS.items():

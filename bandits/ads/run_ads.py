@@ -15,7 +15,7 @@ from bandits.ads import flags, metrics
 from bandits.ads.flags import AdsOptions
 from data import ads, files
 from data.errors import UsageError
-from optimization.study import disclosure, frame, run_folder
+from optimization.study import frame, run_folder
 
 if TYPE_CHECKING:
     from bandits.ads import experiment
@@ -80,7 +80,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
 
         folder, rule = run.folder, run.options.decision_rule
         spent = rounds.mechanism.report(outcome.round_num)
-        folder.write_json(run_folder.PRIVACY_FILE, disclosure.with_files(spent))
+        folder.write_json(run_folder.PRIVACY_FILE, run_folder.with_disclosures(spent))
         if outcome.signum:
             return
         table = pd.read_csv(folder.metrics_path)
@@ -94,7 +94,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
             print(f"{learner}: {int(reward)} clicks, regret {regret:.1f}; in the last round {shown}.")
         print(spent["summary"])
         if rounds.mechanism.kind != "none":
-            print(disclosure.NOTICE)
+            print(run_folder.NOTICE)
         print(f"Results in {folder.path}: metrics.csv, ads.png, config.json, privacy.json")
 
     def report(self, runs: Sequence[frame.Run]) -> None:

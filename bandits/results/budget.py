@@ -59,12 +59,12 @@ class _Output:
     Attributes:
       tolerated_noise: Noise multiplier at which training still works with this cohort; looks for the larger cohort that
         reaches the target when its noise multiplier grows with it.
-      plot: Picture to write, .png, .svg or .pdf: epsilon against rounds, or with --target_epsilon the noise of the
-        mechanisms against epsilons from a quarter of it to four times it.
+      plot: Picture to write, .png, .svg or .pdf: the noise of the mechanisms against epsilons from a quarter of the
+        target to four times the target.
     """
 
     tolerated_noise: float = setting(above=True, only={"target_epsilon": True})
-    plot: pathlib.Path = setting(basic=True)
+    plot: pathlib.Path = setting(basic=True, only={"target_epsilon": True})
 
 
 def define() -> cli.FlagSet:

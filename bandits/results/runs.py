@@ -215,43 +215,6 @@ def headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
     return max(known, key=lambda study: len(columns & set(study.columns))).headline
 
 
-def posterior_tables(folders: Sequence[pathlib.Path]) -> str:
-    """Tables of `optimization.posterior.metrics` about the runs in some folders, one for each task, as text.
-
-    Raises:
-      UsageError: If a run is not of run_posterior, two runs belong to one cell, or there is no run.
-    """
-    from optimization.posterior import metrics as posterior
-
-    by_task: dict[str, dict[tuple[str, str], list[pd.DataFrame]]] = {}
-    owners: dict[tuple[str, str, str], pathlib.Path] = {}
-    for group, paths in (one for folder in folders for one in find(folder).items()):
-        seed_runs = [read(path) for path in paths if (path / "metrics.csv").is_file()]
-        if not seed_runs:
-            continue
-        flags = seed_runs[0].flags
-        if (
-            flags.get("algorithm") not in posterior.NAMES
-            or posterior.TABLE_MEASURES["Accuracy"] not in seed_runs[0].metrics
-        ):
-            raise UsageError(f"--runs: {group} is no run of run_posterior.")
-        alphas = [flags.get(name) for name in ("client_sampling_alpha", "partition_alpha")]
-        alpha = next((f"{value:g}" for value in alphas if value is not None), posterior.NO_ALPHA)
-        task, algorithm = flags["task_type"], flags["algorithm"]
-        other = owners.setdefault((task, algorithm, alpha), group)
-        if other != group:
-            raise UsageError(f"--runs: {other} and {group} have one task, algorithm and alpha: name one of them.")
-        by_task.setdefault(task, {})[algorithm, alpha] = [run.metrics for run in seed_runs]
-    if not by_task:
-        raise UsageError("--runs: no run of run_posterior has a finished round.")
-    texts = []
-    for task, cells in by_task.items():
-        last = min(int(table["round_num"].iloc[-1]) for some in cells.values() for table in some)
-        rounds, thresholds = posterior.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
-        texts.append(f"{task}\n{posterior.build_table(cells, rounds, thresholds).to_string()}\n")
-    return "\n".join(texts)
-
-
 class Found(NamedTuple):
     """Runs below some folders.
 

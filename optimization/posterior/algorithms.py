@@ -135,10 +135,8 @@ def build(
     """
     name, burn_in_rounds = posterior.name, 0
     work: ClientWork = sgd
-    if name in ("fedpa", "fedkppa", "client_sgld"):
-        is_langevin = name == "client_sgld"
-        shrinkage = None if is_langevin else posterior.shrinkage
-        work = samplers.ChainSgd(sgd, posterior.steps_per_sample, is_langevin, shrinkage)
+    if name in flags.CHAINS:
+        work = samplers.ChainSgd(sgd, posterior.steps_per_sample, posterior.shrinkage)
         burn_in_rounds = posterior.burn_in_rounds
     aggregate: Aggregate | None = None
     factory = None
@@ -203,7 +201,7 @@ def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., 
         def take(index: int, result: tuple[np.ndarray, dict[str, Any]]) -> None:
             deltas[rows[index]], clients[rows[index]] = result
 
-        rounds.at_hand().each_client(each, [weights], cohort, take)
+        rounds.current_context().each_client(each, [weights], cohort, take)
         sums = {name: np.stack([client[name] for client in clients]) for name in clients[0]}
         with_examples = np.flatnonzero(sums["examples"])
         for row, client in enumerate(with_examples):

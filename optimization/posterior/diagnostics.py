@@ -10,8 +10,6 @@ import numpy as np
 import scipy.stats
 
 from data import files
-from optimization.posterior import flags
-from optimization.study import curves
 from optimization.study import panels as drawing
 
 _LILLIEFORS_CLIENTS = 4  # First entry of its table.
@@ -127,70 +125,11 @@ def draw_normality(panels: Mapping[str, Mapping[str, Normality]], output: str | 
     figure, grid = drawing.grid(len(panels), len(_STATISTICS), (17, 3.4 * len(panels) + 0.4), title)
     for row, (name, cohorts) in zip(grid, panels.items(), strict=True):
         for axes, (field, label) in zip(row, _STATISTICS.items(), strict=True):
-            _draw_overlaid(axes, {cohort: getattr(found, field) for cohort, found in cohorts.items()})
+            values = {cohort: getattr(statistics, field) for cohort, statistics in cohorts.items()}
+            values = {cohort: column[np.isfinite(column)] for cohort, column in values.items()}
+            edges = np.histogram_bin_edges(np.concatenate(list(values.values())), bins=60)
+            for cohort, column in values.items():
+                axes.hist(column, edges, density=True, histtype="step", label=cohort)
             drawing.label(axes, xlabel=label, ylabel="density of parameters", title=name)
     drawing.add_legend(figure, 8)
-    files.save_picture(figure, output, dpi=120)
-
-
-def _draw_overlaid(axes, cohorts: Mapping[str, np.ndarray]) -> None:
-    values = {label: found[np.isfinite(found)] for label, found in cohorts.items()}
-    edges = np.histogram_bin_edges(np.concatenate(list(values.values())), bins=60)
-    for label, found in values.items():
-        axes.hist(found, edges, density=True, histtype="step", label=label)
-
-
-def draw_label_allocation(counts: np.ndarray, output: str | os.PathLike, title: str = "") -> None:
-    """Draws clients against labels, a dot's area showing the number of examples (fig. 3.1a).
-
-    Args:
-      counts: Int [clients, labels].
-      output: PNG to write.
-      title: Title.
-    """
-    figure, ((axes,),) = drawing.grid(1, 1, (8, 4))
-    clients, labels = np.nonzero(counts)
-    axes.scatter(clients, labels, s=120 * counts[clients, labels] / counts.max(), alpha=0.7)
-    drawing.label(axes, title=title, xlabel="client", ylabel="label")
-    files.save_picture(figure, output, dpi=120)
-
-
-def draw_densities(
-    models: np.ndarray, parameters: Sequence[int], shift: flags.MeanShift, output: str | os.PathLike
-) -> None:
-    """Draws kernel densities of some parameters with the clients, their mean, their modes and FedKP's (figs 3.3, 3.4).
-
-    Args:
-      models: float32 [clients, parameters].
-      parameters: Columns to draw; a column in which all clients agree shows no density.
-      shift: Kernel and bandwidth; `flags.NEAREST` has no one density and is refused.
-      output: PNG to write.
-
-    Raises:
-      ValueError: for `flags.NEAREST`.
-    """
-    from optimization.posterior import kernels, mean_shift_aggregation  # Import TensorFlow.
-
-    if shift.bandwidth == flags.NEAREST:
-        raise ValueError(f"bandwidth={shift.bandwidth!r} changes along the density: choose another to plot.")
-    samples = models[:, list(parameters)].T.astype(np.float64)
-    means = samples.mean(axis=1, keepdims=True)
-    modes, nearest_modes = (mean_shift_aggregation.modes(shift, samples, starts).numpy() for starts in (samples, means))
-    widths = mean_shift_aggregation.widths(shift, samples).numpy()
-    figure, (row,) = drawing.grid(1, len(parameters), (4 * len(parameters), 3.6))
-    for index, axes in enumerate(row):
-        parameter, width = slice(index, index + 1), widths[index]
-        kernel, values = kernels.KERNELS[shift.kernel], (samples[parameter], widths[parameter])
-        if 0 < width < np.inf:
-            points = np.linspace(samples[index].min() - 2 * width, samples[index].max() + 2 * width, 500)
-            axes.plot(points, kernels.density(kernel, *values, points[np.newaxis])[0], color=curves.BLACK)
-        axes.plot(samples[index], np.zeros_like(samples[index]), "k|", markersize=10, label="clients")
-        heights = kernels.density(kernel, *values, modes[parameter])[0] if width > 0 else np.zeros_like(modes[index])
-        axes.plot(modes[index], heights, ".", color=curves.ORANGE, label="clients' modes")
-        axes.axvline(means[index, 0], color=curves.GREY, linestyle="--", label="mean")
-        axes.plot(nearest_modes[index], 0, "o", color=curves.BLUE, label="FedKP")
-        axes.plot(modes[index].mean(), 0, "D", color=curves.SKY, label="FedKP, cluster mean")
-        axes.set(xlabel=f"parameter {parameters[index]}", ylabel="density")
-        axes.locator_params(axis="x", nbins=4)
-    drawing.add_legend(figure, 5 if len(parameters) > 1 else 2)
     files.save_picture(figure, output, dpi=120)

@@ -16,16 +16,13 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
-from data import clients, keys, partition
+from data import clients, keys, partition, tasks
 from data.settings import make_options
 from optimization import client_work, cohorts, fed_avg, models, supervised
 from optimization.options import Cohorts
 from optimization.posterior import algorithms, diagnostics, ensembles, flags, metrics
-from optimization.posterior.server_data import ServedTask
 from optimization.study import metrics as study_metrics
 from optimization.study import payloads, training
-
-_NUM_DENSITIES = 3  # Parameters whose densities are plotted: the last ones, biases of the last layer.
 
 
 class Progress(NamedTuple):
@@ -49,7 +46,7 @@ class Progress(NamedTuple):
 class PosteriorRounds(training.TrainingRounds):
     """The rounds of a run."""
 
-    def __init__(self, options: flags.PosteriorOptions, task: ServedTask, folder: pathlib.Path):
+    def __init__(self, options: flags.PosteriorOptions, task: tasks.Task, folder: pathlib.Path):
         """Prepares the rounds.
 
         Args:
@@ -60,12 +57,16 @@ class PosteriorRounds(training.TrainingRounds):
         self._options, self._folder = options, folder
         sgd = make_options(client_work.LocalSgd, vars(options))
         model, size = models.of_task(task), options.cohort_size
-        self._algorithm = algorithms.build(options.posterior, sgd, model, size, task.server_features)
+        server_features = None
+        if options.server_clients:
+            examples = clients.joined([task.clients.load(index) for index in range(options.server_clients)])
+            server_features = task.normalize(examples.features)
+        self._algorithm = algorithms.build(options.posterior, sgd, model, size, server_features)
         keeps_models = options.posterior.name in flags.KEEP_MODELS
         work = self._algorithm.client_work
         super().__init__(options, task, work, first_client=options.server_clients, keeps_models=keeps_models)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
-        self._warn_of_cycles(task.server_features)
+        self._warn_of_cycles(server_features)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
@@ -141,7 +142,7 @@ class PosteriorRounds(training.TrainingRounds):
         if round_num in self._options.diagnose_rounds:
             build = lambda: algorithms.build_collection(self.definition(work, self._options.cohort_size))  # noqa: E731
             collect = self._kept(("collection", work, self._options.cohort_size), build)
-            self._diagnose(collect(state.server.weights, inputs), state, examples, round_num)
+            self._diagnose(collect(state.server.weights, inputs), state, round_num)
         run = self._rounds(work).next
         if aggregate := self._algorithm.aggregate:
             generator = keys.generator(self._options.seed, keys.Purpose.DECISION, round_num, 0)
@@ -191,28 +192,17 @@ class PosteriorRounds(training.TrainingRounds):
             batches.append(each[0] if len(each) == 1 else scipy.special.logsumexp(each, axis=0) - np.log(len(each)))
         return metrics.measure(np.concatenate(batches), examples.labels)
 
-    def _diagnose(
-        self, updates: algorithms.CohortUpdates, state: Progress, examples: Sequence[clients.Examples], round_num: int
-    ) -> None:
+    def _diagnose(self, updates: algorithms.CohortUpdates, state: Progress, round_num: int) -> None:
         """Writes statistics and plots of the normality of the cohort's models to the run's folder."""
         has_finite_update = updates.sums["nonfinite_clients"][updates.sums["examples"] > 0] == 0
         trained = updates.deltas[has_finite_update] + algorithms.flat(state.server.weights)
         if len(trained) < 2:
             return
-        stem = f"diagnosis_round_{round_num}"
+        path = self._folder / f"diagnosis_round_{round_num}.npz"
         normality = diagnostics.normality(trained)
-        np.savez(self._folder / f"{stem}.npz", **normality._asdict())
-        posterior = self._options.posterior
-        diagnostics.draw_normality({"": {posterior.name: normality}}, self._folder / f"{stem}_normality.png")
-        shift = posterior.mean_shift
-        if shift.bandwidth == flags.NEAREST:  # Its density is not unique.
-            shift = dataclasses.replace(shift, bandwidth="silverman")
-        last = range(trained.shape[1] - _NUM_DENSITIES, trained.shape[1])
-        diagnostics.draw_densities(trained, last, shift, self._folder / f"{stem}_densities.png")
-        counts = np.array([np.bincount(one.labels, minlength=self._task.num_actions) for one in examples])
-        diagnostics.draw_label_allocation(
-            counts, self._folder / f"{stem}_labels.png", f"Labels of the cohort of round {round_num}"
-        )
+        np.savez(path, **normality._asdict())
+        panels = {"": {self._options.posterior.name: normality}}
+        diagnostics.draw_normality(panels, path.with_name(f"{path.stem}_normality.png"))
 
 
 def _log_probabilities(outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

@@ -30,12 +30,6 @@ PRESETS = pathlib.Path(__file__).parent / "presets"
 EPANECHNIKOV, GAUSSIAN = "epanechnikov", "gaussian"
 NEAREST = "nearest"  # The only bandwidth that depends on the point, and changes with each step.
 BANDWIDTHS = ("silverman", "scott", "plug_in", "improved_sheather_jones", "cross_validation", NEAREST)
-KERNEL, PROFILE = "kernel", "profile"
-STEP_WEIGHTS = {
-    KERNEL: "the kernel's values, as in Algorithm 8",
-    PROFILE: "the kernel's slope, which climbs the kernel's own density",
-}
-
 
 SQRT_2_RATE, TWICE_RATE = "sqrt_2_rate", "2_rate"
 DEVIATIONS = {
@@ -56,12 +50,11 @@ ALGORITHMS = {
     "fedbe": "an ensemble of posterior samples, clients and mean, distilled on --server_data (Algorithm 4)",
     "fedpa": "clients' deltas multiplied by their posterior's inverse covariance (Algorithms 5, 6)",
     "sgld": "mean model with Langevin noise at the server, whose chain is averaged after the burn-in (equation 2.16)",
-    "client_sgld": "clients' steps with Langevin noise, their chains averaged",
     "fedkp": "mode nearest to the mean of the models' kernel density (Algorithm 9)",
     "fedkp_cluster_mean": "each client's model shifted to its mode, then averaged (Algorithm 10)",
     "fedkppa": "Algorithm 10 on FedPA's deltas",
 }
-CHAINS = ("fedpa", "client_sgld", "fedkppa")  # Clients send results of a chain of samples.
+CHAINS = ("fedpa", "fedkppa")  # Clients send results of a chain of samples.
 BURNING_IN = (*CHAINS, "sgld")
 MODES = ("fedkp", "fedkp_cluster_mean", "fedkppa")  # The server needs each client's model.
 KEEP_MODELS = (*MODES, "fedag", "fedbe")
@@ -71,9 +64,8 @@ KEEP_MODELS = (*MODES, "fedag", "fedbe")
 class MeanShift:
     """FedKP and FedKPPA: mean shift of each parameter separately.
 
-    Weighed by the kernel's values, as in Algorithm 8, steps climb the density whose slope the kernel is: for
-    Epanechnikov's, that of the biweight kernel. Weighed by the kernel's own slope they climb its own density: with
-    Epanechnikov's each step leads to the mean of the samples within one bandwidth. The Gaussian is its own slope.
+    Steps are weighed by the kernel's values, as in Algorithm 8. They climb the density whose slope the kernel is: for
+    Epanechnikov's, that of the biweight kernel; the Gaussian is its own slope.
 
     A parameter in which all clients agree stays as it is, and so does a start that no kernel reaches; the Gaussian's
     reaches everywhere. The model of a single client is its own mode. As the bandwidth grows, every result becomes the
@@ -86,13 +78,11 @@ class MeanShift:
     kernel: str = setting(EPANECHNIKOV, "Kernel of the density", [EPANECHNIKOV, GAUSSIAN])
     bandwidth: str = setting("silverman", "Rule of a parameter's bandwidth", list(BANDWIDTHS))
     bandwidth_scale: Positive = setting(1.0, "Factor of the bandwidth")
-    mean_shift_weights: str = setting(None, "Weight of a client in a step", STEP_WEIGHTS, unset=KERNEL, filled=KERNEL)
     mean_shift_steps: Count = setting(20, "Maximum number of steps, t_max")
 
     def __post_init__(self):
-        is_known = self.bandwidth in BANDWIDTHS and self.mean_shift_weights in STEP_WEIGHTS
-        if not is_known or self.kernel not in (EPANECHNIKOV, GAUSSIAN):
-            raise ValueError(f"{self} has an unknown kernel, bandwidth or weights.")
+        if self.bandwidth not in BANDWIDTHS or self.kernel not in (EPANECHNIKOV, GAUSSIAN):
+            raise ValueError(f"{self} has an unknown kernel or bandwidth.")
         if not 0 < self.bandwidth_scale < math.inf or self.mean_shift_steps < 1:
             raise ValueError("bandwidth_scale must be finite and above 0, mean_shift_steps at least 1.")
 
@@ -130,7 +120,7 @@ class Posterior:
 def define_algorithms(flags: cli.FlagSet, flag: str) -> None:
     """Defines the groups of settings of the algorithms, which the setting `flag` selects."""
     flags.group("FedKP and FedKPPA", MeanShift, **{flag: MODES})
-    readers = {"steps_per_sample": CHAINS, "shrinkage": ("fedpa", "fedkppa"), "langevin_deviation": ("sgld",)}
+    readers = {"steps_per_sample": CHAINS, "shrinkage": CHAINS, "langevin_deviation": ("sgld",)}
     changes: dict[str, Mapping[str, Any]] = {name: {"only": {flag: names}} for name, names in readers.items()}
     changes["burn_in_rounds"] = {
         "default": lambda settings: settings.total_rounds // 2,
@@ -182,10 +172,8 @@ class _FedagAndFedbe:
     posterior_samples: Count = setting(10, "Number of sampled models, for predictions (FedAG) or to distil (FedBE)")
     server_data: str = setting(
         None,
-        "The server's unlabelled examples: clients:N for those of the first N clients, who then do not train, or an "
-        ".npz file with the array features",
+        "The server's unlabelled examples, as clients:N: those of the first N clients, who then do not train",
         only={"algorithm": ("fedbe",)},
-        used=lambda data, _: data if _SERVER_CLIENTS.fullmatch(data) else cli.user_path(data),
     )
     distillation_epochs: Count = setting(20, "Number of passes over them", only={"algorithm": ("fedbe",)})
 
@@ -219,11 +207,6 @@ class _Clients:
 class _Evaluation:
     """Evaluation."""
 
-    thresholds: tuple[float, ...] = setting(
-        (0.84, 0.86),
-        "Thresholds of the running means, separated by commas, for the number of rounds to reach them",
-        numbers(high=1.0),
-    )
     diagnose_rounds: tuple[int, ...] = setting(
         None,
         "Rounds, separated by commas, whose cohorts' models are tested for normality and plotted",
@@ -240,12 +223,10 @@ class PosteriorOptions(_RoundsAndClients, _Clients, _Evaluation, Training):
     Attributes:
       posterior: The algorithm.
       server_clients: Number of clients that give their examples to the server, and do not train.
-      server_file: File of the server's examples, or None.
     """
 
     posterior: Posterior
     server_clients: int
-    server_file: str | None
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -312,13 +293,11 @@ def check(settings: cli.Settings) -> None:
 
 def options(settings: cli.Settings) -> PosteriorOptions:
     """Options of flags."""
-    server_clients = _server_clients(settings)
     return training_flags.options(
         settings,
         PosteriorOptions,
         posterior=posterior_options(settings, "algorithm"),
-        server_clients=server_clients,
-        server_file=None if server_clients else settings.server_data,
+        server_clients=_server_clients(settings),
     )
 
 
@@ -338,9 +317,9 @@ def _check_server_data(settings: cli.Settings) -> None:
     if settings.algorithm != "fedbe":
         return
     if not settings.server_data:
-        raise UsageError("--algorithm=fedbe needs --server_data: clients:N, or an .npz file with the array features.")
-    if not settings.server_data.endswith(".npz") and _server_clients(settings) == 0:
-        raise UsageError(f"--server_data={settings.server_data} must be clients:N with N above 0, or an .npz file.")
+        raise UsageError("--algorithm=fedbe needs --server_data=clients:N, the clients whose examples the server has.")
+    if not _server_clients(settings):
+        raise UsageError(f"--server_data={settings.server_data} must be clients:N with N above 0.")
 
 
 def _server_clients(settings: cli.Settings) -> int:

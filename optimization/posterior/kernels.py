@@ -1,4 +1,4 @@
-"""Kernels, kernel density estimates in one dimension, and their bandwidths, in TensorFlow.
+"""Kernels of density estimates in one dimension, and their bandwidths, in TensorFlow.
 
 Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float64 [parameters,
 clients], to bandwidths, float64 [parameters]. Samples without spread, and a single one, have the bandwidth zero. All
@@ -20,15 +20,12 @@ class Kernel:
     Attributes:
       density: K(u) of scaled distances u = distance / bandwidth.
       weight: K(u) up to a factor that is common to u's last axis.
-      pull: -K'(u) / u up to such a factor: mean-shift steps with these weights climb the density of `density` (Cheng
-        1995: `density` is the shadow of `pull`).
       roughness: R(K), the integral of K squared.
       variance: m2(K), the integral of u squared times K.
     """
 
     density: Callable[[tf.Tensor], tf.Tensor]
     weight: Callable[[tf.Tensor], tf.Tensor]
-    pull: Callable[[tf.Tensor], tf.Tensor]
     roughness: float
     variance: float
 
@@ -47,35 +44,16 @@ KERNELS = {
     "epanechnikov": Kernel(
         density=lambda scaled: 0.75 * _epanechnikov_weight(scaled),
         weight=_epanechnikov_weight,
-        pull=lambda scaled: tf.cast(tf.abs(scaled) <= 1, tf.float64),
         roughness=3 / 5,
         variance=1 / 5,
     ),
     "gaussian": Kernel(
         density=lambda scaled: tf.exp(-0.5 * tf.square(scaled)) / math.sqrt(2 * math.pi),
         weight=_gaussian_weight,
-        pull=_gaussian_weight,
         roughness=1 / (2 * math.sqrt(math.pi)),
         variance=1.0,
     ),
 }
-
-
-def density(kernel: Kernel, samples: tf.Tensor, bandwidths: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
-    """Estimates the density of each row of samples (eq. 2.17).
-
-    Args:
-      kernel: The kernel.
-      samples: float64 [parameters, clients].
-      bandwidths: float64 [parameters], above zero.
-      points: float64 [parameters, points], places of the estimate.
-
-    Returns:
-      float64 [parameters, points].
-    """
-    widths = bandwidths[:, tf.newaxis]
-    scaled = (points[:, :, tf.newaxis] - samples[:, tf.newaxis, :]) / widths[:, :, tf.newaxis]
-    return tf.reduce_mean(kernel.density(scaled), axis=2) / widths
 
 
 _NORMAL_REFERENCE = (4 / 3) ** 0.2  # Best for normal samples and the Gaussian kernel (eq. 2.20).

@@ -219,21 +219,6 @@ def _in_units(samples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     return (samples - lows) / units, lows, units
 
 
-def modes(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:
-    """Modes that Algorithm 8 reaches from each start.
-
-    Args:
-      shift: Options of the mean shift.
-      samples: float64 [parameters, clients].
-      starts: float64 [parameters, starts].
-
-    Returns:
-      float64 [parameters, starts].
-    """
-    scaled, lows, units = _in_units(samples)
-    return _climb(shift, scaled, (starts - lows) / units, TOLERANCE / units) * units + lows
-
-
 def widths(shift: flags.MeanShift, samples: tf.Tensor) -> tf.Tensor:
     """Scaled bandwidths, float64 [parameters], of samples [parameters, clients]; not for `flags.NEAREST`."""
     return shift.bandwidth_scale * kernels.RULES[shift.bandwidth](samples, kernels.KERNELS[shift.kernel])
@@ -258,7 +243,6 @@ def _aggregate_block(
 def _climb(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
     """Modes [parameters, starts] of samples in [0, 1], step by step."""
     kernel = kernels.KERNELS[shift.kernel]
-    weigh = kernel.pull if shift.mean_shift_weights == flags.PROFILE else kernel.weight
     fixed = None if shift.bandwidth == flags.NEAREST else widths(shift, samples)
     rows = tf.repeat(tf.range(tf.shape(starts)[0]), tf.shape(starts)[1])
 
@@ -266,7 +250,7 @@ def _climb(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor, tolera
         row = tf.gather(rows, moving)
         distances = tf.gather(samples, row) - tf.gather(points, moving)[:, tf.newaxis]
         width = shift.bandwidth_scale * kernels.nearest(distances, kernel) if fixed is None else tf.gather(fixed, row)
-        shares = weigh(distances / (width[:, tf.newaxis] + _MARGIN))
+        shares = kernel.weight(distances / (width[:, tf.newaxis] + _MARGIN))
         mass = tf.reduce_sum(shares, axis=1)
         steps = tf.reduce_sum(shares * distances, axis=1) / tf.where(mass > 0, mass, 1.0)
         points = tf.tensor_scatter_nd_add(points, moving[:, tf.newaxis], steps)
@@ -286,8 +270,6 @@ def _climb(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor, tolera
 def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
     """Mean [parameters] of the modes of samples in [0, 1] under Epanechnikov's kernel."""
     samples, width = tf.sort(samples, axis=1), widths(shift, samples)
-    if shift.mean_shift_weights == flags.PROFILE:
-        return _walk(shift, samples, width, tolerances)
     varies = samples[:, -1] > 0  # Of clients that agree, all samples are 0, and so is their mode.
     wide, narrow = (tf.where(varies & chosen) for chosen in (width >= _LEAST_REACH, width < _LEAST_REACH))
     wide_samples, wide_width, wide_tolerances = (tf.gather_nd(part, wide) for part in (samples, width, tolerances))
@@ -301,13 +283,12 @@ def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerance
 def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
     """Mean of the clients' modes by Algorithm 8.
 
-    Between two edges a step leads to the quotient of two parabolas, the sum of weighted samples and of weights; with
-    the profile's weights, to the mean of the samples within reach.
+    Between two edges a step leads to the quotient of two parabolas, the sum of weighted samples and of weights.
 
     Args:
       shift: Options of the mean shift.
       samples: float64 [parameters, clients], ascending.
-      width: float64 [parameters], bandwidths, at least `_LEAST_REACH` for the kernel's weights.
+      width: float64 [parameters], bandwidths, at least `_LEAST_REACH`.
       tolerances: float64 [parameters, 1].
 
     Returns:
@@ -323,23 +304,16 @@ def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, toleranc
         """Sum of the values within reach of the points from one edge to the next."""
         return tf.cumsum(tf.gather(tf.concat([values, -values], axis=1), order, batch_dims=1), axis=1)
 
-    count, first = sum_within(tf.ones_like(centred)), sum_within(centred)
-    if shift.mean_shift_weights == flags.PROFILE:
-        means = first / count  # Between windows, where no point is, it means nothing.
+    squares = tf.square(centred)
+    sums = tf.stack([*map(sum_within, (tf.ones_like(centred), centred, squares, squares * centred))], axis=2)
+    curvature = 1 / tf.square(width + _MARGIN)[:, tf.newaxis]
 
-        def after_step(points: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-            return tf.gather(means, places, batch_dims=1)
-    else:
-        squares = tf.square(centred)
-        sums = tf.stack([count, first, sum_within(squares), sum_within(squares * centred)], axis=2)
-        curvature = 1 / tf.square(width + _MARGIN)[:, tf.newaxis]
-
-        def after_step(points: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-            # Sums of 1 - curvature (x - sample)^2, and of this times the sample.
-            number, first, second, third = tf.unstack(tf.gather(sums, places, batch_dims=1), num=4, axis=2)
-            mass = number - curvature * (second + points * (points * number - 2 * first))
-            weighted = first - curvature * (third + points * (points * first - 2 * second))
-            return tf.where(mass > 0, weighted / mass, points)
+    def after_step(points: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+        # Sums of 1 - curvature (x - sample)^2, and of this times the sample.
+        number, first, second, third = tf.unstack(tf.gather(sums, places, batch_dims=1), num=4, axis=2)
+        mass = number - curvature * (second + points * (points * number - 2 * first))
+        weighted = first - curvature * (third + points * (points * first - 2 * second))
+        return tf.where(mass > 0, weighted / mass, points)
 
     def step(number: tf.Tensor, points: tf.Tensor, moves: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         places = tf.maximum(tf.searchsorted(edges, points, side="right") - 1, 0)

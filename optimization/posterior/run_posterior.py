@@ -5,13 +5,13 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from data import files
+from data import tasks
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.posterior import flags, metrics, server_data
+from optimization.posterior import flags, metrics
 from optimization.posterior.flags import PosteriorOptions
 from optimization.study import cli, frame, results, selector_flags
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optimization.study import runner
 
 
-class PosteriorStudy(frame.PlainStudy[PosteriorOptions, server_data.ServedTask]):
+class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
     """Johansson and Gullbrandson 2022: the server aggregates a cohort's models to a posterior's mean or mode."""
 
     flags = flags
@@ -47,22 +47,19 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, server_data.ServedTask])
     def notes(self, settings: cli.Settings) -> Sequence[str]:
         return flags.notes(settings)
 
-    def data_key(self, options: PosteriorOptions) -> Hashable:
-        return options.task, options.server_clients, options.server_file
-
-    def open(self, options: PosteriorOptions) -> server_data.ServedTask:
+    def open(self, options: PosteriorOptions) -> tasks.Task:
         task = registry.load(options.task)
         if task.multi_label:
             raise UsageError(
                 f"--task_type={options.task.task_type} gives examples several labels; recall and precision need one "
                 "label each."
             )
-        return server_data.ServedTask(**vars(task), server_features=server_data.server_features(options, task))
+        return task
 
-    def population(self, options: PosteriorOptions, task: server_data.ServedTask) -> int:
+    def population(self, options: PosteriorOptions, task: tasks.Task) -> int:
         return max(0, len(task.clients) - options.server_clients)
 
-    def check(self, options: PosteriorOptions, task: server_data.ServedTask) -> None:
+    def check(self, options: PosteriorOptions, task: tasks.Task) -> None:
         population, count = self.population(options, task), options.server_clients
         if count and options.cohort_size > population:
             raise UsageError(
@@ -87,15 +84,14 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, server_data.ServedTask])
         metrics.draw_run(table, folder.path / "accuracy.png", f"{options.task.task_type}: {name}")
         if outcome.signum:
             return
-        lines = metrics.results(table, options.thresholds)
-        files.replace(folder.path / "results.csv", lines.to_csv(index=False, float_format="%.6g").encode())
-        print(f"{name}: {outcome.round_num} rounds; running means of {metrics.WINDOW} rounds:")
-        print(lines.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        last = table.iloc[-1]
+        means = [f"{column.removeprefix('running/')} {last[column]:.4f}" for column in metrics.RUNNING]
+        print(f"{name}: {outcome.round_num} rounds; means of the last {metrics.WINDOW}: {', '.join(means)}")
         if (moved := table[metrics.SHARE_MOVED].mean()) == moved:
             print(
                 f"Mean shift moved {moved:.1%} of the parameters (mean over rounds); the others keep the clients' mean."
             )
-        print(f"Results in {folder.path}: metrics.csv, results.csv, accuracy.png, config.json, model/weights.npz")
+        print(f"Results in {folder.path}: metrics.csv, accuracy.png, config.json, model/weights.npz")
 
 
 STUDY = PosteriorStudy()

@@ -1,7 +1,7 @@
-"""A client's training as a chain of posterior samples (IASG and SGLD), and FedPA's update from it.
+"""A client's training as a chain of posterior samples (IASG), and FedPA's update from it.
 
-Johansson and Gullbrandson 2022, Algorithms 5 and 6 and eq. 2.16; Mandt et al. 2017; Welling and Teh 2011; for FedPA's
-shrinkage covariance Al-Shedivat et al. 2021, section 4.
+Johansson and Gullbrandson 2022, Algorithms 5 and 6; Mandt et al. 2017; for FedPA's shrinkage covariance Al-Shedivat et
+al. 2021, section 4.
 """
 
 import dataclasses
@@ -11,9 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from optimization import client_work, corrections, models
-
-_CHUNK = 1 << 20  # Parameters processed at once, to avoid a second copy of the samples.
+from optimization import client_work, models
 
 
 def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
@@ -37,40 +35,18 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
     """
     if shrinkage < 0:
         raise ValueError(f"shrinkage={shrinkage} must be at least 0.")
-    count, size = tf.shape(samples)[0], tf.shape(samples)[1]
-    mean = tf.reduce_mean(samples, axis=0)
-
-    def each_chunk(body, *given):
-        """Folds (start, centred samples, their mean's part, *given) -> given over chunks of the parameters."""
-
-        def step(start, *before):
-            means = mean[start : start + _CHUNK]
-            return start + _CHUNK, *body(start, samples[:, start : start + _CHUNK] - means, means, *before)
-
-        return tf.while_loop(lambda start, *_: start < size, step, (tf.constant(0), *given), parallel_iterations=1)[1:]
-
-    def products(start, centred, mean_part, gram, projections):
-        del start
-        gram += tf.cast(tf.matmul(centred, centred, transpose_b=True), tf.float64)
-        return gram, projections + tf.cast(tf.linalg.matvec(centred, mean_part), tf.float64)
-
-    gram, projections = each_chunk(products, tf.zeros([count, count], tf.float64), tf.zeros([count], tf.float64))
+    count, mean = tf.shape(samples)[0], tf.reduce_mean(samples, axis=0)
+    centred = samples - mean
+    gram = tf.cast(tf.matmul(centred, centred, transpose_b=True), tf.float64)
+    projections = tf.cast(tf.linalg.matvec(centred, mean), tf.float64)
     # The decomposition raises an error for a matrix that is not finite.
     gram = tf.where(tf.math.is_finite(tf.reduce_sum(gram)), gram, 0.0)
     eigenvalues, eigenvectors = tf.linalg.eigh(gram)
     shares = shrinkage / (1 + shrinkage * tf.maximum(eigenvalues, 0.0))
     along = shares * tf.linalg.matvec(eigenvectors, projections, transpose_a=True)
     coefficients = tf.cast(tf.linalg.matvec(eigenvectors, along), tf.float32)
-
-    def solve(start, centred, mean_part, parts):
-        return (parts.write(start // _CHUNK, mean_part - tf.linalg.matvec(centred, coefficients, transpose_a=True)),)
-
-    parts = tf.TensorArray(tf.float32, -(-size // _CHUNK), infer_shape=False, element_shape=[None])
-    (parts,) = each_chunk(solve, parts)
-    return (1 + shrinkage * tf.cast(count - 1, tf.float32)) * parts.concat()
-
-
-_NOISE = -1  # Folded into a client's key; the shuffles fold in epochs from 0 on.
+    solution = mean - tf.linalg.matvec(centred, coefficients, transpose_a=True)
+    return (1 + shrinkage * tf.cast(count - 1, tf.float32)) * solution
 
 
 class Chain(NamedTuple):
@@ -78,39 +54,13 @@ class Chain(NamedTuple):
 
     Attributes:
       samples: float32 [samples, parameters], averages of consecutive models, minus the model before training.
-      loss_sum: As in `client_work.ClientUpdate`.
-      loss_deviation: Likewise.
+      loss_sum: Sum of the losses, as in `client_work.ClientUpdate`.
+      loss_deviation: Standard deviation of the losses, as in `client_work.ClientUpdate`.
     """
 
     samples: tf.Tensor
     loss_sum: tf.Tensor
     loss_deviation: tf.Tensor
-
-
-@dataclasses.dataclass(frozen=True)
-class LangevinNoise:
-    """SGLD's noise. The negative log posterior of n examples is n times their mean loss.
-
-    With it, steps are those of eq. 2.16 for eta = learning_rate / n, and the noise's variance is 2 learning_rate / n;
-    with momentum, 1 - momentum times that (Chen et al. 2014, eq. 15).
-
-    Attributes:
-      learning_rate: Learning rate of the steps.
-      momentum: Momentum of the steps.
-    """
-
-    learning_rate: float
-    momentum: float
-
-    def __call__(self, step: corrections.Step) -> list[tf.Tensor]:
-        # Divided by the step size, which multiplies it again.
-        scale = tf.sqrt(2 * (1 - self.momentum) / (self.learning_rate * tf.cast(step.num_examples, tf.float32)))
-        fold_in = tf.random.experimental.stateless_fold_in
-        step_key = fold_in(fold_in(step.key, _NOISE), step.number)
-        shapes = {str(index): tuple(gradient.shape) for index, gradient in enumerate(step.gradients)}
-        size = sum(math.prod(shape) for shape in shapes.values())
-        noise = models.unflatten(scale * tf.random.stateless_normal([size], step_key), shapes)
-        return [gradient + one for gradient, one in zip(step.gradients, noise, strict=True)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,14 +71,12 @@ class ChainSgd:
       sgd: The steps, in epochs.
       steps_per_sample: Steps that a sample averages, K of Algorithm 6; 0 for those of an epoch. The last sample takes
         also the steps left over.
-      langevin: Whether each step adds `LangevinNoise` (SGLD).
       shrinkage: Shrinkage of the samples' covariance, whose inverse multiplies FedPA's update (Algorithm 5); None for
         an update to the samples' average.
     """
 
     sgd: client_work.LocalSgd
     steps_per_sample: int = 0
-    langevin: bool = False
     shrinkage: float | None = None
 
     def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
@@ -151,17 +99,9 @@ class ChainSgd:
 
         return train
 
-    @property
-    def _steps(self) -> client_work.LocalSgd:
-        """The steps with all corrections."""
-        if not self.langevin:
-            return self.sgd
-        noise = LangevinNoise(self.sgd.learning_rate, self.sgd.momentum)
-        return dataclasses.replace(self.sgd, corrections=(*self.sgd.corrections, noise))
-
     def build_chain(self, model: models.Model, loss: client_work.Loss) -> Callable[..., Chain]:
         """Builds the function (weights, examples, key) -> `Chain`; see `client_work.ClientWork.build`."""
-        sgd, walk = self.sgd, self._steps.build_walk(model, loss)
+        sgd, walk = self.sgd, self.sgd.build_walk(model, loss)
         size = sum(math.prod(shape) for shape in model.shapes.values())
         samples = tf.Variable(tf.zeros([0, size]), shape=[None, size], trainable=False)
 

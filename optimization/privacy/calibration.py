@@ -63,13 +63,12 @@ def plan(
             choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
             bands = min(choices, key=lambda one: one.prefix_noise(rounds)).bands
         mechanism = _banded(mechanism, bands, rounds)
-    wanted = hint = ""
+    wanted = ""
     if target_epsilon is not None:
         noise = round_up(calibrate(mechanism, rounds, target_epsilon))
         mechanism = dataclasses.replace(mechanism, noise_multiplier=noise)
         assumed = ", if Poisson" if mechanism.analyses[0].assumed else ""
         wanted = f" (epsilon {target_epsilon:g} by {mechanism.accountant.upper()}{assumed}, after {rounds:,} rounds)"
-        hint = limit_of_orders(mechanism, rounds, target_epsilon)
     noise = mechanism.prefix_noise(rounds)
     text = (
         f"{mechanism.name}, noise multiplier {mechanism.noise_multiplier:g}{wanted}. "
@@ -79,7 +78,7 @@ def plan(
         scale = noise / min(one.prefix_noise(rounds) for one in choices)
         by_bands = [f"{scale * one.prefix_noise(rounds):.3g} with {one.bands}" for one in choices]
         text = f"{text}, the least of all numbers of bands tried: {', '.join(by_bands)}"
-    return Plan(mechanism, f"{text}.{hint and ' '}{hint}")
+    return Plan(mechanism, f"{text}.")
 
 
 def alternatives(
@@ -170,7 +169,8 @@ def compare_bands(
         choices[bands] = dataclasses.replace(one, noise_multiplier=noise)
         noises[bands] = choices[bands].prefix_noise(rounds)
 
-    for bands in sorted({*factorizations.band_grid(most), min(mechanism.min_separation, most)}):
+    powers = (2**power for power in range(most.bit_length()))
+    for bands in sorted({*powers, most, min(mechanism.min_separation, most)}):
         compare(bands)
         if noises[bands] > _HOPELESS * min(noises.values()):
             break
@@ -196,22 +196,6 @@ def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: floa
       ValueError: If no noise multiplier in a wide range does that.
     """
     return _calibrated(dataclasses.replace(mechanism, noise_multiplier=1.0), rounds, target_epsilon, proven)
-
-
-def limit_of_orders(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> str:
-    """Hint that the largest order of RDP, rather than the privacy loss, determines a calibrated noise; else empty."""
-    if mechanism.accountant != "rdp" or not mechanism.analyses:
-        return ""
-    from optimization.privacy import releases  # Here: the accounting library takes most of a second.
-
-    less = dataclasses.replace(mechanism, noise_multiplier=0.99 * mechanism.noise_multiplier)
-    if less.analyses[0].epsilon(rounds, mechanism.delta)[1] < releases.ORDERS[-1]:
-        return ""
-    noise = calibrate(dataclasses.replace(mechanism, accountant="pld"), rounds, target_epsilon)
-    return (
-        f"RDP is at its largest order, {releases.ORDERS[-1]:,.0f}, and therefore asks for too much noise: with "
-        f"--accountant=pld, a noise multiplier of {round_up(noise):g} is enough."
-    )
 
 
 @functools.lru_cache(64)

@@ -134,8 +134,3 @@ def _digits_up_to(last: int) -> int:
     """The sum of the binary digits of the numbers from 1 to the last."""
     periods = [2 << place for place in range(last.bit_length())]
     return sum((last + 1) // one * (one // 2) + max((last + 1) % one - one // 2, 0) for one in periods)
-
-
-def band_grid(most: int) -> list[int]:
-    """The powers of 2 up to the most, and the most: numbers of bands that are tried."""
-    return sorted({*(2**power for power in range(most.bit_length())), most})

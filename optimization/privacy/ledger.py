@@ -8,13 +8,10 @@ import contextlib
 import dataclasses
 import fcntl
 import json
-import math
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import TextIO
-
-import numpy as np
 
 from data.errors import UsageError
 from optimization.privacy import mechanisms
@@ -130,28 +127,6 @@ def opened(path: pathlib.Path) -> Iterator[Ledger]:
         yield Ledger(file, entries)
 
 
-def poisson_divergences(divergences: np.ndarray) -> np.ndarray:
-    """Returns the Renyi divergences of the best of a Poisson-distributed number of runs, float64 [ORDERS].
-
-    Papernot and Steinke 2022, Theorem 6: at order a, epsilon(a) + mean delta' + log(mean) / (a - 1), where one run is
-    also (log(1 + 1 / (a - 1)), delta')-private. A run at a point drawn uniformly costs at most what the least private
-    point does. Only the best run is looked at.
-
-    Args:
-      divergences: Of each of the points, float64 [runs, ORDERS]; the mean is their number.
-    """
-    from dp_accounting.rdp import rdp_privacy_accountant  # Here: the accounting library takes most of a second.
-
-    from optimization.privacy import releases
-
-    mean, one = len(divergences), divergences.max(axis=0)
-    others = releases.ORDERS - 1
-    failing = [
-        rdp_privacy_accountant.compute_delta(releases.ORDERS, one, epsilon)[0] for epsilon in np.log1p(1 / others)
-    ]
-    return one + mean * np.array(failing) + math.log(mean) / others
-
-
 def describe(spent: Sequence[tuple[mechanisms.Mechanism, int]]) -> str:
     """Returns what a grid of runs says about privacy; nothing if no run has noise.
 
@@ -162,7 +137,7 @@ def describe(spent: Sequence[tuple[mechanisms.Mechanism, int]]) -> str:
         return ""
     from dp_accounting import rdp
 
-    from optimization.privacy import releases
+    from optimization.privacy import accounting
 
     prefix = f"Privacy: choosing among runs on private data costs privacy. The {len(spent)} runs together"
     reasons = [mechanism.reason for mechanism, _ in spent if mechanism.reason]
@@ -170,16 +145,8 @@ def describe(spent: Sequence[tuple[mechanisms.Mechanism, int]]) -> str:
         return f"{prefix} guarantee nothing, because in {len(reasons)} of them {reasons[0]}."
     headlines = [mechanism.analyses[0] for mechanism, _ in spent]
     delta = min(mechanism.delta for mechanism, _ in spent)
-    divergences = np.array([one.divergences(rounds) for one, (_, rounds) in zip(headlines, spent, strict=True)])
-    whole, best = (
-        rdp.compute_epsilon(releases.ORDERS, curve, delta)[0]
-        for curve in (divergences.sum(axis=0), poisson_divergences(divergences))
-    )
+    divergences = sum(one.divergences(rounds) for one, (_, rounds) in zip(headlines, spent, strict=True))
+    epsilon, _ = rdp.compute_epsilon(accounting.ORDERS, divergences, delta)
     neighbours = "; ".join(dict.fromkeys(one.neighbours for one in headlines))
     assumed = ", if Poisson" if any(one.assumed for one in headlines) else ""
-    return (
-        f"{prefix} spend epsilon {mechanisms.digits(whole)} by RDP, at delta {delta:.3g} ({neighbours}){assumed}. "
-        f"A Poisson-distributed number of runs of mean {len(spent)}, each at a point drawn uniformly, would spend "
-        f"{mechanisms.digits(best)} if nothing but the best were looked at (Papernot and Steinke 2022, with the least "
-        "private point's divergences)."
-    )
+    return f"{prefix} spend epsilon {mechanisms.digits(epsilon)} by RDP, at delta {delta:.3g} ({neighbours}){assumed}."

@@ -18,7 +18,7 @@ import numpy as np
 from optimization.privacy import factorizations
 
 if TYPE_CHECKING:
-    from optimization.privacy.analyses import Analysis
+    from optimization.privacy.accounting import Analysis
 
 KINDS: Mapping[str, str] = {
     "none": "no noise",
@@ -200,9 +200,9 @@ class Mechanism:
         """Returns the ways to account this mechanism, the headline first; none if it guarantees nothing."""
         if self.reason:
             return ()
-        from optimization.privacy import analyses  # Here: the accounting library takes most of a second.
+        from optimization.privacy import accounting  # Here: the accounting library takes most of a second.
 
-        ways = analyses.of(self)
+        ways = accounting.of(self)
         if not (self.pretraining and self.pretraining_rounds):
             return ways
         before = {one.replaces: one for one in reversed(self.pretraining.analyses)}
@@ -257,9 +257,9 @@ class Mechanism:
             )
         may_be_in_all = self.kind in ("dpftrl", "mf_dpftrl") or (self.kind == "dpsgd" and self.may_be_absent)
         if may_be_in_all and "cyclic" not in self.sampling:
-            from optimization.privacy import analyses
+            from optimization.privacy import accounting
 
-            change = math.sqrt(analyses.of(self)[0].amount(rounds))
+            change = math.sqrt(accounting.of(self)[0].amount(rounds))
             warnings.append(
                 f"a client may be in every cohort, so its absence can change what {rounds:,} rounds release by "
                 f"{change:.4g} clip norms: give --cohort_sampling=cyclic."

@@ -9,18 +9,16 @@ Anyone who reaches a worker's port can run code there. Use a tunnel across untru
 
 import collections
 import concurrent.futures
-import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import grpc
-import numpy as np
 import tensorflow_federated as tff
 
 from data.errors import Failure
-from optimization.runtime import private, serialization
+from optimization.runtime import private
 
 _MOST_EXECUTORS = 10
 _MOST_COMPUTATIONS = 6  # A worker keeps the sessions, some megabytes each, of all computations of an executor.
@@ -38,33 +36,16 @@ class _AtWorker(NamedTuple):
     computations: dict[int, tuple[tff.framework.ConcreteComputation, private.calls.ValueRef]]
 
 
-class _Result(NamedTuple):
-    """Result of a call, at the worker and here."""
-
-    executor: _AtWorker
-    reference: private.calls.ValueRef
-    type_spec: tff.Type
-    value: Any
-
-
 class Executor:
     """Runs compiled computations on a worker.
 
-    It sends a computation once, and disposes of values while the program goes on. The server's state that a round
-    returns also stays at the worker: a next round from the same state does not send it.
+    It sends each computation once, and disposes of values in the background.
     """
 
-    def __init__(self, stub: tff.framework.RemoteExecutorStub, on_call: Callable[[], None] = lambda: None):
-        """Prepares the executor without sending anything.
-
-        Args:
-          stub: The worker's remote calls.
-          on_call: Called when the worker has all that it needs for a call.
-        """
+    def __init__(self, stub: tff.framework.RemoteExecutorStub):
+        """Takes the worker's remote calls; sends nothing."""
         self._stub = stub
-        self._on_call = on_call
         self._executors: collections.OrderedDict[int, _AtWorker] = collections.OrderedDict()
-        self._last: _Result | None = None
         self._disposals = concurrent.futures.ThreadPoolExecutor(1)
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
@@ -75,7 +56,7 @@ class Executor:
           tff.framework.RetryableError: If the worker is out of reach.
         """
         parameter = computation.type_signature.parameter
-        cohort_size = 0 if parameter is None else serialization.num_clients(argument, parameter)
+        cohort_size = 0 if parameter is None else num_clients(argument, parameter)
         try:
             return self._call(self._executor(cohort_size), computation, argument)
         except Exception:
@@ -100,8 +81,6 @@ class Executor:
     def _forget(self, cohort_size: int) -> concurrent.futures.Future:
         """Disposes of an executor and its values at the worker; returns a future of the end."""
         executor = self._executors.pop(cohort_size)
-        if self._last and self._last.executor is executor:
-            self._last = None
         request = private.calls.DisposeExecutorRequest(executor=executor.name)
         return self._disposals.submit(self._stub.dispose_executor, request)
 
@@ -113,19 +92,11 @@ class Executor:
         )
         if signature.parameter is not None:
             request.argument_ref.CopyFrom(self._send(executor, argument, signature.parameter, sent))
-        self._on_call()
         reference = self._stub.create_call(request).value_ref
-        # Between two rounds, a call's results from clients do not displace the state.
-        if self._last and isinstance(signature.result, tff.StructType):
-            self._dispose(self._last.executor, [self._last.reference])
-            self._last = None
         answer = self._stub.compute(private.calls.ComputeRequest(executor=executor.name, value_ref=reference))
-        result = serialization.read(answer.value, signature.result)
-        if isinstance(signature.result, tff.StructType):
-            self._last = _Result(executor, reference, signature.result, result)
-        else:
-            sent.append(reference)
-        self._dispose(executor, sent)
+        values = private.calls.DisposeRequest(executor=executor.name, value_ref=[*sent, reference])
+        self._disposals.submit(self._stub.dispose, values)
+        result, _ = tff.framework.deserialize_value(answer.value, signature.result)
         return tff.types.type_to_py_container(result, signature.result)
 
     def _sent_once(self, executor: _AtWorker, computation: tff.framework.ConcreteComputation) -> private.calls.ValueRef:
@@ -140,58 +111,33 @@ class Executor:
         """Sends a value, a struct of arguments part by part, and records in `sent` what the worker holds."""
         if isinstance(value, tff.structure.Struct) and isinstance(type_spec, tff.StructType):
             request = private.calls.CreateStructRequest(executor=executor.name)
-            for name, part, part_type in serialization.parts(value, type_spec):
+            for name, part, part_type in parts(value, type_spec):
                 request.element.add(name=name, value_ref=self._send(executor, part, part_type, sent))
             reference = self._stub.create_struct(request).value_ref
-        elif (selection := self._selection(executor, value, type_spec)) is not None:
-            reference = self._stub.create_selection(selection).value_ref
         else:
-            request = private.calls.CreateValueRequest(executor=executor.name)
-            serialization.write(request.value, value, type_spec)
+            message, _ = tff.framework.serialize_value(tff.tensorflow.transform_args(value), type_spec)
+            request = private.calls.CreateValueRequest(executor=executor.name, value=message)
             reference = self._stub.create_value(request).value_ref
         sent.append(reference)
         return reference
 
-    def _selection(
-        self, executor: _AtWorker, value: Any, type_spec: tff.Type
-    ) -> private.calls.CreateSelectionRequest | None:
-        """Selection of the part of the last call's result that equals a value, array for array."""
-        last = self._last
-        if last is None or last.executor is not executor:
-            return None
-        if not isinstance(type_spec, tff.FederatedType) or not type_spec.all_equal:
-            return None
-        for index, (part, part_type) in enumerate(zip(last.value, last.type_spec, strict=True)):
-            if part_type == type_spec:
-                pairs = itertools.zip_longest(*(serialization.leaves(one, type_spec.member) for one in (part, value)))
-                if all(returned is given and _never_changes(returned) for returned, given in pairs):
-                    return private.calls.CreateSelectionRequest(
-                        executor=executor.name, source_ref=last.reference, index=index
-                    )
-        return None
 
-    def _dispose(self, executor: _AtWorker, references: list[private.calls.ValueRef]) -> None:
-        request = private.calls.DisposeRequest(executor=executor.name, value_ref=references)
-        self._disposals.submit(self._stub.dispose, request)
+def num_clients(value: Any, type_spec: tff.Type) -> int:
+    """Number of clients in an argument; 0 without clients."""
+    if isinstance(type_spec, tff.StructType):
+        return max((num_clients(part, part_type) for _, part, part_type in parts(value, type_spec)), default=0)
+    return len(value) if isinstance(type_spec, tff.FederatedType) and not type_spec.all_equal else 0
 
 
-def tff_executor(stub: tff.framework.RemoteExecutorStub) -> tff.framework.SyncExecutionContext:
-    """TFF's own runtime in place of an `Executor`."""
+def parts(value: Any, type_spec: tff.StructType) -> Iterator[tuple[str | None, Any, tff.Type]]:
+    """Yields the name, value and type of each part of a structure.
 
-    def create(cardinalities):
-        remote = tff.framework.RemoteExecutor(stub)
-        remote.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
-        return remote
-
-    return tff.framework.SyncExecutionContext(
-        tff.framework.ResourceManagingExecutorFactory(create),
-        transform_args=tff.tensorflow.transform_args,
-        transform_result=tff.tensorflow.transform_result,
-    )
-
-
-def _never_changes(leaf: Any) -> bool:
-    return not isinstance(leaf, np.ndarray) or not leaf.flags.writeable
+    Raises:
+      ValueError: If the structure has other parts than its type.
+    """
+    names = tff.structure.name_list_with_nones(type_spec)
+    values = value if isinstance(value, tuple) else tff.structure.from_container(value)
+    return zip(names, values, type_spec, strict=True)
 
 
 _START_SECONDS = 10
@@ -217,11 +163,11 @@ def channel(address: str) -> grpc.Channel:
 class RemoteWorker(Executor):
     """A worker on another machine. TFF alone would wait for a lost one without limit."""
 
-    def __init__(self, address: str, on_call: Callable[[], None]):
+    def __init__(self, address: str):
         self.address = address
         self._lost: str | None = None
         self._channel = channel(address)
-        super().__init__(tff.framework.RemoteExecutorGrpcStub(self._channel), on_call)
+        super().__init__(tff.framework.RemoteExecutorGrpcStub(self._channel))
 
     @property
     def is_ready(self) -> bool:
@@ -264,13 +210,13 @@ class RemoteWorker(Executor):
                 time.sleep(_PING_EVERY_SECONDS)
 
 
-def connect(addresses: Sequence[str], on_call: Callable[[], None] = lambda: None) -> list[RemoteWorker]:
-    """Connects to the workers at these addresses, once each has answered; for `on_call` see `Executor`.
+def connect(addresses: Sequence[str]) -> list[RemoteWorker]:
+    """Connects to the workers at these addresses, once each has answered.
 
     Raises:
       Failure: If one does not within ten seconds.
     """
-    workers = [RemoteWorker(address, on_call) for address in addresses]
+    workers = [RemoteWorker(address) for address in addresses]
     deadline = time.monotonic() + _START_SECONDS
     for worker in workers:
         while not worker.is_ready:

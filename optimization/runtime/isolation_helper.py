@@ -1,4 +1,4 @@
-"""The helper of `isolation`: runs a command in a separate network, and relays a Unix socket to the command's port.
+"""The helper of `worker_process`: runs a command in a separate network, and relays a Unix socket to the command's port.
 
 With an empty name of the socket, it only runs the command.
 
@@ -13,7 +13,6 @@ import contextlib
 import ctypes
 import fcntl
 import os
-import resource
 import signal
 import socket
 import struct
@@ -91,16 +90,12 @@ def _run(command: list[str]) -> subprocess.Popen:
 
 
 def _end_like(process: subprocess.Popen, path: str) -> None:
-    """Removes the socket once the command has ended, and ends this process in the same way."""
+    """Removes the socket once the command has ended; then ends this process with its status, as a shell would."""
     status = process.wait()
     with contextlib.suppress(OSError):
         os.unlink(path)
         os.rmdir(os.path.dirname(path))
-    if status < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.kill(os.getpid(), -status)
-        time.sleep(1)  # Until the signal arrives.
-    os._exit(status & 255)
+    os._exit(status if status >= 0 else 128 - status)
 
 
 def _relay(listener: socket.socket, port: int, process: subprocess.Popen) -> None:

@@ -14,14 +14,14 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from data.errors import Failure
-from optimization.runtime import executor, kept_rounds, serialization
+from optimization.runtime import executor, kept_rounds
 
 # A worker holds what each client returns until the part is summed, which grows like the server's state: with Adam, that
 # is two thirds of it. 64 clients of EMNIST's CNN (27 MB of state) are one part, 512 are seven.
@@ -33,39 +33,23 @@ _MOST_RESULT_BYTES = 1000**3
 _ASSUMED_CALLS = 16  # A remote worker does not report how many clients it computes in parallel.
 
 
-class Worker(Protocol):
-    """Runs a compiled computation on an argument; raises `WorkerLostError` when the worker is lost."""
-
-    def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any: ...
-
-
 class CohortPartsContext(tff.framework.SyncContext):
     """Runs computations on workers, those over many clients in parts.
 
     The number of parts depends on the workers at the start, the cohort and the state's size. Another worker reruns
     the part of a lost worker; when the last is lost, `Failure` names it.
-
-    Attributes:
-      computing: Set when a worker has all inputs of a call; a waiting thread clears it before.
     """
 
-    def __init__(
-        self,
-        workers: Sequence[Worker],
-        concurrent_calls: int = _ASSUMED_CALLS,
-        computing: threading.Event | None = None,
-    ):
+    def __init__(self, workers: Sequence[executor.Executor], concurrent_calls: int = _ASSUMED_CALLS):
         """Stores the workers.
 
         Args:
           workers: At least one.
           concurrent_calls: Clients that a worker computes at the same time.
-          computing: Event that the workers set when they have all inputs of a call; None without it.
         """
         self._workers = list(workers)
         self._concurrent_calls = concurrent_calls
         self._least_parts = len(workers)
-        self.computing = computing or threading.Event()
 
     @property
     def has_workers(self) -> bool:
@@ -80,7 +64,7 @@ class CohortPartsContext(tff.framework.SyncContext):
     def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
         """Runs a computation."""
         parameter = comp.type_signature.parameter
-        clients = serialization.num_clients(arg, parameter) if parameter else 0
+        clients = executor.num_clients(arg, parameter) if parameter else 0
         wanted = max(self._least_parts, math.ceil(clients * _server_bytes(parameter) / _PART_BYTES))
         parts = min(wanted, clients)
         form = _compile_mergeable(comp) if parts > 1 else None
@@ -92,7 +76,7 @@ class CohortPartsContext(tff.framework.SyncContext):
         cohorts = [_take(arg, parameter, slice(*pair)) for pair in _bounds(clients, parts)]
         sums: dict[int, Any] = {}
 
-        def run_part(worker: Worker, part: int) -> None:
+        def run_part(worker: executor.Executor, part: int) -> None:
             sums[part] = worker.invoke(form.up_to_merge, cohorts[part])
 
         self._on_all(run_part, parts)
@@ -125,7 +109,7 @@ class CohortPartsContext(tff.framework.SyncContext):
         size = max(1, _RESULT_BYTES // bytes_of_one, min(self._concurrent_calls, _MOST_RESULT_BYTES // bytes_of_one))
         bounds = _bounds(len(clients), max(min(self._least_parts, len(clients)), math.ceil(len(clients) / size)))
 
-        def run_part(worker: Worker, part: int) -> None:
+        def run_part(worker: executor.Executor, part: int) -> None:
             first, end = bounds[part]
             results = worker.invoke(compiled, tff.structure.Struct.unnamed(*shared, clients[first:end]))
             for index, result in enumerate(results, first):
@@ -141,11 +125,11 @@ class CohortPartsContext(tff.framework.SyncContext):
             except executor.WorkerLostError as error:
                 self._drop(worker, error)
 
-    def _on_all(self, run_part: Callable[[Worker, int], None], count: int) -> None:
+    def _on_all(self, run_part: Callable[[executor.Executor, int], None], count: int) -> None:
         """Runs parts 0, 1, ..., each on the first free worker."""
         waiting = collections.deque(range(count))
         while waiting:
-            failures: dict[Worker, Exception] = {}
+            failures: dict[executor.Executor, Exception] = {}
             # No pool of threads: an interrupted program would wait for it.
             threads = [
                 threading.Thread(target=_work, args=(run_part, worker, waiting, failures), daemon=True)
@@ -158,7 +142,7 @@ class CohortPartsContext(tff.framework.SyncContext):
             for worker, error in failures.items():
                 self._drop(worker, error)
 
-    def _drop(self, worker: Worker, error: Exception) -> None:
+    def _drop(self, worker: executor.Executor, error: Exception) -> None:
         """Drops a lost worker; raises every other error."""
         if not isinstance(error, executor.WorkerLostError):
             raise error
@@ -170,7 +154,7 @@ class CohortPartsContext(tff.framework.SyncContext):
         print(f"Warning: {error} The others take over its part of the cohort.", file=sys.stderr, flush=True)
 
 
-def _work(run_part: Callable[[Worker, int], None], worker: Worker, waiting: collections.deque, failures: dict) -> None:
+def _work(run_part: Callable, worker: executor.Executor, waiting: collections.deque, failures: dict) -> None:
     """Runs waiting parts until none is left or the worker fails."""
     while True:
         try:
@@ -239,7 +223,7 @@ def _without_secure_sums(computation):
 def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
     """Argument with only these of its clients."""
     if isinstance(type_spec, tff.StructType):
-        parts = serialization.parts(value, type_spec)
+        parts = executor.parts(value, type_spec)
         return tff.structure.Struct((name, _take(part, part_type, clients)) for name, part, part_type in parts)
     if isinstance(type_spec, tff.FederatedType) and type_spec.placement is tff.CLIENTS and not type_spec.all_equal:
         return value[clients]
@@ -264,9 +248,6 @@ def _server_bytes(type_spec: tff.Type | None) -> int:
     if isinstance(type_spec, tff.TensorType):
         return math.prod(size or 1 for size in type_spec.shape or ()) * np.dtype(type_spec.dtype).itemsize
     return 0
-
-
-written_ahead = serialization.written_ahead
 
 
 def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativeProcess:
@@ -317,6 +298,6 @@ def each_alone(next_round: tff.Computation) -> tff.Computation:
     return kept_rounds.derived(next_round, "alone", derive)[0]
 
 
-def at_hand() -> CohortPartsContext:
+def current_context() -> CohortPartsContext:
     """Executor of rounds in this thread."""
     return tff.framework.get_context_stack().current

@@ -8,7 +8,6 @@ import atexit
 import contextlib
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,17 +16,17 @@ import grpc
 import tensorflow_federated as tff
 
 from data.errors import Failure
-from optimization.runtime import executor, isolation, private, rounds, worker_process
+from optimization.runtime import executor, private, rounds, worker_process
 
 _START_SECONDS = 60
 _RETRY_SECONDS = 1
-_Workers = tuple[rounds.CohortPartsContext, isolation.Server | None]
+_Workers = tuple[rounds.CohortPartsContext, worker_process.Server | None]
 _known: dict[tuple, _Workers] = {}
 
 
 def start(
-    max_concurrent_calls: int = 0, addresses: tuple[str, ...] = (), isolate: str = "auto", runtime: str = "fast"
-) -> isolation.Server | None:
+    max_concurrent_calls: int = 0, addresses: tuple[str, ...] = (), isolate: str = "auto"
+) -> worker_process.Server | None:
     """Runs every TFF computation of this process on a local worker, or on remote workers.
 
     A repeated call reuses the workers, unless they have died.
@@ -36,7 +35,6 @@ def start(
       max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
       addresses: `HOST:PORT` of workers to use instead.
       isolate: Isolation of the local worker, see `worker_process.local_worker`.
-      runtime: Executor of the local worker: `fast` for `executor.Executor`, `tff` for TFF itself.
 
     Returns:
       The local worker, which ends with this process; None with remote workers. A computation raises `Failure` if the
@@ -46,7 +44,7 @@ def start(
       Failure: If one does not answer in time, or cannot be isolated as required.
     """
     private.allow_deep_messages()
-    context, local = _remote(addresses) if addresses else _local(max_concurrent_calls, isolate, runtime)
+    context, local = _remote(addresses) if addresses else _local(max_concurrent_calls, isolate)
     tff.framework.set_default_context(context)
     return local
 
@@ -57,15 +55,13 @@ def _remote(addresses: tuple[str, ...]) -> _Workers:
     worker_process.keep_freed_memory()
     # Without an answer, the program ends, and TFF's context would add an error.
     tff.framework.set_default_context(rounds.CohortPartsContext([]))
-    computing = threading.Event()
-    workers = executor.connect(addresses, computing.set)
-    _known[addresses] = rounds.CohortPartsContext(workers, computing=computing), None
+    _known[addresses] = rounds.CohortPartsContext(executor.connect(addresses)), None
     return _known[addresses]
 
 
-def _local(max_concurrent_calls: int, isolate: str, runtime: str) -> _Workers:
+def _local(max_concurrent_calls: int, isolate: str) -> _Workers:
     local = worker_process.local_worker(max_concurrent_calls, isolate)
-    key = max_concurrent_calls, isolate, runtime
+    key = max_concurrent_calls, isolate
     if key in _known and _known[key][1] is local:
         return _known[key]
     worker_process.keep_freed_memory()
@@ -78,16 +74,14 @@ def _local(max_concurrent_calls: int, isolate: str, runtime: str) -> _Workers:
             raise Failure(f"TFF's worker did not start (exit status {local.process.poll()}).")
         time.sleep(0.05)
     concurrent_calls = max_concurrent_calls or len(os.sched_getaffinity(0))
-    computing = threading.Event()
-    executes = executor.tff_executor(stub) if runtime == "tff" else _LocalExecutor(stub, computing.set)
-    _known[key] = rounds.CohortPartsContext([executes], concurrent_calls, computing), local
+    _known[key] = rounds.CohortPartsContext([_LocalExecutor(stub)], concurrent_calls), local
     return _known[key]
 
 
 class _LocalStub:
     """Calls of the local worker: once it has died, they raise `Failure`, which is not retried."""
 
-    def __init__(self, local_worker: isolation.Server):
+    def __init__(self, local_worker: worker_process.Server):
         self._local_worker = local_worker
         self._stub = tff.framework.RemoteExecutorGrpcStub(executor.channel(local_worker.address))
 

@@ -1,25 +1,34 @@
 """Process of a TFF worker, which computes for anyone who reaches its port. Nothing here imports TFF.
 
-TFF would start one on first use and never end it. Here it is started as a child: it dies with its parent, even by
-SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the parent open. If the system allows
-it, only this program reaches its port: see `isolation`.
+TFF would start a worker on first use and never end it. Here it is a child process: it dies with its parent, even by
+SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the parent open.
+
+TFF's binary listens on all addresses. If the system allows it, a helper (`isolation_helper`) therefore moves to a new
+network namespace, starts the worker there, and relays a Unix socket that only this user can open. The helper ends when
+a pipe from this process closes, however the process ends, and the worker ends with the helper. A death signal instead
+of the pipe would follow the thread that started the helper, which may end long before the program.
 """
 
 import contextlib
 import ctypes
+import dataclasses
 import gc
 import importlib.util
 import os
 import pathlib
+import shutil
 import signal
+import socket
+import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
 
 import portpicker
 
 from data.errors import Failure
-from optimization.runtime import isolation
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL("libc.so.6")
@@ -29,20 +38,118 @@ _libc = ctypes.CDLL("libc.so.6")
 # Names, for the worker's environment, and values, as mallopt takes them here.
 _MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, len(os.sched_getaffinity(0)) + 2)}
 
+_HELPER = pathlib.Path(__file__).with_name("isolation_helper.py")
+_MOST_PATH_BYTES = 107  # Limit of a Unix socket's path.
+_END_SECONDS = 10
 _ISOLATED_PORT = 9000  # In a separate network every port is free.
-_local_workers: dict[tuple[int, str], isolation.Server] = {}
+
+
+class RefusedError(Exception):
+    """The system refuses a separate network; the message gives its reason."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """A command that listens on a port.
+
+    Attributes:
+      process: The helper; it ends as the command does.
+      pid: Process id of the command.
+      port: Port of the command.
+      path: Unix socket that leads to the port in a separate network; empty without isolation.
+    """
+
+    process: subprocess.Popen
+    pid: int
+    port: int
+    path: str
+
+    @property
+    def address(self) -> str:
+        """Address for gRPC."""
+        return f"unix:{urllib.parse.quote(self.path)}" if self.path else f"localhost:{self.port}"
+
+    def end(self) -> None:
+        """Ends both processes, and removes the socket with its folder."""
+        self.process.stdin.close()  # type: ignore[union-attr]  # A pipe, by `start`.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_SECONDS)
+        shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)  # If the helper was killed.
+
+
+_local_workers: dict[tuple[int, str], Server] = {}
 _starting = threading.Lock()
 
 
-def local_worker(max_concurrent_calls: int, isolate: str) -> isolation.Server:
-    """The program's own worker, which starts while the program imports TFF.
+def start(command: Sequence[str], port: int, environment: Mapping[str, str], *, isolate: bool) -> Server:
+    """Runs a command, which ends with this process, whichever thread called.
+
+    Args:
+      command: Program and arguments.
+      port: Port of the command, independent of the ports of other networks if it is isolated.
+      environment: Environment variables.
+      isolate: Whether the command gets a separate network.
+
+    Raises:
+      RefusedError: If the system does not allow a separate network; nothing remains.
+    """
+    path, listener = _listener() if isolate else ("", socket.socket(socket.AF_UNIX))
+    with listener:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_HELPER), path, str(listener.fileno()), str(port), *command],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            pass_fds=[listener.fileno()],
+            start_new_session=True,
+        )
+    # Neither child programs nor forks may keep the pipe open.
+    os.register_at_fork(after_in_child=process.stdin.close)  # type: ignore[union-attr]
+    with process.stdout as stdout:  # type: ignore[union-attr]
+        answer = stdout.readline().decode().strip()
+    server = Server(process, int(answer) if answer.isdecimal() else 0, port, path)
+    if not server.pid:
+        server.end()
+        raise RefusedError(answer or f"the helper ended with status {process.returncode}")
+    return server
+
+
+def _listener() -> tuple[str, socket.socket]:
+    """Path of a new Unix socket that only this user can open, and the socket.
+
+    Raises:
+      RefusedError: If no folder can hold it.
+    """
+    reason = ""
+    for base in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/dev/shm")):
+        folder, listener = "", socket.socket(socket.AF_UNIX)
+        try:
+            folder = tempfile.mkdtemp(prefix="fedbandits_", dir=base)  # 0700.
+            path = os.path.join(folder, "worker")
+            if len(os.fsencode(path)) > _MOST_PATH_BYTES:
+                raise OSError(0, "the path is too long for a socket")
+            listener.bind(path)
+            os.chmod(path, 0o600)
+            listener.listen()
+            return path, listener
+        except OSError as error:
+            reason = f"{base}: {error.strerror}"
+            listener.close()
+            shutil.rmtree(folder, ignore_errors=True)
+    raise RefusedError(reason)
+
+
+def local_worker(max_concurrent_calls: int, isolate: str) -> Server:
+    """Starts the program's worker, which gets ready while the program imports TFF.
 
     A repeated call returns the same worker, or a new one if that has died.
 
     Args:
       max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
-      isolate: `required` for a separate network, which no other user or host reaches; `auto` for that or, if the system
-        refuses it, a warning; `off` for a port that is open on all of the machine's addresses.
+      isolate: `required` for a separate network, which no other user or host reaches; `auto` for a separate network or,
+        if the system refuses it, a warning; `off` for a port that is open on all of the machine's addresses.
 
     Raises:
       Failure: If isolation is required, and refused.
@@ -52,15 +159,15 @@ def local_worker(max_concurrent_calls: int, isolate: str) -> isolation.Server:
         if key in _local_workers and _local_workers[key].process.poll() is not None:
             _local_workers.pop(key).end()
         if key not in _local_workers:
-            _local_workers[key] = _start(*key)
+            _local_workers[key] = _launch_local(*key)
         return _local_workers[key]
 
 
-def _start(max_concurrent_calls: int, isolate: str) -> isolation.Server:
+def _launch_local(max_concurrent_calls: int, isolate: str) -> Server:
     if isolate != "off":
         try:
             return launch(_ISOLATED_PORT, max_concurrent_calls, isolate=True)
-        except isolation.RefusedError as error:
+        except RefusedError as error:
             if isolate == "required":
                 raise Failure(
                     f"--isolation=required: this system refuses TFF's worker a separate network ({error}). Allow "
@@ -79,14 +186,14 @@ def end_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -> isolation.Server:
+def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -> Server:
     """Starts a worker, which ends with this process.
 
     Args:
       port: A free port.
       max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
-      isolate: Whether it gets a separate network; otherwise it listens on all of the machine's addresses, the only
-        choice of TFF's binary.
+      isolate: Whether the worker gets a separate network; otherwise it listens on all of the machine's addresses, the
+        only choice of TFF's binary.
 
     Raises:
       RefusedError: If the system refuses the network.
@@ -104,7 +211,7 @@ def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -
         **{f"MALLOC_{name}": str(value) for name, (_, value) in _MALLOC.items()},
     )
     command = [str(binary), f"--port={port}", f"--max_concurrent_computation_calls={calls}"]
-    return isolation.start(command, port, environment, isolate=isolate)
+    return start(command, port, environment, isolate=isolate)
 
 
 @contextlib.contextmanager

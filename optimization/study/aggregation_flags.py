@@ -7,13 +7,13 @@ from typing import Any
 from data.errors import UsageError
 from data.settings import make_options, names
 from optimization import options as options_lib
-from optimization.options import CAN_ADAPT, NOISY, Aggregation, Compression, Target
+from optimization.options import CAN_ADAPT, NOISY, Aggregation, Target
 from optimization.privacy import calibration, mechanisms, sensitivities
 from optimization.study import cli
 
 # Why such noise guarantees nothing, as the words after "because".
 _SEEDED_NOISE = "its noise comes from --seed (--insecure_seeded_noise): who knows the seed can remove it"
-OF_TRAINING = {*names(Aggregation, Compression, Target)}  # What has no effect where nothing is trained.
+OF_TRAINING = {*names(Aggregation, Target)}  # What has no effect where nothing is trained.
 
 
 def check(settings: cli.Settings) -> None:
@@ -69,7 +69,6 @@ def options(settings: Mapping[str, Any]) -> Aggregation:
         settings,
         noise_seed=settings.get("seed", 0) if settings["insecure_seeded_noise"] else None,
         bands=None if settings["mf_bands"] == "auto" else settings["mf_bands"],
-        compression=make_options(Compression, settings),
     )
 
 

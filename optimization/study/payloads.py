@@ -38,7 +38,7 @@ def of_update(shapes: Sequence[Sequence[int]], aggregation: options.Aggregation)
     """
     size = sum(map(math.prod, shapes))
     if aggregation.kind != "ddp":
-        return aggregation.compression.num_bytes(size)
+        return _NUMBER * size
     padded = 1 << (size - 1).bit_length()
     return math.ceil(padded * Mechanism.bits / 8)
 

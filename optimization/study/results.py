@@ -194,15 +194,15 @@ class Runs(Sequence[Run]):
         }
         plotted = [metric for metric in declared.values() if metric.drawn]
         plotted = plotted or [metric for metric in declared.values() if metric.in_summary]
-        shown = names or [metric for metric in plotted if self._has_finite(metric)] or list(present)[:1]
+        finite = {name for run in self._runs for name in present if _has_finite(run.metrics, name)}
+        shown = names or [metric for metric in plotted if metric in finite] or list(present)[:1]
         titles = {name: declared[name].about if name in declared else name for name in shown}
         tables = {label: [run.metrics for run in group] for label, group in self._groups().items()}
         return panels.draw(tables, titles, kind=band)
 
-    def _has_finite(self, column: str) -> bool:
-        import numpy as np
 
-        return any(column in run.metrics and np.isfinite(run.metrics[column]).any() for run in self._runs)
+def _has_finite(metrics: "pd.DataFrame", column: str) -> bool:
+    return column in metrics and bool(metrics[column].abs().lt(float("inf")).any())
 
 
 def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
@@ -288,7 +288,10 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
         read_json(folder / name) if (folder / name).exists() else {}
         for name in (run_folder.PRIVACY_FILE, run_folder.BOUNDS_FILE, rewards_file)
     )
-    if not all(isinstance(one, dict) and all(map(_is_number, one.values())) for one in bounds.values()):
+    if not all(
+        isinstance(one, dict) and all(isinstance(value, int | float | None) for value in one.values())
+        for one in bounds.values()
+    ):
         raise UsageError(f"{folder / run_folder.BOUNDS_FILE} is damaged: it must hold numbers by name.")
     lists = [rewards.get(name, []) for name in ("clients", "rewards")]
     if not all(isinstance(one, list) for one in lists) or len({len(one) for one in lists}) > 1:
@@ -305,10 +308,6 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
         client_rewards=rewards,
         predictor=predictor,
     )
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or isinstance(value, int | float)
 
 
 def newest_command(config: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ refused without a change, unless `--restart` moves the old files aside.
 
 import contextlib
 import datetime
+import enum
 import fcntl
 import importlib.metadata
 import json
@@ -41,7 +42,6 @@ _KEPT_CHECKPOINTS = 3
 CHECKSUM = "checksum_"  # Prefix of an entry of a checkpoint, before the name of a table.
 _RESTART = "restart"
 _ROUNDS = "total_rounds"
-_TARGET = "target_epsilon"
 _ASIDE = "before_restart_"
 INTERACTIONS = "interactions"
 DEPLOYED_MODELS = "models"
@@ -70,6 +70,47 @@ FREE_FLAGS = {
     "runtime",
     "tff_workers",
 }
+
+
+class Disclosure(enum.StrEnum):
+    """What a file discloses; only files of the first kind may be published under epsilon."""
+
+    RELEASED = "released under the guarantee, or independent of the clients' data"
+    AGGREGATE = "counts, digests, aggregates and categories of participating clients, without noise"
+    HELD_OUT = "rewards of held-out clients, whom epsilon does not protect either"
+    PRIVATE = "as private as the data"
+
+
+# Patterns of paths in the folder of a run with privacy. A pattern also matches in a subfolder, such as `init/`.
+DISCLOSURES: Mapping[Disclosure, tuple[str, ...]] = {
+    Disclosure.RELEASED: ("model/weights.npz", "models/period_*.npz", "finished.json", ".lock"),
+    Disclosure.AGGREGATE: (
+        "metrics.csv",
+        "reward.png",
+        "ads.png",
+        "events.*",
+        "log.txt",
+        "bounds.json",
+        "simulator.json",
+        "statistics.json",
+        "config.json",
+        "export/*",
+        "export/saved_model/*",
+        "export/saved_model/*/*",
+        "privacy.json",
+    ),
+    Disclosure.HELD_OUT: ("client_rewards.json",),
+    Disclosure.PRIVATE: ("private_*", "private_*/*", "interactions/*", "checkpoints/*"),
+}
+NOTICE = (
+    "Epsilon covers the model alone, not the rewards that this run prints. privacy.json lists under `files` what each "
+    "file discloses, and which may be published."
+)
+
+
+def with_disclosures(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Content of `privacy.json`: a mechanism's report, and under `files` what the run's files disclose."""
+    return {**report, "files": {str(kind): list(patterns) for kind, patterns in DISCLOSURES.items()}}
 
 
 def continuing(flag_values: Mapping[str, Any]) -> str:
@@ -245,7 +286,7 @@ class RunFolder:
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], is_same_data: bool) -> None:
         old, new = json.loads(json.dumps(before)), json.loads(json.dumps(flags))
         # A run may be extended: no round depends on how many follow, unless an epsilon is planned for all of them.
-        is_longer = old.get(_TARGET) is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
+        is_longer = old.get("target_epsilon") is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
         changed = [

@@ -34,22 +34,13 @@ class Workers:
             "off": "open on all of the machine's addresses: anyone who reaches its port can run code as you",
         },
     )
-    runtime: str = setting(
-        "fast",
-        "Executor of this program's own worker; results are equal",
-        {
-            "fast": "this program's calls, with less overhead in short rounds",
-            "tff": "TFF's executor, to check whether unexpected results or errors come from fast",
-        },
-    )
 
 
 def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Addresses of `--tff_workers`; empty for the program's own worker.
 
     Raises:
-      UsageError: If they are not HOST:PORT, or come with `--max_concurrent_threads`, required isolation, or TFF's own
-        runtime, which would wait for a lost worker without limit.
+      UsageError: If they are not HOST:PORT, or come with `--max_concurrent_threads` or required isolation.
     """
     if settings["tff_workers"] is None:
         return ()
@@ -62,8 +53,6 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
             raise UsageError(f"--tff_workers names {address} twice.")
     if settings["max_concurrent_threads"]:
         raise UsageError("--max_concurrent_threads has no effect with --tff_workers: give it to scripts.tff_worker.")
-    if settings["runtime"] == "tff":
-        raise UsageError("--runtime=tff is for this program's own worker: leave --tff_workers out.")
     if settings["isolation"] == "required":
         raise UsageError("--isolation=required is for this program's own worker: leave --tff_workers out.")
     return addresses
@@ -100,4 +89,4 @@ def start(settings: Mapping[str, Any]) -> None:
     with worker_process.importing():
         from optimization.runtime import worker
 
-    worker.start(settings["max_concurrent_threads"], remote, settings["isolation"], settings["runtime"])
+    worker.start(settings["max_concurrent_threads"], remote, settings["isolation"])

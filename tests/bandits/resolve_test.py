@@ -18,7 +18,7 @@ from optimization.study import frame
         ("run_posterior", ["--algorithm=fedopt"]),
         ("run_posterior", ["--preset=mnist_alpha_1", "--algorithm=fedopt"]),
         ("run_posterior", ["--preset=mnist_alpha_1", "--algorithm=fedopt", "--server_optimizer=yogi"]),
-        ("run_posterior", ["--algorithm=fedbe", "--server_data=some/features.npz"]),
+        ("run_posterior", ["--algorithm=fedbe", "--server_data=clients:3"]),
         ("run_client_selection", ["--client_selection=rand,ucb_cs", "--clients_per_round=1,2", "--repeat=2"]),
         ("run_client_selection", ["--preset=figure_3a"]),
         ("run_mab_fl", ["--decision_rule=discounted_thompson", "--rule_gamma=0.5"]),

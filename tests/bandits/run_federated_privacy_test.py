@@ -12,7 +12,7 @@ import pytest
 from bandits import metrics
 from data.errors import UsageError
 from optimization.privacy import mechanisms
-from optimization.study import disclosure
+from optimization.study import run_folder
 from tests.bandits import whole_runs
 from tests.bandits.whole_runs import assert_same_model, spent, table
 
@@ -266,13 +266,15 @@ def test_a_round_to_which_nobody_comes_has_noise(tmp_path):
     assert (rows[metrics.UPDATE_NORM] > 0).all()
 
 
-def classified(run: pathlib.Path) -> dict[str, disclosure.Disclosure]:
+def classified(run: pathlib.Path) -> dict[str, run_folder.Disclosure]:
     """What each file of a run's folder discloses; an unclassified file fails, and so does a readable private one."""
     kinds = {}
     for path in filter(pathlib.Path.is_file, run.rglob("*")):
         name = path.relative_to(run)
-        kinds[str(name)] = disclosure.of_file(name)
-        if kinds[str(name)] is disclosure.Disclosure.PRIVATE:
+        (kinds[str(name)],) = {
+            kind for kind, patterns in run_folder.DISCLOSURES.items() if any(map(name.match, patterns))
+        }
+        if kinds[str(name)] is run_folder.Disclosure.PRIVATE:
             assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     return kinds
 
@@ -280,11 +282,11 @@ def classified(run: pathlib.Path) -> dict[str, disclosure.Disclosure]:
 def test_every_file_of_a_private_run_is_classified_and_none_shows_a_single_client(tmp_path):
     run = play(tmp_path, *POISSON, "--scenario=init", "--init_rounds=1", "--init_clients=20", "--rounds_per_eval=1")
     kinds = classified(run)
-    private = {name for name, kind in kinds.items() if kind is disclosure.Disclosure.PRIVATE}
+    private = {name for name, kind in kinds.items() if kind is run_folder.Disclosure.PRIVATE}
     assert private
     assert all(pathlib.PurePath(name).parent.name == "checkpoints" for name in private)
-    assert disclosure.Disclosure.HELD_OUT not in kinds.values()  # Nobody owns the held-out digits.
-    assert "metrics.csv" in spent(run)["files"][str(disclosure.Disclosure.AGGREGATE)]
+    assert run_folder.Disclosure.HELD_OUT not in kinds.values()  # Nobody owns the held-out digits.
+    assert "metrics.csv" in spent(run)["files"][str(run_folder.Disclosure.AGGREGATE)]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +298,7 @@ def test_every_file_of_a_private_run_is_classified_and_none_shows_a_single_clien
 )
 def test_a_private_run_writes_rewards_of_participants_only_if_asked(tmp_path, asks, shown):
     kinds = classified(play(tmp_path, *DPSGD, asks))
-    assert {kinds[name] for name in shown} == {disclosure.Disclosure.PRIVATE}
+    assert {kinds[name] for name in shown} == {run_folder.Disclosure.PRIVATE}
 
 
 def test_a_private_run_hides_the_worst_tenth_of_so_few_clients_that_it_is_one(tmp_path):

@@ -126,7 +126,7 @@ def test_a_run_that_is_ended_saves_if_it_can_and_leaves_no_worker(tmp_path, sign
     _, alive = psutil.wait_procs(workers, timeout=300)
     assert not alive
     if signum is None:
-        assert "TFF's worker died (exit status -9)" in errors
+        assert "TFF's worker died (exit status 137)" in errors
         assert str(tmp_path) in errors
     if status > 1:
         newest = max((tmp_path / "run" / "checkpoints").glob("round_*.npz"))
@@ -254,21 +254,6 @@ def test_who_drops_out_downloads_and_sends_nothing(tmp_path):
     came = rows[metrics.BYTES_UP] / MODEL
     assert (came % 1 == 0).all()
     assert 4 < came.mean() < 16
-
-
-def test_a_compressed_update_is_smaller_and_its_decoded_form_is_clipped(tmp_path):
-    flags = (
-        "--update_bits=2",
-        "--update_top_k=0.1",
-        "--noadaptive_clipping",
-        "--clip_norm=0.01",
-        "--client_batch_size=4",
-    )
-    rows = table(play(tmp_path, *flags))
-    # 481 of 4810 entries, 2 bits and an index each.
-    assert set(rows[metrics.BYTES_UP]) == {4 * (121 + 481 * 4 + 8)}
-    assert (rows[metrics.CLIPPED_CLIENTS] == 4).all()
-    assert rows[metrics.UPDATE_NORM].between(0, 0.01 * (1 + 1e-5)).all()
 
 
 def test_rounds_without_a_client_change_nothing(tmp_path):

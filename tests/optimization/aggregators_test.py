@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from optimization import aggregators, options
-from optimization.privacy import correlated_noise, mechanisms
+from optimization.privacy import dp_queries, mechanisms
 from optimization.study import aggregation_flags, cli
 
 SHAPES = ((2000, 2), (96,))
@@ -38,17 +38,17 @@ def build(*arguments: str, cohort: int = 4, shapes=SHAPES, pretraining=None):
 
 
 class NoiseGiven(NamedTuple):
-    """An aggregation whose rounds are given their noise, as `correlated_noise.Rounds` gives it."""
+    """An aggregation whose rounds are given their noise, as `dp_queries.NoisyRounds` gives it."""
 
     process: tff.templates.AggregationProcess
-    noise: correlated_noise.Noise
+    noise: dp_queries.CorrelatedNoise
 
     def initialize(self):
         return self.noise.initial_state(self.process.initialize())
 
     def next(self, state, deltas, weights):
         noise, kept = self.noise.next(state)
-        output = self.process.next(correlated_noise.with_noise(kept.aggregator, noise), deltas, weights)
+        output = self.process.next(dp_queries.with_noise(kept.aggregator, noise), deltas, weights)
         return tff.templates.MeasuredProcessOutput(
             kept._replace(aggregator=output.state), output.result, output.measurements
         )

@@ -1,5 +1,4 @@
 import collections
-import threading
 
 import numpy as np
 import pytest
@@ -17,15 +16,6 @@ def test_equal_seeds_draw_equal_cohorts_and_rounds_differ(sampling):
     np.testing.assert_array_equal(first, cohorts.draw(cohort, 200, 4, 1, GROUP_OF))
     assert not np.array_equal(first, cohorts.draw(cohort, 200, 4, 2, GROUP_OF))
     assert not np.array_equal(first, cohorts.draw(cohort, 200, 5, 1, GROUP_OF))
-
-
-@pytest.mark.parametrize("sampling", mechanisms.SAMPLINGS)
-def test_no_client_is_drawn_twice_in_a_round(sampling):
-    for round_num in range(1, 30):
-        drawn = cohorts.draw(options.Cohorts(20, sampling, groups=2), 50, 0, round_num, GROUP_OF[:50])
-        assert len(set(drawn.tolist())) == len(drawn)
-        assert drawn.min() >= 0
-        assert drawn.max() < 50
 
 
 def test_poisson_cohorts_have_binomial_sizes_and_treat_clients_alike():
@@ -68,9 +58,7 @@ def test_by_turns_every_client_comes_back_after_population_over_cohort_rounds():
 
 def test_rounds_are_prepared_once_and_ahead_up_to_the_last():
     prepared = []
-    ahead = cohorts.PreparedAhead(
-        lambda round_num: prepared.append(round_num) or -round_num, total_rounds=5, computing=threading.Event()
-    )
+    ahead = cohorts.PreparedAhead(lambda round_num: prepared.append(round_num) or -round_num, total_rounds=5)
     assert [ahead(round_num) for round_num in (3, 4, 5)] == [-3, -4, -5]
     assert prepared == [3, 4, 5]
     assert [ahead(round_num) for round_num in (1, 4)] == [-1, -4]
@@ -82,7 +70,7 @@ def test_what_fails_ahead_fails_in_its_own_round():
             raise OSError("no such client")
         return round_num
 
-    ahead = cohorts.PreparedAhead(prepare, total_rounds=3, computing=threading.Event())
+    ahead = cohorts.PreparedAhead(prepare, total_rounds=3)
     assert ahead(1) == 1
     with pytest.raises(OSError, match="no such client"):
         ahead(2)

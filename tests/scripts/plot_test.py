@@ -8,7 +8,6 @@ import pytest
 
 from bandits import metrics
 from data.errors import UsageError
-from optimization.posterior import metrics as posterior_metrics
 from optimization.study import run_folder
 from scripts import plot
 
@@ -66,37 +65,6 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, arguments, message):
     with pytest.raises(UsageError, match=message):
         _draw(str(tmp_path / arguments[0]), *arguments[1:], f"--output={tmp_path / 'x.png'}")
     assert not (tmp_path / "x.png").exists()
-
-
-def _posterior_run(folder, accuracies, **flags):
-    folder.mkdir(parents=True)
-    table = pd.DataFrame({"round_num": range(1, len(accuracies) + 1)})
-    table.assign(**{column: accuracies for column in posterior_metrics.TABLE_MEASURES.values()}).to_csv(
-        folder / "metrics.csv", index=False
-    )
-    flags = {"task_type": "digits", "algorithm": "fedkp", "partition_alpha": None} | flags
-    (folder / "config.json").write_text(
-        json.dumps({"format": run_folder.FORMAT, "flags": flags, "command": "run_posterior"})
-    )
-
-
-def test_tables_of_a_folder_of_runs_are_printed(tmp_path, capsys):
-    published = {"task_type": "mnist", "partition_alpha": 0.1}
-    _posterior_run(tmp_path / "one" / "seed_0", [0.5] * 9 + [0.85] * 50, **published)
-    _posterior_run(tmp_path / "one" / "seed_1", [0.5] * 9 + [0.75] * 50, **published)
-    _posterior_run(tmp_path / "two", [0.9] * 60, **published, algorithm="fedpa", client_sampling_alpha=1.0)
-    _draw("--tables", f"--runs={tmp_path}")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines.pop(0) == "mnist"
-    assert lines[0].split() == ["Round", "10", "Round", "50", "84%", "86%"]
-    assert lines[1].split() == ["alpha", *["0.1", "1"] * 4]
-    measures = ["0.800", "±", "0.071", "-", "0.800", "±", "0.071", "-", "10", "(1", "of", "2)", "-", "-", "-"]
-    assert lines[2].split() == ["Accuracy", "FedKP", *measures]
-    assert lines[3].split() == ["FedPA", "-", "0.900", "-", "0.900", "-", "1", "-", "1"]
-    _posterior_run(tmp_path / "other", [0.25] * 10)  # Each task has a table of its own.
-    _draw("--tables", f"--runs={tmp_path}")
-    digits, mnist = sorted(capsys.readouterr().out.strip().split("\n\n"))
-    assert ("0.250" in digits, "0.250" in mnist) == (True, False)
 
 
 def test_a_run_that_is_not_above_the_uniform_policy_is_labelled(tmp_path):

@@ -26,21 +26,13 @@ def _run(*arguments):
 
 
 @pytest.mark.slow
-def test_the_budget_of_a_noise_multiplier(tmp_path, capsys):
-    picture = tmp_path / "budget.png"
-    _run(*SMALL, "--noise_multiplier=1", f"--plot={picture}")
+def test_the_budget_of_a_noise_multiplier(capsys):
+    _run(*SMALL, "--noise_multiplier=1")
     printed = capsys.readouterr().out
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, population=1000, cohort=20, sampling="poisson", delta=1e-5)
     epsilon, order = mechanism.analyses[0].epsilon(50, 1e-5)
     loss = mechanism.analyses[0].pld_epsilon(50, 1e-5)
     assert re.search(rf"one client added or removed +Poisson +{epsilon:.3g} +{order:g} +{loss:.3g}\n", printed)
-    assert re.search(r"rounds +cohort 5 +cohort 10 +cohort 20 +cohort 40 +cohort 80\n", printed)
-    cohorts = [dataclasses.replace(mechanism, cohort=cohort).analyses[0] for cohort in (5, 10, 20, 40, 80)]
-    row = re.search(r"\n  50 +(.*)\n", printed).group(1).split()
-    assert row == [f"{analysis.epsilon(50, 1e-5)[0]:.3g}" for analysis in cohorts]
-    assert re.search(r"same noise on the mean update\), 50 rounds:\n.+\n(.+\n)*  200 +10 +[\d.]+\n", printed)
-    assert printed.endswith(f"\n{picture}\n")
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
@@ -54,13 +46,11 @@ def test_a_target_gives_noise_that_keeps_it(capsys):
 
 
 @pytest.mark.slow
-def test_noise_by_pld_is_exact_and_announced(capsys):
+def test_noise_by_pld_is_exact(capsys):
     """One round of all clients is the Gaussian mechanism, whose delta is known in closed form."""
     flags = ("--population=100", "--clients_per_round=100", "--total_rounds=1", "--target_delta=1e-5")
     _run(*flags, "--target_epsilon=1", "--accountant=pld")
-    printed = capsys.readouterr()
-    assert printed.err.startswith("Calibrating the noise by PLD takes some seconds.")
-    noise = float(re.search(r"with a cohort of 100: ([\d.]+)\n", printed.out).group(1))
+    noise = float(re.search(r"with a cohort of 100: ([\d.]+)\n", capsys.readouterr().out).group(1))
     delta = stats.norm.cdf(0.5 / noise - noise) - math.e * stats.norm.cdf(-0.5 / noise - noise)
     assert delta == pytest.approx(1e-5, rel=0.01)
 

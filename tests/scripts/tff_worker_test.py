@@ -58,7 +58,7 @@ def test_a_worker_that_ends_by_itself_is_an_error(started):
     workers[-1].kill()
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 1
-    assert errors == "TFF's worker ended by itself (exit status -9), perhaps for lack of memory.\n"
+    assert errors == "TFF's worker ended by itself (exit status 137), perhaps for lack of memory.\n"
 
 
 def test_a_taken_port_is_refused():

@@ -11,7 +11,7 @@ from scipy import stats
 from bandits.ads import experiment, metrics, run_ads
 from data import ads
 from optimization.privacy import mechanisms
-from optimization.study import disclosure, frame
+from optimization.study import frame, run_folder
 
 pytestmark = pytest.mark.slow
 
@@ -140,6 +140,6 @@ def test_a_noisy_run_accounts_its_privacy(tmp_path, capfd):
     spent = json.loads((tmp_path / "run" / "privacy.json").read_text())
     assert spent["summary"] in capfd.readouterr().out
     mechanism = mechanisms.Mechanism("dpsgd", 5.0, population=8, cohort=8, clip_norm=0.5)
-    assert spent == json.loads(json.dumps(disclosure.with_files(mechanism.report(5))))
+    assert spent == json.loads(json.dumps(run_folder.with_disclosures(mechanism.report(5))))
     expected = [mechanism.epsilon(round_num) for round_num in range(1, 6)]
     np.testing.assert_allclose(table(tmp_path)[metrics.EPSILON], expected)

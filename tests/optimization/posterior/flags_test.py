@@ -18,9 +18,6 @@ def test_defaults_follow_the_algorithm():
     assert resolve("--algorithm=fedavg").burn_in_rounds == 0
     assert resolve("--algorithm=sgld").burn_in_rounds == 25
     assert resolve("--algorithm=sgld").langevin_deviation == "sqrt_2_rate"
-    assert resolve("--algorithm=client_sgld").langevin_deviation is None
-    assert resolve("--algorithm=fedkppa").mean_shift_weights == "kernel"
-    assert resolve("--algorithm=fedpa").mean_shift_weights is None
     fedavg, fedopt = resolve("--algorithm=fedavg"), resolve("--algorithm=fedopt")
     assert (fedavg.server_optimizer, fedavg.server_learning_rate) == ("sgd", 1.0)
     for settings in (fedopt, resolve("--preset=mnist_alpha_1", "--algorithm=fedopt")):  # Not the preset's SGD.

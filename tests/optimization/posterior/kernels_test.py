@@ -6,7 +6,6 @@ import scipy.integrate
 import scipy.stats
 import statsmodels.nonparametric.bandwidths
 import tensorflow as tf
-from sklearn import neighbors
 
 from optimization.posterior import flags, kernels
 from tests.optimization.posterior import reference
@@ -27,25 +26,6 @@ def test_a_kernel_is_a_density_with_the_stated_roughness_and_variance(name):
     assert scipy.integrate.simpson(values, LINE) == pytest.approx(1, abs=1e-6)
     assert scipy.integrate.simpson(values**2, LINE) == pytest.approx(kernel.roughness, abs=1e-6)
     assert scipy.integrate.simpson(LINE**2 * values, LINE) == pytest.approx(kernel.variance, abs=1e-6)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_pull_is_the_slope_over_the_distance(name):
-    kernel = kernels.KERNELS[name]
-    points = np.array([0.05, 0.3, 0.7, 0.95, 1.5])
-    slopes = (kernel.density(tf.constant(points + 1e-6)) - kernel.density(tf.constant(points - 1e-6))) / 2e-6
-    ratios, pulls = -slopes.numpy() / points, kernel.pull(tf.constant(points)).numpy()
-    np.testing.assert_allclose(pulls, ratios / ratios[0] * pulls[0], rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_densities_equal_scikit_learns(name):
-    draw = np.random.default_rng(0)
-    samples, bandwidths, points = draw.normal(size=(3, 9)), np.array([0.2, 0.5, 1.5]), draw.normal(size=(3, 4))
-    values = kernels.density(kernels.KERNELS[name], samples, bandwidths, points)
-    for row in range(3):
-        other = neighbors.KernelDensity(kernel=name, bandwidth=bandwidths[row]).fit(samples[row][:, np.newaxis])
-        np.testing.assert_allclose(values[row], np.exp(other.score_samples(points[row][:, np.newaxis])), atol=1e-12)
 
 
 def _samples() -> np.ndarray:

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from optimization.posterior import kernels, mean_shift_aggregation
-from optimization.posterior.flags import BANDWIDTHS, PROFILE, STEP_WEIGHTS, MeanShift
+from optimization.posterior.flags import BANDWIDTHS, MeanShift
 from tests.optimization.posterior import reference
 
 KERNELS = sorted(kernels.KERNELS)
@@ -36,13 +36,12 @@ def _aggregate(shift: MeanShift, *updates: np.ndarray, shifts_clients: bool) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step_weights", STEP_WEIGHTS)
 @pytest.mark.parametrize("shifts_clients", CLUSTERS)
 @pytest.mark.parametrize("bandwidth", BANDWIDTHS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_the_aggregate_is_that_of_the_reference(kernel, bandwidth, shifts_clients, step_weights):
+def test_the_aggregate_is_that_of_the_reference(kernel, bandwidth, shifts_clients):
     for scale, steps in ((1.0, 20), (0.05, 4), (1e-3, 1)):  # In the last, Gaussian weights would underflow.
-        shift = MeanShift(kernel, bandwidth, scale, step_weights, steps)
+        shift = MeanShift(kernel, bandwidth, scale, steps)
         updates = _updates()
         if bandwidth == "improved_sheather_jones":
             updates = updates[:, 8:]  # KDEpy's bandwidth of clumps depends on its grid.
@@ -52,15 +51,18 @@ def test_the_aggregate_is_that_of_the_reference(kernel, bandwidth, shifts_client
         assert share_moved == pytest.approx(np.mean(np.abs(expected - updates.mean(axis=0, dtype=float)) > 1e-7))
 
 
-def test_one_step_is_the_mean_of_the_samples_within_one_bandwidth():
-    # Scott's bandwidth of these is 2.15, so that 0 sees 0, 1 and 2.
+def test_one_step_is_the_mean_of_the_samples_weighted_by_the_kernel():
+    # Scott's bandwidth is scaled to 2. Epanechnikov's weights at distances 0, 1 and 2 are 1, 3/4 and 0.
     updates = np.array([[0.0], [1.0], [2.0], [6.0]], np.float32)
     scale = 2.0 / reference.bandwidth("scott", updates[:, 0].astype(np.float64), "epanechnikov")
-    shift = MeanShift("epanechnikov", "scott", scale, PROFILE, 1)
-    # From 0: 1; from 1: 1; from 2: 1; from 6: 6. A sample at exactly one bandwidth counts.
-    np.testing.assert_allclose(_aggregate(shift, updates, shifts_clients=True)[0], [(1 + 1 + 1 + 6) / 4])
-    # The mean, 2.25, sees 1 and 2.
-    np.testing.assert_allclose(_aggregate(shift, updates, shifts_clients=False)[0], [1.5])
+    shift = MeanShift("epanechnikov", "scott", scale, 1)
+    # From 0: 0.75 / 1.75; from 1: 1, by symmetry; from 2: (0.75 + 2) / 1.75; from 6: 6.
+    modes = [0.75 / 1.75, 1, 2.75 / 1.75, 6]
+    np.testing.assert_allclose(_aggregate(shift, updates, shifts_clients=True)[0], [np.mean(modes)], rtol=1e-6)
+    # The mean, 2.25, is 1.25 from 1 and 0.25 from 2; 0 and 6 are out of reach.
+    weights = [1 - (1.25 / 2) ** 2, 1 - (0.25 / 2) ** 2]
+    expected = np.average([1, 2], weights=weights)
+    np.testing.assert_allclose(_aggregate(shift, updates, shifts_clients=False)[0], [expected], rtol=1e-6)
 
 
 def test_the_share_moved_counts_parameters_with_a_client_within_one_bandwidth_of_the_mean():
@@ -107,8 +109,7 @@ def test_parts_of_the_cohort_and_blocks_of_parameters_change_nothing(shifts_clie
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kernel": "flat"}, "unknown kernel, bandwidth or weights"),
-        ({"mean_shift_weights": "slope"}, "unknown kernel, bandwidth or weights"),
+        ({"kernel": "flat"}, "unknown kernel or bandwidth"),
         ({"bandwidth_scale": 0.0}, "bandwidth_scale must be finite and above 0"),
         ({"mean_shift_steps": 0}, "mean_shift_steps at least 1"),
     ],
@@ -188,7 +189,7 @@ def test_tffs_fed_avg_trains_with_it(tff_worker):
         examples = collections.OrderedDict(x=features, y=labels.astype(np.float32))
         cohort.append(tf.data.Dataset.from_tensor_slices(examples).batch(8))
         starts.append((features, labels))
-    shift = MeanShift(mean_shift_weights="profile")
+    shift = MeanShift()
     process = tff.learning.algorithms.build_unweighted_fed_avg(
         model,
         client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),

@@ -65,8 +65,6 @@ def mode(shift: flags.MeanShift, samples: np.ndarray, point: float, width: float
         scaled = (samples - point) / (shift.bandwidth_scale * width + 1e-9 * np.ptp(samples))
         if shift.kernel == "gaussian":
             weights = scipy.special.softmax(-0.5 * scaled**2)
-        elif shift.mean_shift_weights == "profile":
-            weights = (np.abs(scaled) <= 1).astype(np.float64)
         else:
             weights = np.maximum(1 - scaled**2, 0)
         before, point = point, weights @ samples / weights.sum() if weights.sum() else point

@@ -9,18 +9,10 @@ from optimization.posterior import samplers
 
 KEY = tf.constant([3, 4])
 MODEL = models.mlp(3, (4,), 2)
-# Weights are the mean of a normal distribution of unit variance, and features its samples: the posterior of n
-# examples is normal around their mean with variance 1 / n.
-MEAN_MODEL = models.Model({"mean": (40,)}, lambda weights, features: weights[0] - features)
 
 
 def _squared_error(outputs: tf.Tensor, batch: client_work.Batch) -> tf.Tensor:
     return tf.reduce_mean(tf.square(outputs - batch["targets"]))
-
-
-def _negative_log_density(outputs: tf.Tensor, batch: client_work.Batch) -> tf.Tensor:
-    del batch
-    return tf.reduce_mean(tf.reduce_sum(0.5 * tf.square(outputs), axis=1))
 
 
 def _examples(num_examples: int = 11) -> client_work.Batch:
@@ -29,10 +21,6 @@ def _examples(num_examples: int = 11) -> client_work.Batch:
         "features": tf.constant(draw.normal(size=(num_examples, 3)), tf.float32),
         "targets": tf.constant(draw.normal(size=(num_examples, 2)), tf.float32),
     }
-
-
-def _numbers(num_examples: int = 20) -> client_work.Batch:
-    return {"features": tf.constant(np.random.default_rng(1).normal(0.7, 1, (num_examples, 40)), tf.float32)}
 
 
 def _sgd(learning_rate=0.1, batch_size=4, epochs=3, momentum=0.0, **settings) -> samplers.ChainSgd:
@@ -76,7 +64,7 @@ def test_fedpa_sends_the_samples_mean_times_their_inverse_covariance():
 @pytest.mark.slow
 def test_a_client_without_examples_sends_no_change():
     for shrinkage in (None, 0.1):
-        update = _update(_examples(0), langevin=True, shrinkage=shrinkage)
+        update = _update(_examples(0), shrinkage=shrinkage)
         assert update.is_finite
         assert not models.flatten(update.delta).numpy().any()
 
@@ -99,49 +87,6 @@ def test_an_update_whose_norm_is_beyond_numbers_counts_as_diverged(monkeypatch, 
     assert not update.is_finite
 
 
-@pytest.mark.slow
-def test_one_langevin_step_adds_noise_of_twice_the_step_size():
-    # One full batch of 20 examples: the step size for the log posterior is 0.1 / 20.
-    examples = _numbers()
-    sgd = _sgd(0.1, 20, 1, langevin=True)
-    run = sgd.build_chain(MEAN_MODEL, _negative_log_density)
-    start = tf.zeros(40)
-    drift = 0.1 * examples["features"].numpy().mean(axis=0)
-    noise = np.concatenate([run([start], examples, tf.constant([0, key])).samples[0] - drift for key in range(50)])
-    # 2,000 draws: standard errors 1.6% of the deviation.
-    assert noise.std() == pytest.approx(np.sqrt(2 * 0.1 / 20), rel=0.05)
-    assert abs(noise.mean()) < 5 * noise.std() / np.sqrt(noise.size)
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_the_langevin_chain_has_the_posteriors_mean_and_variance(momentum):
-    examples = _numbers()
-    posterior_mean = examples["features"].numpy().mean(axis=0)
-    sgd = _sgd(0.1, 20, 2000, momentum, steps_per_sample=1, langevin=True)
-    run = sgd.build_chain(MEAN_MODEL, _negative_log_density)
-    samples = run([tf.constant(posterior_mean)], examples, KEY).samples.numpy()
-    # 40 chains of 2,000 steps, correlated over about 20 of them: 4,000 independent draws. The step size adds 5%.
-    assert samples.var() == pytest.approx(1 / 20, rel=0.1)
-    assert np.abs(samples.mean(axis=0)).max() < 5 * np.sqrt(1 / 20 / 100)
-
-
-@pytest.mark.slow
-def test_sgld_sends_the_chains_average():
-    found = models.flatten(_update(langevin=True).delta)
-    every = _chain(langevin=True, steps_per_sample=1).samples.numpy()
-    np.testing.assert_allclose(found, every.mean(axis=0), atol=1e-6)
-
-
-def test_a_chain_is_a_function_of_its_key():
-    sgd = _sgd(0.1, 4, 2, steps_per_sample=1, langevin=True)
-    run = sgd.build_chain(MODEL, _squared_error)
-    first, again, other = (
-        run(MODEL.initial_weights(0), _examples(), tf.constant([3, key])).samples[-1] for key in (4, 4, 5)
-    )
-    np.testing.assert_array_equal(first, again)
-    assert (first.numpy() != other.numpy()).any()
-
-
 # FedPA's covariance.
 
 
@@ -160,14 +105,6 @@ def test_the_delta_equals_the_dense_solve(size, count, shrinkage):
     samples = np.random.default_rng(size * count).normal(0.3, 1, (count, size))
     found = samplers.inverse_times_mean(tf.constant(samples, tf.float32), shrinkage)
     np.testing.assert_allclose(found, _dense(samples, shrinkage), rtol=2e-4, atol=2e-4)
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 20])
-def test_chunks_of_the_parameters_give_the_same_delta(monkeypatch, chunk):
-    monkeypatch.setattr(samplers, "_CHUNK", chunk)
-    samples = np.random.default_rng(1).normal(0.3, 1, (5, 20))
-    found = samplers.inverse_times_mean(tf.constant(samples, tf.float32), 0.1)
-    np.testing.assert_allclose(found, _dense(samples, 0.1), rtol=2e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize("shrinkage", [0.1, 1e6])

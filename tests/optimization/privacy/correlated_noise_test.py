@@ -11,7 +11,7 @@ import pytest
 import scipy.linalg
 from dp_accounting import pld, rdp
 
-from optimization.privacy import calibration, correlated_noise, factorizations, mechanisms
+from optimization.privacy import calibration, dp_queries, factorizations
 from optimization.privacy.mechanisms import Mechanism
 
 JAX_PRIVACY = json.loads(pathlib.Path(__file__).with_name("jax_privacy.json").read_text())
@@ -22,7 +22,7 @@ UNSTATED = {"population": 200_000, "cohort": 100, "delta": 1e-7, "noise_multipli
 def _noises(rounds: int, shapes, **values) -> np.ndarray:
     """Returns the noise of each round, float32 [rounds, parameters]."""
     mechanism = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values)
-    noise, found = correlated_noise.Noise(mechanism, shapes, 8), []
+    noise, found = dp_queries.CorrelatedNoise(mechanism, shapes, 8), []
     state = noise.initial_state(())
     for _ in range(rounds):
         parts, state = noise.next(state)
@@ -42,12 +42,8 @@ def test_correlated_noise_times_its_matrix_is_independent_noise(values):
     assert abs(correlation).max() < 4 / math.sqrt(200_000)
 
 
-def test_banded_noise_of_the_running_sum_is_less_than_independent_noise():
-    assert _noises(16, ((3000,),), bands=8).sum(axis=0).var() < 0.7 * 16 * 0.5**2
-
-
 def test_the_memory_of_a_state_is_never_changed():
-    noise = correlated_noise.Noise(Mechanism("mf_dpftrl", 0.5, 1000, 10, bands=3), ((5,),), 8)
+    noise = dp_queries.CorrelatedNoise(Mechanism("mf_dpftrl", 0.5, 1000, 10, bands=3), ((5,),), 8)
     states = [noise.initial_state(())]
     for _ in range(4):
         states.append(noise.next(states[-1])[1])
@@ -107,14 +103,6 @@ def test_what_cannot_be_accounted_is_refused(values, message):
         Mechanism(**{**base, "population": 1000, "cohort": 10, "noise_multiplier": 1.0, **values})
 
 
-def test_a_report_with_buffers_of_an_earlier_version_is_unknown():
-    mechanism = Mechanism("mf_dpftrl", 1.0, 1000, 10, sampling="cyclic", bands=3)
-    values = json.loads(json.dumps(dataclasses.asdict(mechanism)))
-    assert mechanisms.of_values(values | {"buffers": []}) == mechanism
-    with pytest.raises(TypeError, match="buffers"):
-        mechanisms.of_values(values | {"buffers": [[0.5, 0.1]]})
-
-
 def _hockey_stick(matrix: np.ndarray, rate: float, noise: float, epsilon: float) -> tuple[float, float]:
     """Both hockey-stick divergences of the four rounds with a client, and without, on a grid of the plane it moves.
 
@@ -170,12 +158,6 @@ def test_noise_on_prefix_sums_at_equal_epsilon(epsilon, poisson, eight, many, am
         noise = calibration.calibrate(mechanism, 1600, epsilon)
         found.append(dataclasses.replace(mechanism, noise_multiplier=noise).prefix_noise(1600))
     assert [round(one, 1) for one in found] == [poisson, eight, many, amplified]
-
-
-def test_trees_leave_more_noise_on_prefix_sums():
-    tree = Mechanism("dpftrl", sampling="cyclic", **STUDY)
-    noise = calibration.calibrate(tree, 1600, 1.0)
-    assert dataclasses.replace(tree, noise_multiplier=noise).prefix_noise(1600) == pytest.approx(34.1, abs=0.1)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Toeplitz factorizations against matrices, all participation patterns and jax-privacy (jax_privacy_fixtures.py)."""
+"""Toeplitz factorizations against matrices, all participation patterns and jax-privacy (jax_privacy.json)."""
 
 import itertools
 import json
@@ -87,8 +87,3 @@ def test_a_trees_noise_counts_the_nodes_of_a_prefix():
     # Rounds 1 to 7: 1, 1, 2, 1, 2, 2 and 3 nodes. With restarts after 3: 1, 1, 2, then 2 more than these.
     assert factorizations.tree_prefix_noise(7, 0) == pytest.approx(math.sqrt(12 / 7))
     assert factorizations.tree_prefix_noise(6, 3) == pytest.approx(math.sqrt((4 + 10) / 6))
-
-
-def test_the_grid_of_bands_ends_in_the_most():
-    assert factorizations.band_grid(10) == [1, 2, 4, 8, 10]
-    assert factorizations.band_grid(1) == [1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from optimization.runtime import executor, private, serialization
+from optimization.runtime import executor, private
 from optimization.runtime import worker as worker_module
 
 
@@ -67,8 +67,7 @@ def execute(worker):
     remote = executor.Executor(worker)
 
     def execute(computation, *arguments, answer):
-        worker.result = private.calls.Value()
-        serialization.write(worker.result, answer, computation.type_signature.result)
+        worker.result, _ = tff.framework.serialize_value(answer, computation.type_signature.result)
         argument = tff.structure.Struct.unnamed(*arguments) if len(arguments) > 1 else arguments[0]
         result = remote.invoke(computation, argument)
         remote._disposals.submit(lambda: None).result()  # One thread disposes of all, in order.
@@ -80,11 +79,6 @@ def execute(worker):
 @pytest.fixture
 def run_identity(execute):
     return lambda size: execute(identity(size), np.zeros(size, np.int32), answer=np.zeros(size, np.int32))
-
-
-def run_round(execute, state, cohort_size=2, scale=1):
-    answer = (np.full(2, scale, np.float32), np.int32(scale)), np.int32(5)
-    return execute(next_round, state, [np.int32(1)] * cohort_size, answer=answer)
 
 
 def sent(worker) -> list[str]:
@@ -135,42 +129,20 @@ def test_an_executor_that_failed_is_replaced(execute, worker):
 def test_the_own_worker_is_tried_again_where_it_is_out_of_reach(worker, monkeypatch):
     monkeypatch.setattr(worker_module, "_RETRY_SECONDS", 0)
     worker.error = tff.framework.RetryableError()
-    serialization.write(worker.result, np.int32(3), only_a_sum.type_signature.result)
-    assert worker_module._LocalExecutor(worker, lambda: None).invoke(only_a_sum, [1, 2]) == 3
+    worker.result, _ = tff.framework.serialize_value(np.int32(3), only_a_sum.type_signature.result)
+    assert worker_module._LocalExecutor(worker).invoke(only_a_sum, [1, 2]) == 3
     assert len(worker.requests["get_executor"]) == 2
 
 
-@pytest.mark.parametrize("container", [tuple, list])
-def test_a_state_that_the_worker_returned_is_not_sent_again(execute, worker, container):
-    state, total = run_round(execute, VALUE)
-    assert total == 5
-    assert sent(worker) == ["computation", "federated", "federated"]
-    run_round(execute, container(state))  # In another container the arrays are the same.
-    (selection,) = worker.requests["create_selection"]
-    assert (selection.source_ref.id, selection.index) == ("create_call 1", 0)
-    parts = [element.value_ref.id for element in worker.requests["create_struct"][1].element]
-    assert parts == ["create_selection 1", "create_value 4"]
+def test_arguments_are_disposed_of_and_the_result_keeps_its_containers(execute, worker):
+    state, total = execute(next_round, VALUE, [1, 2], answer=((np.full(2, 3, np.float32), np.int32(4)), np.int32(5)))
+    np.testing.assert_array_equal(state[0], [3, 3])
+    assert (state[1], total) == (4, 5)
+    parts = [element.value_ref.id for element in worker.requests["create_struct"][0].element]
+    assert parts == ["create_value 2", "create_value 3"]
+    assert set(disposed(worker)) == {*parts, "create_struct 1", "create_call 1"}
 
 
-def test_another_state_is_sent_even_if_it_is_equal(execute, worker):
-    for other in (
-        lambda state: (np.ones(2, np.float32), np.int32(1)),
-        lambda state: (state[0], np.int32(2)),
-        lambda state: (state[0].copy(), state[1]),
-    ):
-        state, _ = run_round(execute, VALUE)
-        run_round(execute, other(state))
-    assert not worker.requests["create_selection"]
-
-
-def test_a_returned_state_cannot_be_changed(execute):
-    state, _ = run_round(execute, VALUE)
-    with pytest.raises(ValueError, match="read-only"):
-        state[0][0] = 3
-
-
-def test_a_state_of_another_cohort_size_is_sent_and_its_executor_keeps_nothing(execute, worker):
-    state, _ = run_round(execute, VALUE)
-    run_round(execute, state, cohort_size=3)
-    assert not worker.requests["create_selection"]
-    assert "create_call 1" in disposed(worker)
+def test_an_argument_of_another_type_is_refused(execute):
+    with pytest.raises(TypeError, match="Failed to serialize a value"):
+        execute(identity(3), np.zeros(4, np.int32), answer=np.zeros(3, np.int32))

@@ -33,7 +33,6 @@ MESSAGES = {
     "ComputeRequest": ["executor", "value_ref"],
     "ComputeResponse": ["value"],
     "CreateCallRequest": ["argument_ref", "executor", "function_ref"],
-    "CreateSelectionRequest": ["executor", "index", "source_ref"],
     "CreateStructRequest": ["element", "executor"],
     "CreateValueRequest": ["executor", "value"],
     "DisposeExecutorRequest": ["executor"],
@@ -41,7 +40,7 @@ MESSAGES = {
     "ExecutorId": ["id"],
     "GetExecutorRequest": ["cardinalities"],
     "GetExecutorResponse": ["executor"],
-    "Value": ["array", "federated", "struct"],
+    "Value": ["federated"],
     "ValueRef": ["id"],
 }
 # Of TensorFlow Privacy's query of adaptive clipping: its sums, and what is read of each.

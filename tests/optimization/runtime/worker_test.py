@@ -19,7 +19,7 @@ from data.settings import Setting
 from optimization import aggregators, client_work, models, options, supervised
 from optimization.posterior import algorithms, mean_shift_aggregation
 from optimization.posterior.flags import MeanShift
-from optimization.privacy import correlated_noise
+from optimization.privacy import dp_queries
 from optimization.runtime import executor, rounds, worker, worker_process
 from optimization.study import aggregation_flags, cli, frame
 
@@ -117,7 +117,7 @@ def run_supervised(definition, cohort):
     def completed():
         state, reports = process.initialize(), []
         for _ in range(3):
-            state, report = process.next(state, rounds.written_ahead(cohort, definition.client_type))
+            state, report = process.next(state, cohort)
             reports.append(report)
         return state, reports
 
@@ -126,13 +126,26 @@ def run_supervised(definition, cohort):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bandits", "supervised"])
-def test_tffs_own_runtime_gives_equal_bits_and_close_ones_in_parts(execute, run_supervised, kind, monkeypatch):
+def test_tffs_executor_gives_equal_bits_and_close_ones_in_parts(execute, run_supervised, kind, monkeypatch):
     completed = {"bandits": execute, "supervised": run_supervised}[kind]
-    (fast, own), (tffs, its_own) = (worker._local(0, "auto", runtime) for runtime in ("fast", "tff"))
-    assert own is its_own  # As isolated.
-    assert isinstance(fast._workers[0], executor.Executor)
-    assert isinstance(tffs._workers[0], tff.framework.SyncExecutionContext)
-    with on(fast):
+    local, server = worker._local(0, "auto")
+    stub = tff.framework.RemoteExecutorGrpcStub(executor.channel(server.address))
+
+    def create(cardinalities):
+        remote = tff.framework.RemoteExecutor(stub)
+        remote.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
+        return remote
+
+    tffs = rounds.CohortPartsContext(
+        [
+            tff.framework.SyncExecutionContext(
+                tff.framework.ResourceManagingExecutorFactory(create),
+                transform_args=tff.tensorflow.transform_args,
+                transform_result=tff.tensorflow.transform_result,
+            )
+        ]
+    )
+    with on(local):
         expected = completed()
     with on(tffs):
         assert bits(completed()) == bits(expected)
@@ -155,7 +168,7 @@ def test_aggregators_give_the_own_workers_results(contexts, kind):
         state, outputs = initial, []
         for _ in range(2):
             if noise:
-                state = correlated_noise.with_noise(state, noise.next(noise.initial_state(state))[0])
+                state = dp_queries.with_noise(state, noise.next(noise.initial_state(state))[0])
             output = process.next(state, COHORT, weights)
             state = output.state
             outputs.append((output.result, output.measurements))

@@ -8,7 +8,7 @@ import pytest
 
 from data.errors import Failure
 from optimization import runtime
-from optimization.runtime import isolation, worker_process
+from optimization.runtime import worker_process
 from optimization.study import cli, worker_flags
 
 pytestmark = pytest.mark.slow
@@ -36,14 +36,14 @@ def test_nobody_at_an_address_is_named():
     )
 
 
-def test_the_own_worker_is_started_with_the_runtime(monkeypatch):
+def test_start_passes_the_flags_to_the_local_worker(monkeypatch):
     started = []
     monkeypatch.setattr(
         runtime, "worker", types.SimpleNamespace(start=lambda *given: started.append(given)), raising=False
     )
     monkeypatch.setattr(worker_process, "local_worker", lambda *given: started.append(given))
-    worker_flags.start(parse("--runtime=tff", "--max_concurrent_threads=3"))
-    assert started == [(3, "auto"), (3, (), "auto", "tff")]
+    worker_flags.start(parse("--max_concurrent_threads=3"))
+    assert started == [(3, "auto"), (3, (), "auto")]
 
 
 @pytest.mark.parametrize(("isolate", "lines"), [("auto", 1), ("off", 0)])
@@ -54,7 +54,7 @@ def test_the_risk_of_workers_elsewhere_is_named(monkeypatch, capsys, isolate, li
     with socket.create_server(("localhost", 0)) as server:
         address = f"localhost:{server.getsockname()[1]}"
         worker_flags.start(parse(f"--tff_workers={address}", f"--isolation={isolate}"))
-    assert started == [(0, (address,), isolate, "fast")]
+    assert started == [(0, (address,), isolate)]
     warnings = capsys.readouterr().err.splitlines()
     assert len(warnings) == lines
     assert all("anyone who reaches the ports of --tff_workers can run code there" in line for line in warnings)
@@ -62,9 +62,9 @@ def test_the_risk_of_workers_elsewhere_is_named(monkeypatch, capsys, isolate, li
 
 def test_isolation_that_is_required_and_refused_ends_the_program_before_tff_is_imported(monkeypatch):
     def refuse(*_, **__):
-        raise isolation.RefusedError("unshare: Operation not permitted")
+        raise worker_process.RefusedError("unshare: Operation not permitted")
 
-    monkeypatch.setattr(isolation, "start", refuse)
+    monkeypatch.setattr(worker_process, "start", refuse)
     monkeypatch.setattr(runtime, "worker", None, raising=False)
     with pytest.raises(Failure, match=r"^--isolation=required: .* \(unshare: Operation not permitted\)"):
         worker_flags.start(parse("--isolation=required"))

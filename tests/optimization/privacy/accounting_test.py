@@ -8,8 +8,8 @@ import pytest
 from dp_accounting import pld, rdp
 from scipy import special, stats
 
-from optimization.privacy import releases
-from optimization.privacy.releases import (
+from optimization.privacy import accounting
+from optimization.privacy.accounting import (
     ORDERS,
     Gaussian,
     PoissonGaussian,
@@ -102,7 +102,7 @@ def test_rounds_of_a_fixed_sample_cost_more_than_one_mixture_says():
 def test_amplification_of_any_mechanism_is_the_theorem_by_hand():
     # Wang, Balle and Kasiviswanathan 2019, Theorem 9, at orders 2 and 3, and their moments' mean at 2.5.
     rate, own = 0.1, {2: 0.8, 3: 1.2}
-    found = releases.amplified_divergences(rate, lambda orders: 0.4 * orders)
+    found = accounting.amplified_divergences(rate, lambda orders: 0.4 * orders)
     least = min(4 * (math.exp(own[2]) - 1), 2 * math.exp(own[2]))
     second = math.log(1 + rate**2 * least)
     third = math.log(1 + rate**2 * 3 * least + rate**3 * 2 * math.exp(2 * own[3]))
@@ -115,7 +115,7 @@ def test_amplification_of_any_mechanism_is_the_theorem_by_hand():
 
 def test_amplification_of_any_mechanism_bounds_that_of_gaussian_noise():
     rate, noise = 0.05, 1.0
-    found = releases.amplified_divergences(rate, lambda orders: orders / (2 * noise**2))
+    found = accounting.amplified_divergences(rate, lambda orders: orders / (2 * noise**2))
     first, second = stats.norm(1, noise), stats.norm(0, noise)
     x = np.linspace(-40, 60, 200_001)
     mixture = np.logaddexp(math.log(rate) + first.logpdf(x), math.log1p(-rate) + second.logpdf(x))
@@ -126,7 +126,7 @@ def test_amplification_of_any_mechanism_bounds_that_of_gaussian_noise():
 
 def test_concentrated_releases_take_what_is_least_at_each_order():
     zeroed, replaced = (SubsetConcentrated(1000, 10, 2.0, replaces) for replaces in (False, True))
-    amplified = releases.amplified_divergences(0.01, lambda orders: orders / 2)
+    amplified = accounting.amplified_divergences(0.01, lambda orders: orders / 2)
     np.testing.assert_allclose(zeroed.divergences, np.minimum(ORDERS / 8, amplified))
     np.testing.assert_allclose(replaced.divergences, np.minimum(ORDERS / 2, amplified))
     assert (zeroed.divergences < ORDERS / 8).any()

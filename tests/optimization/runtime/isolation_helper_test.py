@@ -1,4 +1,4 @@
-"""Tests of optimization.runtime.isolation, with small servers in place of TFF's worker, and once with the real one."""
+"""Tests of the helper that isolates a worker, with small servers in place of TFF's worker."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-import grpc
 import numpy as np
 import psutil
 import pytest
 
-from optimization.runtime import isolation, worker_process
+from optimization.runtime import worker_process
+from tests.optimization.runtime.networks import listening
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PORT = 9123
@@ -36,21 +36,13 @@ COMMAND = [sys.executable, "-S", "-c", ECHO]
 NOBODY = 65534
 
 
-@pytest.fixture(scope="session")
-def allowed():
-    """Asks the system itself, not the code under test."""
-    ways = (["unshare", "--net", "true"], ["unshare", "--user", "--map-root-user", "--net", "true"])
-    if all(subprocess.run(way, stderr=subprocess.DEVNULL).returncode for way in ways):
-        pytest.skip("this system allows no network namespaces")
-
-
 @pytest.fixture
-def start(allowed) -> Iterator[Callable[[], isolation.Server]]:
+def start(allowed) -> Iterator[Callable[[], worker_process.Server]]:
     """Starts echo servers, and ends what the test has not."""
     started = []
 
-    def one() -> isolation.Server:
-        started.append(isolation.start(COMMAND, PORT, os.environ))
+    def one() -> worker_process.Server:
+        started.append(worker_process.start(COMMAND, PORT, os.environ, isolate=True))
         return started[-1]
 
     yield one
@@ -59,7 +51,7 @@ def start(allowed) -> Iterator[Callable[[], isolation.Server]]:
 
 
 @contextlib.contextmanager
-def connected(isolated: isolation.Server) -> Iterator[socket.socket]:
+def connected(isolated: worker_process.Server) -> Iterator[socket.socket]:
     """A connection that answers, so that the server is up."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(300)
@@ -76,13 +68,6 @@ def echo(client: socket.socket, content: bytes) -> bytes:
         received += part
     sender.join()
     return bytes(received)
-
-
-def listening(process: int | str = "self") -> set[int]:
-    """Ports with listeners in the network of a process."""
-    files = [pathlib.Path(f"/proc/{process}/net/{kind}") for kind in ("tcp", "tcp6")]
-    rows = [line.split() for file in files if file.exists() for line in file.read_text().splitlines()[1:]]
-    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}
 
 
 def assert_nothing_is_left(helper: int, command: int, path: str) -> None:
@@ -121,19 +106,6 @@ def test_the_port_is_in_no_network_but_the_commands(start):
                     socket.create_connection((address, PORT), timeout=300)
 
 
-def test_the_network_of_tffs_worker_is_its_own(allowed):
-    before = listening()
-    own = worker_process._start(1, "required")
-    try:
-        with grpc.insecure_channel(own.address) as channel:
-            grpc.channel_ready_future(channel).result(timeout=300)
-        assert len(listening(own.pid)) == 1
-        assert psutil.Process(own.pid).name() == "worker_binary"
-        assert not listening(own.pid) & (listening() - before)
-    finally:
-        own.end()
-
-
 def test_the_socket_is_for_this_user_alone(start):
     path = start().path
     modes = [stat.S_IMODE(os.stat(place).st_mode) for place in (path, os.path.dirname(path))]
@@ -166,8 +138,8 @@ def test_it_outlives_the_thread_that_started_it(start):
 
 PROGRAM = """
 import os, signal, subprocess, sys, time
-from optimization.runtime import isolation
-isolated = isolation.start(sys.argv[2:], {port}, os.environ)
+from optimization.runtime import worker_process
+isolated = worker_process.start(sys.argv[2:], {port}, os.environ, isolate=True)
 program = subprocess.Popen(["sleep", "600"])
 fork = os.fork()
 if not fork:
@@ -208,64 +180,5 @@ def test_the_end_of_the_command_is_reported_and_breaks_connections(start):
     with connected(isolated) as client:
         os.kill(isolated.pid, signal.SIGKILL)
         assert client.recv(1) == b""
-    assert isolated.process.wait(300) == -signal.SIGKILL
+    assert isolated.process.wait(300) == 128 + signal.SIGKILL
     assert_nothing_is_left(isolated.process.pid, isolated.pid, isolated.path)
-
-
-# Has the kernel refuse a system call whose argument at some place has one of some bits, or (equal) a value.
-REFUSING = """
-import ctypes, struct, sys
-call, place, test, value = map(int, sys.argv[1:5])
-load, equal, answer, allow, refuse = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050001
-steps = [(load, 0, 0, 0), (equal, 0, 3, call), (load, 0, 0, 16 + 8 * place), (test, 0, 1, value)]
-steps += [(answer, 0, 0, refuse), (answer, 0, 0, allow)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-class Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("steps", ctypes.c_void_p)]
-libc = ctypes.CDLL("libc.so.6")
-assert libc.prctl(38, 1, 0, 0, 0) == 0
-assert libc.prctl(22, 2, ctypes.byref(Program(len(steps), ctypes.addressof(code)))) == 0
-del sys.argv[1:5]
-from optimization.runtime import worker_process
-from optimization.study import cli, worker_flags
-flags = cli.FlagSet("")
-flags.group("")
-flags.add(worker_flags.Workers)
-def program(settings):
-    own = worker_process.local_worker(1, settings.isolation)
-    print(own.address)
-    own.end()
-cli.main(flags, program)
-"""
-BITS, EQUAL = 0x45, 0x15
-CLONE_NEWNET, SIOCSIFFLAGS = 0x40000000, 0x8914
-REFUSED = {"unshare": (272, 0, BITS, CLONE_NEWNET), "loopback": (16, 1, EQUAL, SIOCSIFFLAGS)}  # On x86-64.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", REFUSED)
-def test_where_the_system_refuses_it_the_risk_is_named(allowed, step):
-    def run(isolate: str) -> tuple[int, str, str]:
-        done = subprocess.run(
-            [sys.executable, "-c", REFUSING, *map(str, REFUSED[step]), f"--isolation={isolate}"],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-        )
-        return done.returncode, done.stdout.rpartition(":")[0], done.stderr
-
-    assert run("off") == (0, "localhost", "")
-    assert run("auto") == (
-        0,
-        "localhost",
-        "Warning: TFF's worker listens on all of this machine's addresses, and anyone who reaches it can run code as "
-        f"you: the system refuses it a separate network ({step}: Operation not permitted). See --isolation.\n",
-    )
-    assert run("required") == (
-        1,
-        "",
-        f"--isolation=required: this system refuses TFF's worker a separate network ({step}: Operation not "
-        "permitted). Allow user namespaces, or accept with --isolation=auto that anyone who reaches it can run code as "
-        "you.\n",
-    )

@@ -1,0 +1,503 @@
+"""Accounting of mechanisms: what their rounds release, and what that costs.
+
+A `Release` has Renyi divergences and distributions of the privacy loss. An `Analysis` is one way to account a
+mechanism: a release, how often, what sampling amplifies, and which data sets are neighbours.
+
+The pair of distributions behind every release is P = N(1, noise^2) against Q = N(0, noise^2), mixed by sampling. Every
+mechanism divides by a fixed number of clients, so that an absent client contributes nothing: zero to the sum of updates
+and, with adaptive clipping, zero to the centred count of unclipped updates. (A client that is there with a zero update
+differs: it counts as unclipped, as any client that replaces another may.)
+
+Sources: Abadi et al. 2016, Mironov 2017, Mironov, Talwar and Zhang 2019 (RDP), Wang, Balle and Kasiviswanathan 2019
+(RDP of samples without replacement), Zhu, Dong and Wang 2022 (dominating pairs), Doroshenko et al. 2022
+(discretization), McMahan et al. 2018 (DP-FedAvg), Andrew et al. 2021 (adaptive clipping), Kairouz, McMahan et al. 2021
+(DP-FTRL by tree aggregation), Choquette-Choo et al. 2023 (banded matrix factorization), Kairouz, Liu and Steinke 2021
+(distributed discrete Gaussian). dp-accounting has the rest. Nothing here imports TensorFlow.
+"""
+
+import abc
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import dp_accounting
+import numpy as np
+from dp_accounting import pld, rdp
+from dp_accounting.pld import pld_pmf
+from scipy import special
+
+from optimization.privacy import factorizations, sensitivities
+
+Mechanism: TypeAlias = Any  # A `mechanisms.Mechanism`; that module imports this one.
+Relation: TypeAlias = dp_accounting.NeighboringRelation
+Losses: TypeAlias = pld.privacy_loss_distribution.PrivacyLossDistribution
+
+ORDERS = np.array(rdp.RdpAccountant().orders)  # 1.1 to 10.9 by 0.1, 11 to 63, 128 to 1,024.
+# Rounding errors of dp-accounting's series, which at enormous noise exceed the divergence itself.
+_RDP_FLOOR = 1e-13
+# Outside, dp-accounting's series overflow. Below, sampling does not help; above, less noise is counted.
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
+# Rounds beyond which rounding errors of the privacy loss' probabilities add up.
+_MOST_COMPOSED = 1e6
+# Delta, a round, below which those errors are no longer far smaller than delta.
+_LEAST_DELTA = 1e-13
+# Privacy losses whose probability is below e^-50 count as infinite.
+_LOG_TAIL = -50.0
+
+
+class Release(abc.ABC):
+    """What one round, or several, give away about one client."""
+
+    @functools.cached_property
+    def divergences(self) -> np.ndarray:
+        """Renyi divergences of one release, float64 [ORDERS]; infinite where they are beyond numbers."""
+        with np.errstate(all="ignore"):
+            return np.maximum(self._divergences(), _RDP_FLOOR)
+
+    @abc.abstractmethod
+    def _divergences(self) -> np.ndarray:
+        """Returns them before rounding errors are seen to."""
+
+    def has_losses(self, amount: float, delta: float) -> bool:
+        """Returns whether `losses` is known for so many releases, and free of rounding errors at this delta."""
+        return amount <= _MOST_COMPOSED and amount * _LEAST_DELTA <= delta
+
+    def losses(self, amount: float, grid: float) -> Losses:
+        """Returns the distribution of the privacy loss of several releases, rounded up to multiples of `grid`.
+
+        Raises:
+          NotImplementedError: If no distribution is known, and so `has_losses` is false for any amount.
+        """
+        raise NotImplementedError(f"The privacy loss distribution of {type(self).__name__} is not known.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian(Release):
+    """A sum with Gaussian noise.
+
+    Attributes:
+      noise: Its standard deviation, in units of what one client moves.
+    """
+
+    noise: float
+
+    def _divergences(self) -> np.ndarray:
+        return ORDERS / 2 / self.noise / self.noise
+
+    def has_losses(self, amount: float, delta: float) -> bool:
+        """See the base class."""
+        return True
+
+    def losses(self, amount: float, grid: float) -> Losses:
+        """See the base class; `amount` need not be whole."""
+        noise = self.noise / math.sqrt(amount)
+        high = _highest_loss(1.0, noise)
+        return Losses(_connect_dots(lambda epsilons: _deltas_of_mixture(epsilons, 1.0, noise), -high, high, grid))
+
+
+@dataclasses.dataclass(frozen=True)
+class PoissonGaussian(Release):
+    """The same of a Poisson sample, where a client is added or removed.
+
+    Attributes:
+      rate: Probability that a client is in the sample.
+      noise: As for `Gaussian`.
+    """
+
+    rate: float
+    noise: float
+
+    def _divergences(self) -> np.ndarray:
+        if self.rate == 1 or self.noise < _LEAST_NOISE:
+            return Gaussian(self.noise)._divergences()
+        event = dp_accounting.PoissonSampledDpEvent(self.rate, _counted_noise(self.noise))
+        return rdp.RdpAccountant().compose(event).rdp
+
+    def losses(self, amount: float, grid: float) -> Losses:
+        """See the base class."""
+        if self.rate == 1:
+            return Gaussian(self.noise).losses(amount, grid)
+        low, high = math.log1p(-self.rate), _highest_loss(self.rate, self.noise)
+        remove = _connect_dots(lambda epsilons: _deltas_of_mixture(epsilons, self.rate, self.noise), low, high, grid)
+        add = _connect_dots(lambda epsilons: _deltas_from_mixture(epsilons, self.rate, self.noise), -high, -low, grid)
+        return Losses(remove, add).self_compose(int(amount))
+
+
+@dataclasses.dataclass(frozen=True)
+class SubsetGaussian(Release):
+    """The same of a sample of a fixed size, drawn without replacement, where a client is replaced.
+
+    Zhu, Dong and Wang 2022: at any alpha of at least 1, the hockey-stick divergence of two neighbours is at most that
+    of the mixture rate P + (1 - rate) Q against Q, by advanced joint convexity; below 1, as replacing is symmetric, at
+    most that of P against (1 - rate) P + rate Q. A pair with this pieced profile dominates each round, and so its
+    composition dominates the rounds. Neither mixture alone does: Lebeda et al. 2024 show that composing one of them
+    understates epsilon.
+
+    Attributes:
+      population: Clients.
+      cohort: Clients of the sample.
+      noise: Standard deviation of the noise, in units of what a replaced client moves: of two clip norms.
+    """
+
+    population: int
+    cohort: int
+    noise: float
+
+    def _divergences(self) -> np.ndarray:
+        whole = Gaussian(self.noise)._divergences()
+        if self.cohort == self.population or self.noise < _LEAST_NOISE:
+            return whole
+        event = dp_accounting.SampledWithoutReplacementDpEvent(self.population, self.cohort, _counted_noise(self.noise))
+        return np.minimum(whole, rdp.RdpAccountant(neighboring_relation=Relation.REPLACE_ONE).compose(event).rdp)
+
+    def losses(self, amount: float, grid: float) -> Losses:
+        """See the base class."""
+        if self.cohort == self.population:
+            return Gaussian(self.noise).losses(amount, grid)
+        rate = self.cohort / self.population
+
+        def pieced(epsilons):
+            below, above = epsilons[epsilons < 0], epsilons[epsilons >= 0]
+            pieces = _deltas_from_mixture(below, rate, self.noise), _deltas_of_mixture(above, rate, self.noise)
+            return np.concatenate(pieces)
+
+        high = _highest_loss(rate, self.noise)
+        return Losses(_connect_dots(pieced, -high, high, grid)).self_compose(int(amount))
+
+
+@dataclasses.dataclass(frozen=True)
+class SubsetConcentrated(Release):
+    """A release of which only its concentrated differential privacy is known, of a sample without replacement.
+
+    Attributes:
+      population: Clients.
+      cohort: Clients of the sample.
+      noise: Noise of the Gaussian with the same bound for a client that is replaced by one without an update.
+      replaces: Whether a client may be replaced by any other, which moves twice as much.
+    """
+
+    population: int
+    cohort: int
+    noise: float
+    replaces: bool
+
+    def has_losses(self, amount: float, delta: float) -> bool:
+        """See the base class."""
+        return False
+
+    def _divergences(self) -> np.ndarray:
+        whole = Gaussian(self.noise / 2 if self.replaces else self.noise)._divergences()
+        if self.cohort == self.population or self.noise < _LEAST_NOISE:
+            return whole
+        # A client without an update is another client too: what bounds any replacement bounds this one.
+        amplified = amplified_divergences(
+            self.cohort / self.population, lambda orders: 2 * orders / self.noise / self.noise
+        )
+        return np.minimum(whole, amplified)
+
+
+def amplified_divergences(rate: float, divergences: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Returns the Renyi divergences of a mechanism on a sample without replacement, float64 [ORDERS].
+
+    Wang, Balle and Kasiviswanathan 2019, Theorem 9, for any mechanism, where one member of the data is replaced. It
+    holds for whole orders; between them the moments' logarithm is convex.
+
+    Args:
+      rate: Members of the sample over all.
+      divergences: Whole orders from 2, float64 [any] -> bounds of the mechanism's own divergences.
+    """
+
+    def log_moment(order):
+        if order == 1:
+            return 0.0
+        counts = np.arange(2, order + 1)
+        divergences_of_counts = divergences(counts)
+        terms = math.log(2) + (counts - 1) * divergences_of_counts
+        terms[0] = min(terms[0], math.log(4) + divergences_of_counts[0] + np.log(-np.expm1(-divergences_of_counts[0])))
+        log_choices = special.gammaln(order + 1) - special.gammaln(counts + 1) - special.gammaln(order - counts + 1)
+        return np.logaddexp(0.0, special.logsumexp(terms + log_choices + counts * math.log(rate)))
+
+    whole = np.unique([np.floor(ORDERS), np.ceil(ORDERS)])
+    return np.interp(ORDERS, whole, [log_moment(int(order)) for order in whole]) / (ORDERS - 1)
+
+
+def _counted_noise(noise: float) -> dp_accounting.GaussianDpEvent:
+    return dp_accounting.GaussianDpEvent(min(noise, _MOST_NOISE))
+
+
+def _log_ratio(epsilons: np.ndarray, rate: float) -> np.ndarray:
+    """Returns log(P / Q) where the mixture rate P + (1 - rate) Q is e^epsilon Q; minus infinity where it never is."""
+    ratio = np.full(epsilons.shape, -np.inf)
+    met = np.full(epsilons.shape, True) if rate == 1 else epsilons > math.log1p(-rate)
+    ratio[met] = epsilons[met] - math.log(rate)
+    if rate < 1:
+        ratio[met] += np.log1p((rate - 1) * np.exp(-epsilons[met]))
+    return ratio
+
+
+def _deltas_of_mixture(epsilons: np.ndarray, rate: float, noise: float) -> np.ndarray:
+    """Returns the hockey-stick divergences of rate P + (1 - rate) Q from Q at e^epsilon."""
+    ratio = _log_ratio(epsilons, rate)
+    cut = noise * ratio
+    deltas = rate * (special.ndtr(0.5 / noise - cut) - np.exp(ratio + special.log_ndtr(-0.5 / noise - cut)))
+    return np.where(np.isfinite(ratio), deltas, -np.expm1(np.minimum(epsilons, 0.0)))
+
+
+def _deltas_from_mixture(epsilons: np.ndarray, rate: float, noise: float) -> np.ndarray:
+    """Returns the hockey-stick divergences of Q from rate P + (1 - rate) Q at e^epsilon, for a rate below 1."""
+    ratio = _log_ratio(-epsilons, rate)
+    cut = noise * ratio
+    scale = np.exp(np.minimum(epsilons, -math.log1p(-rate)))
+    deltas = (1 - (1 - rate) * scale) * special.ndtr(cut + 0.5 / noise) - rate * scale * special.ndtr(cut - 0.5 / noise)
+    return np.where(np.isfinite(ratio), deltas, 0.0)
+
+
+def _highest_loss(rate: float, noise: float) -> float:
+    """Returns the privacy loss of the mixture from Q that P exceeds with the probability of the tail."""
+    loss = 0.5 / noise**2 - float(special.ndtri_exp(_LOG_TAIL)) / noise
+    return loss + math.log(rate + (1 - rate) * math.exp(-loss))
+
+
+def _connect_dots(deltas: Callable[[np.ndarray], np.ndarray], low: float, high: float, grid: float) -> pld_pmf.PLDPmf:
+    """Returns the distribution on a grid of losses whose divergences are these at the grid, and above between."""
+    first, last = math.floor(low / grid), math.ceil(high / grid)
+    falling = np.minimum.accumulate(np.clip(deltas(np.arange(first, last + 1) * grid), 0.0, 1.0))
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, first, last, falling)
+
+
+_RELATION_NAMES = {
+    Relation.ADD_OR_REMOVE_ONE: "one client added or removed",
+    Relation.REPLACE_ONE: "one client replaced",
+    Relation.REPLACE_SPECIAL: "one client's contributions set to zero",
+}
+# Beyond this RDP epsilon, privacy loss distributions overflow: e to the first grid must be a number.
+_PLD_LIMIT = 8e5
+# Grid of the privacy loss relative to the RDP epsilon. What it adds to epsilon falls with its square, so that once a
+# quarter of the grid changes epsilon by less than the tolerance, a fifteenth of that is left.
+_PLD_FIRST_GRID = 8e-4
+_PLD_TOLERANCE = 0.005
+_PLD_REFINEMENTS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Analysis:
+    """One way to account a mechanism.
+
+    Attributes:
+      relation: Which data sets are neighbours. REPLACE_SPECIAL replaces a client by one that contributes nothing, which
+        is adding or removing it where the others' turns stay as they are.
+      sampling: Which randomness of the cohorts amplifies privacy, in words.
+      assumed: Whether the run only resembles that sampling.
+      release: What is released.
+      amount: Rounds -> how often; need not be whole for a Gaussian release.
+      note: What a reader of the figures should know besides.
+      earlier: Analysis and rounds of a pre-training.
+      disjoint: Whether no client is in both, so that the larger epsilon counts, not both.
+    """
+
+    relation: Relation
+    sampling: str
+    assumed: bool
+    release: Release
+    amount: Callable[[int], float]
+    note: str = ""
+    earlier: "tuple[Analysis, int] | None" = None
+    disjoint: bool = False
+
+    @property
+    def neighbours(self) -> str:
+        """The relation in words."""
+        return _RELATION_NAMES[self.relation]
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a client may be replaced by any other."""
+        return self.relation is Relation.REPLACE_ONE
+
+    def after(self, earlier: "Analysis", rounds: int, *, disjoint: bool) -> "Analysis":
+        """Returns this analysis with that of a pre-training."""
+        special = Relation.REPLACE_SPECIAL
+        # An added client would move others from one training to the other.
+        zeroed = special in (self.relation, earlier.relation) or (disjoint and not self.replaces)
+        return dataclasses.replace(
+            self,
+            relation=special if zeroed else self.relation,
+            sampling=" and ".join(dict.fromkeys((self.sampling, earlier.sampling))),
+            assumed=self.assumed or earlier.assumed,
+            earlier=(earlier, rounds),
+            disjoint=disjoint,
+        )
+
+    def _parts(self, rounds: int) -> "list[tuple[Analysis, int]]":
+        """Returns the trainings that a client can be in together, with their rounds; epsilon is the largest of theirs.
+
+        Of disjoint trainings a client is in one alone, and in all that are composed with them.
+        """
+        if not self.earlier:
+            return [(self, rounds)]
+        earlier, earlier_rounds = self.earlier
+        before = earlier._parts(earlier_rounds)
+        if self.disjoint:
+            return [(dataclasses.replace(self, earlier=None, disjoint=False), rounds), *before]
+        return [(dataclasses.replace(self, earlier=one), rounds) for one in before]
+
+    def divergences(self, rounds: int) -> np.ndarray:
+        """Returns the Renyi divergences, float64 [orders]; they add up over rounds, and over trainings of a client."""
+        amount = self.amount(rounds)
+        total = amount * self.release.divergences if amount else np.zeros_like(ORDERS)
+        if not self.earlier:
+            return total
+        earlier = self.earlier[0].divergences(self.earlier[1])
+        return np.maximum(total, earlier) if self.disjoint else total + earlier
+
+    def epsilon(self, rounds: int, delta: float) -> tuple[float, float]:
+        """Returns the RDP epsilon and the order that it comes from, among dp-accounting's default orders."""
+        epsilons = [rdp.compute_epsilon(ORDERS, part.divergences(count), delta) for part, count in self._parts(rounds)]
+        epsilon, order = max(epsilons)
+        return float(epsilon), float(order)
+
+    def pld_epsilon(self, rounds: int, delta: float) -> float | None:
+        """Returns the PLD epsilon, at most 0.1% above that of a grid without steps; None where there is none."""
+        epsilons = [part._composed_pld_epsilon(count, delta) for part, count in self._parts(rounds)]
+        return None if None in epsilons else max(epsilon for epsilon in epsilons if epsilon is not None)
+
+    def _composed_pld_epsilon(self, rounds: int, delta: float) -> float | None:
+        scale = self.epsilon(rounds, delta)[0]
+        if not scale <= _PLD_LIMIT or not self._has_losses(rounds, delta):
+            return None
+        if not scale:
+            return 0.0
+        grid = scale * _PLD_FIRST_GRID
+        finer = self._losses(rounds, grid).get_epsilon_for_delta(delta)
+        for _ in range(_PLD_REFINEMENTS):
+            grid /= 4
+            coarser, finer = finer, self._losses(rounds, grid).get_epsilon_for_delta(delta)
+            if not coarser - finer > _PLD_TOLERANCE * finer:
+                break
+        return float(finer) if np.isfinite(finer) else None
+
+    def _has_losses(self, rounds: int, delta: float) -> bool:
+        is_known = self.release.has_losses(self.amount(rounds), delta)
+        return is_known and (not self.earlier or self.earlier[0]._has_losses(self.earlier[1], delta))
+
+    def _losses(self, rounds: int, grid: float) -> Losses:
+        amount = self.amount(rounds)
+        losses = self.release.losses(amount, grid) if amount else pld.privacy_loss_distribution.identity(grid)
+        return losses.compose(self.earlier[0]._losses(self.earlier[1], grid)) if self.earlier else losses
+
+    def report(self, rounds: int, delta: float) -> dict[str, Any]:
+        """Returns this analysis' part of `privacy.json`."""
+        epsilon, order = self.epsilon(rounds, delta)
+        pld_epsilon = self.pld_epsilon(rounds, delta)
+        beyond = "beyond the numbers of PLD" if pld_epsilon is None and self._has_losses(0, delta) else ""
+        return {
+            "neighbours": self.neighbours,
+            "sampling": self.sampling,
+            "sampling_assumed": self.assumed,
+            "epsilon_rdp": epsilon,
+            "rdp_order": order,
+            "epsilon_pld": pld_epsilon,
+            "note": "; ".join(filter(None, (self.note, beyond))),
+        }
+
+
+def of(mechanism: Mechanism) -> tuple[Analysis, ...]:
+    """Returns the analyses of a mechanism with noise, its own rounds only, the headline first."""
+    return _OF_KIND[mechanism.kind](mechanism)
+
+
+def _gaussian_pair(noise: float, amount: Callable[[int], float], sampling: str) -> tuple[Analysis, ...]:
+    """Returns the analyses of Gaussian noise without amplification; replacing a client moves the sum twice as far."""
+    return (
+        Analysis(Relation.REPLACE_SPECIAL, sampling, False, Gaussian(noise), amount),
+        Analysis(Relation.REPLACE_ONE, sampling, False, Gaussian(noise / 2), amount),
+    )
+
+
+def _each_round(rounds: int) -> int:
+    return rounds
+
+
+def _poisson(mechanism: Mechanism, noise: float, *, assumed: bool) -> Analysis:
+    release = PoissonGaussian(mechanism.rate, noise)
+    return Analysis(Relation.ADD_OR_REMOVE_ONE, "Poisson", assumed, release, _each_round)
+
+
+def _dpsgd(mechanism: Mechanism) -> tuple[Analysis, ...]:
+    noise = mechanism.noise_multiplier
+    if mechanism.sampling == "cyclic" or mechanism.may_be_absent:
+        return _gaussian_pair(
+            noise, lambda rounds: sensitivities.participations(rounds, mechanism.min_separation), _turns(mechanism)
+        )
+    if mechanism.sampling == "poisson":
+        return (_poisson(mechanism, noise, assumed=False),)
+    release = SubsetGaussian(mechanism.population, mechanism.cohort, noise / 2)
+    return (
+        _poisson(mechanism, noise, assumed=mechanism.cohort < mechanism.population),
+        Analysis(Relation.REPLACE_ONE, _FIXED, False, release, _each_round),
+    )
+
+
+def _dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
+    def amount(rounds):
+        return sensitivities.tree_sensitivity(rounds, mechanism.restart_frequency, mechanism.min_separation)
+
+    return _gaussian_pair(mechanism.noise_multiplier, amount, _turns(mechanism))
+
+
+def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
+    """Amplified, a client's participations share no noise: each is a Poisson-sampled Gaussian (2023, section 4)."""
+    if mechanism.sampling == "cyclic_poisson":
+        release = PoissonGaussian(mechanism.rate, mechanism.noise_multiplier)
+        name = f"Poisson, in {mechanism.groups} groups by turns"
+        turns = functools.partial(sensitivities.participations, min_separation=mechanism.groups)
+        return (Analysis(Relation.ADD_OR_REMOVE_ONE, name, False, release, turns),)
+
+    def amount(rounds):
+        return factorizations.squared_sensitivity(mechanism.column(rounds), rounds, mechanism.min_separation)
+
+    return _gaussian_pair(mechanism.noise_multiplier, amount, _turns(mechanism))
+
+
+def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
+    """The proven figures first: amplification of RDP without replacement, where it helps."""
+    noise = sensitivities.distributed_noise_multiplier(
+        mechanism.noise_multiplier, mechanism.clip_norm, mechanism.cohort, mechanism.dimension, mechanism.bits
+    )
+
+    def amount(rounds):
+        return sensitivities.participations(rounds, mechanism.min_separation)
+
+    # Clients who take turns are in each of their cohorts for certain.
+    fixed = mechanism.sampling == "fixed"
+    population = mechanism.population if fixed else mechanism.cohort
+    note = "discrete noise: its concentrated differential privacy bounds RDP; there is no PLD"
+    zeroed, replaced = (
+        Analysis(
+            Relation.REPLACE_ONE if replaces else Relation.REPLACE_SPECIAL,
+            _FIXED if fixed else _CYCLIC,
+            False,
+            SubsetConcentrated(population, mechanism.cohort, noise, replaces),
+            amount,
+            note,
+        )
+        for replaces in (False, True)
+    )
+    if population == mechanism.cohort:
+        return zeroed, replaced
+    heuristic = dataclasses.replace(
+        _poisson(mechanism, noise, assumed=True),
+        note="a heuristic: takes discrete noise for Gaussian, and cohorts for Poisson samples",
+    )
+    return zeroed, replaced, heuristic
+
+
+_OF_KIND = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl, "ddp": _ddp}
+_CYCLIC = "none: clients take turns"
+_FIXED = "fixed size, without replacement"
+
+
+def _turns(mechanism: Mechanism) -> str:
+    return _CYCLIC if mechanism.sampling == "cyclic" else "none: a client may be in every cohort"
