@@ -14,7 +14,7 @@ import functools
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     def population(self, options: BanditOptions, task: tasks.Task) -> int:
         return len(populations(options, len(task.clients))[1])
 
-    def check(self, options: BanditOptions, task: tasks.Task) -> None:
+    def check(self, options: BanditOptions, task: tasks.Task) -> Sequence[str]:
+        notes: list[str] = []
         warnings: list[str] = []
         for phase in phases(options, task):
             if plan := phase_privacy.plan(phase, 1):
@@ -116,14 +117,13 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         if task.reward_bounds and not options.task.reward_bounds:
             how = "learned from observed rewards" if task.has_learned_bounds else "recognized"
             shown = f"{task.reward_bounds.low:g} to {task.reward_bounds.high:g} ({how})"
-            print(
-                f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.",
-                *[task.clipping] * task.has_learned_bounds,
-                file=sys.stderr,
+            clipping = f" {task.clipping}" * task.has_learned_bounds
+            notes.append(
+                f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.{clipping}"
             )
         if logged_flags.is_simulated(options.task):
             scores = simulator.score(task.held_out, task.clients)
-            print(logged_flags.SIMULATED, *(f"  {one.in_words()}" for one in scores), sep="\n", file=sys.stderr)
+            notes += [logged_flags.SIMULATED, *(f"  {score.in_words()}" for score in scores)]
         rounds = options.total_rounds
         acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
         messages = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
@@ -152,8 +152,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                     f"the initial model learned rewards with --reward_bounds={before}, and this run has {now}: its "
                     "predictions are on another scale. Give both runs the same --reward_bounds."
                 )
-        for warning in dict.fromkeys(warnings):
-            print(f"Warning: {warning}", file=sys.stderr)
+        return [*notes, *(f"Warning: {warning}" for warning in warnings)]
 
     def execute(self, run: frame.Run) -> int | None:
         from bandits import experiment, run_report

@@ -57,15 +57,13 @@ def write(
                 folder.write_json(name, content)
             else:  # An earlier version or a shorter run may have written it.
                 (folder.path / name).unlink(missing_ok=True)
-        warned = phase_privacy.mechanism(phase).warnings(phase.total_rounds)  # At the start, by `check`.
-        lines = [line for line in spent["summary"].split("\n") if line.removeprefix("Warning: ") not in warned]
         compared = ""
         if phase.label == phases(options, task)[-1].label and not (phase.is_alone or phase.has_local_head):
             action = recorded_baselines.of_run(options, task)["held_out"].action
             name = interactions.action_names(task)[action]
             further = "" if phase.bandit.supervised else references.full_feedback(folder.path)
             compared = rounds.evaluation.compared_with_references(outcome.state.server, action, name, further) + "\n"
-        print(_summary(options, task, phase, folder, compared + "\n".join(lines)))
+        print(_summary(options, task, phase, folder, compared + spent["summary"]))
         if is_private:
             print(disclosure.NOTICE)
     if rounds.acting:

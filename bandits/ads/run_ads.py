@@ -48,7 +48,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
             )
         return ads.bernoulli(options.rates, options.num_clients, options.impressions_per_client, options.seed)
 
-    def check(self, options: AdsOptions, impressions: ads.Impressions) -> None:
+    def check(self, options: AdsOptions, impressions: ads.Impressions) -> Sequence[str]:
         _, share, num_ads = impressions.clicks.shape
         if options.tries_all_first and options.local_pulls <= num_ads:
             raise UsageError(
@@ -64,6 +64,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
                 f"--local_pulls={options.local_pulls} in --total_rounds={options.total_rounds} are {pulls} pulls, but "
                 f"each of --clients={options.num_clients} has {share} impressions, and {repeats}."
             )
+        return ()
 
     def rounds(self, run: frame.Run) -> "experiment.AdsRounds":
         from bandits.ads import experiment

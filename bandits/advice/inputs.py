@@ -9,6 +9,7 @@ Its mean update is then as noisy as in deployment with M clients a round. The ac
 import dataclasses
 import pathlib
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -128,9 +129,9 @@ def open_data(settings: cli.Settings) -> Data:
     clients = study.population(options, task) or len(task.clients)
     settings = frame.fitted(study, settings, clients)
     options = study.options(settings)
-    # Before the study's check, which prints these scores, too.
     scores = tuple(simulator.score(task.held_out, task.clients)) if logged_flags.is_simulated(options.task) else ()
-    study.check(options, task)
+    for message in study.check(options, task):
+        print(message, file=sys.stderr)
     low, high = task.reward_range(options.rewards)
     evaluated = len(task.held_out)
     of_rows = task.report.get("held_out")

@@ -48,8 +48,9 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     def population(self, options: SelectionOptions, task: tasks.Task) -> int:
         return len(task.clients)
 
-    def check(self, options: SelectionOptions, task: tasks.Task) -> None:
+    def check(self, options: SelectionOptions, task: tasks.Task) -> Sequence[str]:
         selector_flags.check_population(options.selection, self.population(options, task), options.cohort_size)
+        return ()
 
     def rounds(self, run: frame.Run) -> "experiment.SelectionRounds":
         from bandits.client_selection import experiment

@@ -116,7 +116,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     def open(self, options: MabFlOptions) -> silos.Silos:
         return silos.load(options.silos)
 
-    def check(self, options: MabFlOptions, participants: silos.Silos) -> None:
+    def check(self, options: MabFlOptions, participants: silos.Silos) -> Sequence[str]:
         target = find_target(options, participants)
         find_choices(options, participants, target)
         corrupted = options.corrupted_participant
@@ -126,6 +126,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
                 f"--corrupted_participant={corrupted} must be a participant other than the target: one of "
                 f"{', '.join(others)}."
             )
+        return ()
 
     def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
         target = participants.names[find_target(options, participants)]
