@@ -10,7 +10,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
-import functools
 import json
 import math
 import sys
@@ -194,8 +193,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             trained = phase_privacy.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
-            loggers = [functools.partial(interactions.LogFiles, task, rounds.acting)] if rounds.acting else []
-            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
+            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=rounds.loggers)
             run_report.write(options, task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
                 return outcome.signum

@@ -4,16 +4,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bandits import (
-    alone,
     experiment,
     interactions,
     logged_flags,
     metrics,
-    personalization,
     phase_privacy,
     recorded_baselines,
     references,
@@ -51,7 +48,7 @@ def write(
         # An earlier start evaluated the last round, and may have been killed before this.
         if not rounds.evaluation.is_evaluated:
             rounds.evaluate(outcome.state)
-        is_asked_for = phase.reports_clients or rounds.acting is not None
+        is_asked_for = phase.reports_clients or rounds.loggers
         for name, content in _client_files(rounds).items():
             if content and (content["held_out"] or is_asked_for or not is_private):
                 folder.write_json(name, content)
@@ -66,21 +63,8 @@ def write(
         print(_summary(options, task, phase, folder, compared + spent["summary"]))
         if is_private:
             print(disclosure.NOTICE)
-    if rounds.acting:
-        print(interactions.privacy_notice(folder.path))
-    if phase.reports_clients:
-        folder.write_json(
-            run_folder.CLIENT_REPORT_FILE, personalization.rewards_report(outcome.state.earned, task.clients.client_ids)
-        )
-        shown = f"{folder.path / run_folder.CLIENT_REPORT_FILE} and {folder.path / 'checkpoints'}"
-        print(f"Keep {shown} private: they hold what each client earned.")
-    if rounds.alone:
-        print(_of_clients_alone(rounds.alone, outcome.state.taken_part, folder))
-    if rounds.secrets:
-        held = " and ".join(rounds.secrets)
-        print(f"Keep {folder.path}/checkpoints secret: they hold {held}.")
-    if len(outcome.state.cohort_seed):
-        print("The cohorts are not sampled from --seed: runs of the same seed have different cohorts.")
+    for line in rounds.finish(outcome.state, folder):
+        print(line)
 
 
 def _client_files(rounds: experiment.BanditRounds) -> dict[str, Mapping[str, Any]]:
@@ -92,15 +76,6 @@ def _client_files(rounds: experiment.BanditRounds) -> dict[str, Mapping[str, Any
         run_folder.EVALUATED_CLIENTS_FILE: {} if is_held_out else evaluated,
         run_folder.ADAPTED_FILE: rounds.evaluation.adapted_rewards,
     }
-
-
-def _of_clients_alone(rounds: alone.AloneRounds, taken_part: np.ndarray, folder: run_folder.RunFolder) -> str:
-    untrained, count = rounds.never_trained(taken_part)
-    text = f"Keep {folder.path / run_folder.CLIENT_MODELS} private: it holds a model of each client that took part."
-    if untrained:
-        text += f"\n{untrained:,} of these {count:,} clients acted with the first model alone: they took part once, or "
-        text += "not again after a deployment. --alone_budget=equal trains a cohort in every round."
-    return text
 
 
 def warn_of_weak_initial_model(

@@ -214,7 +214,7 @@ def test_a_run_cannot_be_made_longer_with_a_schedule_that_ends_with_it(tmp_path)
 )
 def test_examples_above_the_cap_are_drawn_anew_whenever_a_client_acts(tff_worker, arguments, same):
     rounds = whole_runs.rounds_of(*SMALL, "--max_examples_per_client=5", *arguments)
-    seen = [rounds.inputs(np.array([3]), round_num)[0].features for round_num in (1, 2, 3, 4)]
+    seen = [rounds.participations(np.array([3]), round_num)[0].inputs.features for round_num in (1, 2, 3, 4)]
     assert {len(features) for features in seen} == {5}
     # Deployed every two rounds.
     assert [np.array_equal(before, after) for before, after in itertools.pairwise(seen)] == same
