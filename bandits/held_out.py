@@ -140,21 +140,20 @@ class Evaluation:
         rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
         return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
 
-    def compared_with_references(self, server: fed_avg.State, action: int, name: str, further: str) -> str:
+    def compared_with_references(self, server: fed_avg.State, action: int, name: str) -> str:
         """The greedy policy's reward on held-out clients beside those of `references`, in words.
 
         Args:
           server: The last state.
           action: The best fixed action.
           name: Its name.
-          further: Line on a further reference.
         """
         held_out = self._held_out
         matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
         rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
         sums = [held_out.sums(each) for each in (self._earned, rewards.mean(axis=1, dtype=float), rewards[:, action])]
         of_references = dict(zip((references.UNIFORM, references.FIXED), sums[1:], strict=True))
-        return references.in_words(sums[0], of_references, np.array(held_out.sizes), name, further)
+        return references.in_words(sums[0], of_references, np.array(held_out.sizes), name)
 
     def _environment(self, server: fed_avg.State) -> tf.Tensor:
         return tf.constant(self._phase.drift.at(max(1, int(server.round_num)), None), tf.float32)

@@ -27,9 +27,9 @@ from bandits import (
     object_flags,
     phase_privacy,
     recorded_baselines,
+    references,
     registry,
     schedule_flags,
-    simulator,
 )
 from bandits.options import BanditOptions, Phase, acted_in, phases, populations
 from data import tasks
@@ -121,7 +121,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.{clipping}"
             )
         if logged_flags.is_simulated(options.task):
-            scores = simulator.score(task.held_out, task.clients)
+            scores = references.simulator_scores(task.held_out, task.clients)
             notes += [logged_flags.SIMULATED, *(f"  {score.in_words()}" for score in scores)]
         rounds = options.total_rounds
         acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
@@ -163,8 +163,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         bounds["rewards"] = {"least": least, "largest": largest}
         run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
-            scores = simulator.score(task.held_out, task.clients)
-            run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(scores))
+            scores = references.simulator_scores(task.held_out, task.clients)
+            run.folder.write_json(run_folder.SIMULATOR_FILE, references.scores_as_json(scores))
         if task.model == "keras":
             content = task.model_arguments["architecture"].model.to_json()
             run.folder.write_json(run_folder.KERAS_FILE, json.loads(content))

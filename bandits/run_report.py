@@ -13,7 +13,6 @@ from bandits import (
     metrics,
     phase_privacy,
     recorded_baselines,
-    references,
 )
 from bandits.options import BanditOptions, Phase, phases
 from data import files, tasks
@@ -58,8 +57,7 @@ def write(
         if phase.label == phases(options, task)[-1].label and not (phase.is_alone or phase.has_local_head):
             action = recorded_baselines.of_run(options, task)["held_out"].action
             name = interactions.action_names(task)[action]
-            further = "" if phase.bandit.supervised else references.full_feedback(folder.path)
-            compared = rounds.evaluation.compared_with_references(outcome.state.server, action, name, further) + "\n"
+            compared = rounds.evaluation.compared_with_references(outcome.state.server, action, name) + "\n"
         print(_summary(options, task, phase, folder, compared + spent["summary"]))
         if is_private:
             print(disclosure.NOTICE)

@@ -13,10 +13,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import logged_flags, registry, schedule_flags, simulator, studies
+from bandits import logged_flags, registry, schedule_flags, studies
 from bandits.advice.plan import BINARY
 from bandits.plans.plan import as_text
-from bandits.references import References, simple_policies
+from bandits.references import References, Score, simple_policies, simulator_scores
 from bandits.results import phrases
 from data.errors import UsageError
 from optimization.privacy import mechanisms
@@ -106,7 +106,7 @@ class Data:
     statistics: tuple[str, ...]
     held_out: str
     unit: str
-    scores: tuple[simulator.Score, ...] = ()
+    scores: tuple[Score, ...] = ()
     trained_width: float = 1.0
     has_learned_bounds: bool = False
     references: References | None = None
@@ -129,7 +129,7 @@ def open_data(settings: cli.Settings) -> Data:
     clients = study.population(options, task) or len(task.clients)
     settings = frame.fitted(study, settings, clients)
     options = study.options(settings)
-    scores = tuple(simulator.score(task.held_out, task.clients)) if logged_flags.is_simulated(options.task) else ()
+    scores = tuple(simulator_scores(task.held_out, task.clients)) if logged_flags.is_simulated(options.task) else ()
     for message in study.check(options, task):
         print(message, file=sys.stderr)
     low, high = task.reward_range(options.rewards)
@@ -265,7 +265,7 @@ def folder_name(settings: cli.Settings) -> str:
     return "_".join(filter(None, ("advice", settings.preset or table or settings.task_type, scenario)))
 
 
-def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str], references: str = "") -> None:
+def check_simulator(scores: Sequence[Score], base: Sequence[str], references: str = "") -> None:
     """Refuses a simulator that held-out clients of the log contradict.
 
     Args:
@@ -292,7 +292,7 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str], refe
     )
 
 
-def score_text(score: simulator.Score) -> str:
+def score_text(score: Score) -> str:
     """A policy's reward by the simulator and by the log, in words."""
     name = _NAMES.get(score.policy, score.policy)
     by = "doubly robust" if name == "uniform policy" else "logged"

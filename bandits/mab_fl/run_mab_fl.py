@@ -153,9 +153,6 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
 
         folder, options = run.folder.path, run.options
         files.replace(folder / "combinations.csv", rounds.combinations_csv(outcome.state))
-        if not options.setting:
-            target = run.data.names[rounds.target]
-            figures.draw_run(folder, f"{options.silos.task_type}, target {target}")
         row = figures.result(folder)
         print(
             f"{self.label(options)}, seed {options.seed}: {row['rounds']} rounds, best model of round "

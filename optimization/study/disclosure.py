@@ -21,7 +21,6 @@ FILES: Mapping[Disclosure, tuple[str, ...]] = {
     Disclosure.AGGREGATE: (
         "metrics.csv",
         "reward.png",
-        "ads.png",
         "events.*",
         "log.txt",
         "bounds.json",
