@@ -1,7 +1,7 @@
 """Evaluation of a phase's model: its greedy policy on held-out examples, and the rewards of each client."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from bandits import metrics, personalization, process, references
 from bandits.options import Phase
 from data import clients, tasks
 from optimization import fed_avg, models
+from optimization.study import run_folder
 
 _FEW_CLIENTS = 10  # A tenth of them is one client.
 _MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
@@ -111,6 +112,15 @@ class Evaluation:
             metrics.WORST_TENTH: np.nan if is_hidden else metrics.worst_tenth(rewards),
             metrics.JAIN_INDEX: metrics.jain_index(rewards),
         } | self._evaluate_adapted(server)
+
+    def files(self) -> dict[str, Mapping[str, Any]]:
+        """Content of the files that hold rewards of single clients, by name; empty for no file."""
+        is_held_out = bool(self.client_rewards.get("held_out"))
+        return {
+            run_folder.CLIENT_REWARDS_FILE: self.client_rewards if is_held_out else {},
+            run_folder.EVALUATED_CLIENTS_FILE: {} if is_held_out else self.client_rewards,
+            run_folder.ADAPTED_FILE: self.adapted_rewards,
+        }
 
     def _evaluate_adapted(self, server: fed_avg.State) -> dict[str, float]:
         """Metrics of the policy with adapted models; none without personalization."""

@@ -97,13 +97,13 @@ class LoggedRounds(round_parts.FederatedRounds):
         super().__init__(process_of, acting)
         self.loggers = [functools.partial(interactions.LogFiles, task, acting.deploy_every, lambda: self.logged)]
         self.logged: interactions.LoggedRound | None = None
-        acting = dataclasses.replace(acting, is_delayed=False)  # All act, whenever their rewards are observed.
-        group_type = type_of_group(acting)
+        all_act = dataclasses.replace(acting, is_delayed=False)  # Whenever their rewards are observed.
         deployed_type = tff.to_type((acting.weights_type,) * (1 + acting.max_delay))
 
-        @tff.tensorflow.computation(deployed_type, group_type)
-        def act(deployed, group):
-            return _act(acting, deployed, group)
+        @tff.tensorflow.computation(deployed_type, acting.client_type)
+        def act(deployed, client):
+            cache, _ = all_act.act(deployed, client)
+            return [cache[name] for name in _LOGGED]
 
         self._each = fed_avg.at_clients(act)
 
@@ -149,14 +149,10 @@ class LoggedRounds(round_parts.FederatedRounds):
 
     def _columns(self, deployed: Sequence, cohort: Sequence[process.ClientInput]) -> list[np.ndarray]:
         """Concatenated clients' actions int32, rewards and propensities float32, each [examples]."""
-        context = rounds.at_hand()
-        members = [one for one in np.array_split(np.arange(len(cohort)), context.concurrent_clients) if len(one)]
-        groups = [grouped([cohort[place] for place in part]) for part in members]
-        results: list[Sequence] = [()] * len(groups)
-        if groups:
-            context.each_client(self._each, [deployed], groups, results.__setitem__)
+        logs: list[Sequence] = [()] * len(cohort)
+        rounds.at_hand().each_client(self._each, [deployed], cohort, logs.__setitem__)
         empty = [np.zeros(0, dtype.as_numpy_dtype) for dtype in _LOGGED.values()]
-        return [np.concatenate([np.asarray(part) for part in column]) for column in zip(empty, *results, strict=True)]
+        return [np.concatenate([np.asarray(part) for part in column]) for column in zip(empty, *logs, strict=True)]
 
 
 def grouped(cohort: Sequence[process.ClientInput]) -> Group:
@@ -170,19 +166,6 @@ def grouped(cohort: Sequence[process.ClientInput]) -> Group:
         {name: np.array([getattr(each, name) for each in cohort], dtype) for name, dtype in _SCALARS.items()},
         np.concatenate([each.half for each in cohort]),
     )
-
-
-@tf.autograph.experimental.do_not_convert
-def _act(definition: process.BanditProcess, deployed, group: Group) -> list[tf.Tensor]:
-    count = tf.shape(group.keys)[0]
-    empty = [tf.TensorArray(dtype, count, element_shape=(None,), infer_shape=False) for dtype in _LOGGED.values()]
-
-    def client(place, logs):
-        cache, _ = definition.act(deployed, group.client(place))
-        return place + 1, [log.write(place, cache[name]) for log, name in zip(logs, _LOGGED, strict=True)]
-
-    _, logs = tf.while_loop(lambda place, _: place < count, client, (0, empty), parallel_iterations=1)
-    return [log.concat() for log in logs]
 
 
 _ROWS: tuple = (None,)

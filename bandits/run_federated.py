@@ -14,7 +14,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,14 +32,22 @@ from bandits import (
     schedule_flags,
 )
 from bandits.options import BanditOptions, Phase, acted_in, phases, populations
-from data import tasks
+from data import files, tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
-from optimization.study import cli, frame, results, run_folder, selector_flags
+from optimization.study import cli, disclosure, frame, loggers, results, run_folder, selector_flags
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bandits import experiment
+    from optimization.study import runner
 
 _INIT_FOLDER = "init"
+# Panels of reward.png.
+_PLOTTED = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABILITY, metrics.HELD_OUT_REWARD)
 
 
 class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
@@ -154,12 +162,13 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         return [*notes, *(f"Warning: {warning}" for warning in warnings)]
 
     def execute(self, run: frame.Run) -> int | None:
-        from bandits import experiment, run_report
+        from bandits import experiment
         from optimization import models
 
         options, task = run.options, run.data
         least, largest = task.reward_range(options.rewards)
-        bounds = recorded_baselines.as_json(recorded_baselines.of_run(options, task))
+        baselines = recorded_baselines.of_run(options, task)
+        best_action, bounds = baselines["held_out"].action, recorded_baselines.as_json(baselines)
         bounds["rewards"] = {"least": least, "largest": largest}
         run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
@@ -194,15 +203,123 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
             outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=rounds.loggers)
-            run_report.write(options, task, phase, trained, folder, rounds, outcome)
+            _write_results(task, phase, trained, folder, rounds, outcome, best_action if is_last else None)
             if outcome.signum:
                 return outcome.signum
             if is_last == (options.name == "init"):
-                run_report.warn_of_weak_initial_model(options, folder, rounds, outcome)
+                _warn_of_weak_initial_model(options, folder, rounds, outcome)
             weights = outcome.state.server.weights
         if run.settings.export:
             results.read(run.folder.path, [self.columns], self.predictor).export(run.folder.path / run_folder.EXPORT)
         return None
+
+
+def _write_results(
+    task: tasks.Task,
+    phase: Phase,
+    trained: phase_privacy.Trained,
+    folder: run_folder.RunFolder,
+    rounds: "experiment.BanditRounds",
+    outcome: "runner.Outcome",
+    best_action: int | None,
+) -> None:
+    """Writes the results of a phase, even if it was stopped, and prints those of a finished one.
+
+    Args:
+      task: The task.
+      phase: The phase.
+      trained: The accounted training.
+      folder: The folder of the phase.
+      rounds: Its rounds.
+      outcome: How they ended.
+      best_action: The best fixed action, which the policy is compared with; None for no comparison.
+    """
+    from optimization.study import panels
+
+    spent = trained.report(phase.accounted(outcome.round_num))
+    folder.write_json(run_folder.PRIVACY_FILE, disclosure.with_files(spent))
+    if outcome.round_num:
+        table = results.read_metrics(folder.path)
+        plotted = {metric: metric.about for metric in _PLOTTED if table[metric].notna().any()}
+        title = f"{phase.task.task_type}: {phase.label}"
+        picture = panels.draw({phase.label: [table]}, plotted, title=title, marks=metrics.DEPLOYED)
+        files.save_picture(picture, folder.path / "reward.png", dpi=120)
+    if outcome.signum is None:
+        # An earlier start evaluated the last round, and may have been killed before this.
+        if not rounds.evaluation.is_evaluated:
+            rounds.evaluate(outcome.state)
+        is_private = trained.mechanism.kind != "none"
+        is_asked_for = phase.reports_clients or rounds.loggers
+        for name, content in rounds.evaluation.files().items():
+            if content and (content["held_out"] or is_asked_for or not is_private):
+                folder.write_json(name, content)
+            else:  # An earlier version or a shorter run may have written it.
+                (folder.path / name).unlink(missing_ok=True)
+        last = table.iloc[-1]
+        number = int(last["round_num"])
+        print(
+            f"{phase.label}: {number:,} round{'s' * (number != 1)}, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
+            f"last round {last[metrics.ROUND_REWARD]:.4f}; its greedy policy on held-out data: "
+            f"{_held_out_result(task, phase, table)}."
+        )
+        if task.clipping and not phase_privacy.mechanism(phase).noise_multiplier:
+            print(task.clipping)
+        if best_action is not None and not (phase.is_alone or phase.has_local_head):
+            name = interactions.action_names(task)[best_action]
+            print(rounds.evaluation.compared_with_references(outcome.state.server, best_action, name))
+        model = "" if phase.is_alone else ", model/weights.npz"
+        print(spent["summary"])
+        print(f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json{model}")
+        if is_private:
+            print(disclosure.NOTICE)
+    for line in rounds.finish(outcome.state, folder):
+        print(line)
+
+
+def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> str:
+    """The last evaluation, in words."""
+    last, is_logged = table.iloc[-1], phase.task.task_type == "logged"
+    reward = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}"
+    if phase.is_alone:
+        text = "not evaluated, as no held-out client has a model"
+    elif phase.has_local_head:
+        text = f"reward {last[metrics.PERSONALIZED_REWARD]:.4f} of the policy with a reconstructed last layer"
+    elif is_logged:
+        text = f"{reward}, {'of sampled rewards' if logged_flags.is_simulated(phase.task) else 'doubly robust'}"
+    elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
+        text = f"{reward} in the last round's environment"
+    else:  # No action of a table of rewards is right or wrong.
+        text = reward if phase.task.reward_columns else f"accuracy {last[metrics.ACCURACY]:.4f}"
+    if phase.task.learn_from == "replay":
+        replayed, rows = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
+        text += f". Replay kept {replayed:,.0f} of the {rows:,} rows, {replayed / rows:.1%}"
+    if phase.task.hold_out == "time":
+        text += f" ({task.report['held_out']})"
+    if phase.reset.what != "none":
+        reset_rounds = list(table["round_num"][table[metrics.RESET] == 1])
+        shown = f" (round{'s' * (len(reset_rounds) > 1)} {loggers.spans(reset_rounds)})" if reset_rounds else ""
+        text += f". Resets: {len(reset_rounds)}{shown}"
+    return text
+
+
+def _warn_of_weak_initial_model(
+    options: BanditOptions,
+    folder: run_folder.RunFolder,
+    rounds: "experiment.BanditRounds",
+    outcome: "runner.Outcome",
+) -> None:
+    """Warns if the initial model's greedy policy is no better on held-out data than the best fixed action."""
+    reward = results.read_metrics(folder.path)[metrics.HELD_OUT_REWARD].iloc[-1]
+    fixed = rounds.evaluation.best_fixed_reward(outcome.state.server)
+    if reward <= fixed:
+        rates = "(--init_server_learning_rate, --init_client_learning_rate)"
+        longer = f"train it longer (--init_rounds) or at other rates {rates}"
+        print(
+            f"Warning: the initial model's reward on held-out data, {reward:.4g}, does not exceed that of the best "
+            f"fixed action, {fixed:.4g}. This run does not start from a strong initial model: "
+            f"{longer if options.initial else 'give another --initial_model_path'}.",
+            file=sys.stderr,
+        )
 
 
 def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:

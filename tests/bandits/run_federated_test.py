@@ -33,10 +33,10 @@ play = whole_runs.player(*SMALL)
 MODEL = 4 * (64 * 64 + 64 + 64 * 10 + 10)  # Bytes of the digits' model.
 
 
-def check(*arguments: str, **changes) -> None:
-    """Checks flags against their task, of which something may be changed."""
+def check(*arguments: str, **changes) -> str:
+    """Checks flags against their task, of which something may be changed; returns the messages."""
     chosen, task = whole_runs.opened(*SMALL, *arguments)
-    run_federated.STUDY.check(chosen, dataclasses.replace(task, **changes))
+    return "\n".join(run_federated.STUDY.check(chosen, dataclasses.replace(task, **changes)))
 
 
 @pytest.fixture(scope="module")
@@ -341,9 +341,8 @@ def test_noise_needs_declared_bounds_of_rewards(tmp_path):
     check(*flags, "--reward_bounds=1000,1250")
 
 
-def test_an_initial_model_that_learned_other_bounds_is_warned_of(tmp_path, finished, capsys):
+def test_an_initial_model_that_learned_other_bounds_is_warned_of(tmp_path, finished):
     table_flags = _rewards_table(tmp_path, 1000, 250)
-    check(*table_flags, "--reward_bounds=1000,1250", f"--initial_model_path={finished}")
-    assert "learned rewards with --reward_bounds=None, and this run has 1000.0,1250.0" in capsys.readouterr().err
-    check(f"--initial_model_path={finished}")
-    assert "--reward_bounds" not in capsys.readouterr().err
+    messages = check(*table_flags, "--reward_bounds=1000,1250", f"--initial_model_path={finished}")
+    assert "learned rewards with --reward_bounds=None, and this run has 1000.0,1250.0" in messages
+    assert "--reward_bounds" not in check(f"--initial_model_path={finished}")
