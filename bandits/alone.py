@@ -8,16 +8,18 @@ import functools
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bandits import logged_rounds
+from bandits import process, round_parts
+from bandits.participation import Participation
 from data import files
 from data.errors import Failure
 from optimization import fed_avg
 from optimization.runtime import rounds
+from optimization.study import run_folder
 
 _MOST_MODELS = 64  # In memory.
 
@@ -86,47 +88,71 @@ def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[t
     return [results[place] for place in range(len(pairs))]
 
 
-class AloneRounds:
-    """Rounds of clients that train alone.
+class AloneState(NamedTuple):
+    """State of the server, which only counts rounds, and what it knows of the clients.
 
     Attributes:
-      process: The process of federated rounds.
-      deploy_every: Rounds between deployments; at each of them, every client deploys its own model.
+      round_num, weights, deployed, optimizer, aggregator: The fields of the first `fed_avg.State`.
+      taken_part: int64 [clients, 2], each client's first and last round; 0 for none.
+    """
+
+    round_num: Any
+    weights: tuple
+    deployed: tuple
+    optimizer: Any
+    aggregator: Any
+    taken_part: np.ndarray
+
+
+class AloneRounds(round_parts.FederatedRounds):
+    """Rounds of clients that train alone. At each deployment, every client deploys its own model.
+
+    Attributes:
       states: The clients' states.
     """
 
-    def __init__(self, process: Any, deploy_every: int, states: ClientStates, run: Callable = run_each):
-        """Stores the definition of the rounds; see the attributes. `run` executes a round of each of some clients."""
-        self.process, self.deploy_every, self.states = process, deploy_every, states
-        self._run = functools.partial(run, process)
-        self._first: fed_avg.State = process.initialize()
-
-    def next(
+    def __init__(
         self,
-        server: fed_avg.State,
-        cohort: Sequence[logged_rounds.Participation],
-        taken_part: np.ndarray,
-        round_num: int,
-    ) -> tuple[fed_avg.State, fed_avg.RoundMetrics, np.ndarray]:
-        """Runs a round.
+        process_of: Callable[[int], Any],
+        definition: process.BanditProcess,
+        states: ClientStates,
+        population: int,
+        run: Callable = run_each,
+    ):
+        """Stores the definition of the rounds.
 
         Args:
-          server: State that counts rounds; its model stays the first.
-          cohort: The round's clients.
-          taken_part: int64 [clients, 2], each one's first and last round; 0 for none.
-          round_num: The round.
-
-        Returns:
-          `server`, the metrics (sums over clients, means of norms) and `taken_part` after the round.
+          process_of: Process of federated rounds, from the round's number.
+          definition: What defines it.
+          states: The clients' states.
+          population: Number of clients.
+          run: Executes a round of each of some clients.
         """
+        super().__init__(process_of, definition)
+        self.states, self._deploy_every, self._population = states, definition.deploy_every, population
+        self._process = process_of(1)
+        self._run = functools.partial(run, self._process)
+        self._first: fed_avg.State = self._process.initialize()
+
+    def initialize(self) -> Any:
+        return AloneState(*self._first, np.zeros((self._population, 2), np.int64))
+
+    def prepared(self, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
+        del round_num
+        return participations
+
+    def next(self, server: Any, inputs: Sequence[Participation], round_num: int) -> tuple[Any, fed_avg.RoundMetrics]:
+        """Runs a round; its metrics are sums over clients, and means of norms."""
         server = server._replace(round_num=np.int32(round_num))
-        if not cohort:
-            _, nothing = self.process.next(self._state(0, 0, round_num), [])
-            return server, nothing, taken_part
-        taken_part, each = taken_part.copy(), []
-        for start in range(0, len(cohort), _MOST_MODELS):
-            part = cohort[start : start + _MOST_MODELS]
-            pairs = [(self._state(client, int(taken_part[client, 1]), round_num), inputs) for inputs, client, _ in part]
+        if not inputs:
+            return server, self._process.next(self._state(0, 0, round_num), [])[1]
+        taken_part, each = server.taken_part.copy(), []
+        for start in range(0, len(inputs), _MOST_MODELS):
+            part = inputs[start : start + _MOST_MODELS]
+            pairs = [
+                (self._state(client, int(taken_part[client, 1]), round_num), client_inputs)
+                for client_inputs, client, _ in part
+            ]
             for (_, client, _), (state, metrics) in zip(part, self._run(pairs), strict=True):
                 self.states.save(client, round_num, state)
                 taken_part[client] = taken_part[client, 0] or round_num, round_num
@@ -135,12 +161,25 @@ class AloneRounds:
         aggregator, norm = total.aggregator, total.update_norm / len(each)
         if "clipping_norm" in aggregator:
             aggregator = {**aggregator, "clipping_norm": aggregator["clipping_norm"] / len(each)}
-        return server, total._replace(update_norm=norm, deployed=each[0].deployed, aggregator=aggregator), taken_part
+        total = total._replace(update_norm=norm, deployed=each[0].deployed, aggregator=aggregator)
+        return server._replace(taken_part=taken_part), total
+
+    def finish(self, server: Any, folder: run_folder.RunFolder) -> Sequence[str]:
+        lines = [
+            f"Keep {folder.path / run_folder.CLIENT_MODELS} private: it holds a model of each client that took part."
+        ]
+        untrained, count = self.never_trained(server.taken_part)
+        if untrained:
+            lines.append(
+                f"{untrained:,} of these {count:,} clients acted with the first model alone: they took part once, or "
+                "not again after a deployment. --alone_budget=equal trains a cohort in every round."
+            )
+        return lines
 
     def _state(self, client: int, last: int, round_num: int) -> fed_avg.State:
         """A client's state at the start of a round, with the deployments since its `last` one, 0 before its first."""
         state = self.states.load(client, last, self._first) if last else self._first
-        missed = (round_num - 1) // self.deploy_every - last // self.deploy_every
+        missed = (round_num - 1) // self._deploy_every - last // self._deploy_every
         models = [tuple(state.weights)] * missed + list(state.deployed)
         deployed = type(state.deployed)(models[: len(state.deployed)])
         return state._replace(round_num=np.int32(round_num - 1), deployed=deployed)
@@ -148,4 +187,4 @@ class AloneRounds:
     def never_trained(self, taken_part: np.ndarray) -> tuple[int, int]:
         """Clients that acted with the first model alone, and all that took part."""
         first, last = taken_part[taken_part[:, 0] > 0].T
-        return int(np.sum((last - 1) // self.deploy_every * self.deploy_every < first)), len(first)
+        return int(np.sum((last - 1) // self._deploy_every * self._deploy_every < first)), len(first)

@@ -1,7 +1,7 @@
 """Evaluation of a phase's model: its greedy policy on held-out examples, and the rewards of each client."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from bandits import metrics, personalization, process, references
 from bandits.options import Phase
 from data import clients, tasks
 from optimization import fed_avg, models
+from optimization.study import run_folder
 
 _FEW_CLIENTS = 10  # A tenth of them is one client.
 _MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
@@ -112,6 +113,15 @@ class Evaluation:
             metrics.JAIN_INDEX: metrics.jain_index(rewards),
         } | self._evaluate_adapted(server)
 
+    def files(self) -> dict[str, Mapping[str, Any]]:
+        """Content of the files that hold rewards of single clients, by name; empty for no file."""
+        is_held_out = bool(self.client_rewards.get("held_out"))
+        return {
+            run_folder.CLIENT_REWARDS_FILE: self.client_rewards if is_held_out else {},
+            run_folder.EVALUATED_CLIENTS_FILE: {} if is_held_out else self.client_rewards,
+            run_folder.ADAPTED_FILE: self.adapted_rewards,
+        }
+
     def _evaluate_adapted(self, server: fed_avg.State) -> dict[str, float]:
         """Metrics of the policy with adapted models; none without personalization."""
         if self._adapted is None:
@@ -140,21 +150,20 @@ class Evaluation:
         rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
         return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
 
-    def compared_with_references(self, server: fed_avg.State, action: int, name: str, further: str) -> str:
+    def compared_with_references(self, server: fed_avg.State, action: int, name: str) -> str:
         """The greedy policy's reward on held-out clients beside those of `references`, in words.
 
         Args:
           server: The last state.
           action: The best fixed action.
           name: Its name.
-          further: Line on a further reference.
         """
         held_out = self._held_out
         matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
         rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
         sums = [held_out.sums(each) for each in (self._earned, rewards.mean(axis=1, dtype=float), rewards[:, action])]
         of_references = dict(zip((references.UNIFORM, references.FIXED), sums[1:], strict=True))
-        return references.in_words(sums[0], of_references, np.array(held_out.sizes), name, further)
+        return references.in_words(sums[0], of_references, np.array(held_out.sizes), name)
 
     def _environment(self, server: fed_avg.State) -> tf.Tensor:
         return tf.constant(self._phase.drift.at(max(1, int(server.round_num)), None), tf.float32)

@@ -11,8 +11,8 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from data import clients, files, interaction_log, tasks
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.study import cli, loggers, run_folder
-
-if TYPE_CHECKING:
-    from bandits.logged_rounds import ActingFirst
 
 # What no guarantee covers, for `privacy.json`.
 IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
@@ -58,7 +55,8 @@ class LogFiles(loggers.Logger):
     def __init__(
         self,
         task: tasks.Task,
-        acting: "ActingFirst",
+        deploy_every: int,
+        last_logged: Callable[[], LoggedRound],
         folder: run_folder.RunFolder,
         columns: Sequence[str],
         last_round: int,
@@ -67,7 +65,8 @@ class LogFiles(loggers.Logger):
 
         Args:
           task: The run's task.
-          acting: Has each round's log.
+          deploy_every: Rounds between deployments.
+          last_logged: Returns the log of the last round.
           folder: The run's folder.
           columns: Columns of the run's metrics, which are not logged here; see `loggers.MakeLogger`.
           last_round: The round that the run continues from; 0 for a new one.
@@ -76,7 +75,7 @@ class LogFiles(loggers.Logger):
           Failure: If the folders cannot be written.
         """
         del columns
-        self._task, self._acting = task, acting
+        self._task, self._last_logged = task, last_logged
         self._parts = folder.path / run_folder.INTERACTIONS
         self._models = folder.path / run_folder.DEPLOYED_MODELS
         self._waiting: list[LoggedRound] = []
@@ -89,7 +88,7 @@ class LogFiles(loggers.Logger):
                 if first > last_round:
                     part.unlink()
             for model, (period,) in _numbered(self._models, _PERIOD):
-                if period * acting.deploy_every >= last_round:
+                if period * deploy_every >= last_round:
                     model.unlink()
 
     def write(self, row: Mapping[str, Any]) -> None:
@@ -99,7 +98,7 @@ class LogFiles(loggers.Logger):
           Failure: If a file cannot be written.
         """
         del row
-        logged = self._acting.logged
+        logged = self._last_logged()
         if logged.period != self._period:
             path = self._models / f"period_{logged.period:06d}.npz"
             if not path.exists():

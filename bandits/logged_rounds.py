@@ -8,33 +8,22 @@ acts itself.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import interactions, losses, process
-from data import clients, text
+from bandits import interactions, losses, process, round_parts
+from bandits.participation import Participation
+from data import clients, keys, tasks, text
 from optimization import fed_avg, models
 from optimization.runtime import rounds
+from optimization.study import run_folder
 
 _LOGGED = {"action": tf.int32, "reward": tf.float32, "propensity": tf.float32}
-
-
-class Participation(NamedTuple):
-    """A client's participation in a round.
-
-    Attributes:
-      inputs: The client's input.
-      client: Its position among the task's clients.
-      rows: int64 [examples], indices of the examples in its data.
-    """
-
-    inputs: process.ClientInput
-    client: int
-    rows: np.ndarray
 
 
 def trained(definition: process.BanditProcess) -> process.BanditProcess:
@@ -94,44 +83,57 @@ def type_of_group(definition: process.BanditProcess) -> tff.Type:
     )
 
 
-class ActingFirst:
-    """Has the clients of a round act, before it.
+class LoggedRounds(round_parts.FederatedRounds):
+    """Rounds whose clients act before the round trains on their logs, so that the logs can be written."""
 
-    Attributes:
-      deploy_every: Rounds between deployments.
-      logged: What the clients of the last round logged.
-    """
+    def __init__(self, task: tasks.Task, acting: process.BanditProcess, process_of: Callable[[int], Any]):
+        """Builds the computation.
 
-    logged: interactions.LoggedRound
+        Args:
+          task: The task.
+          acting: Definition of rounds whose clients act themselves.
+          process_of: Process of a round of `trained(acting)`, from the round's number.
+        """
+        super().__init__(process_of, acting)
+        self.loggers = [functools.partial(interactions.LogFiles, task, acting.deploy_every, lambda: self.logged)]
+        self.logged: interactions.LoggedRound | None = None
+        all_act = dataclasses.replace(acting, is_delayed=False)  # Whenever their rewards are observed.
+        deployed_type = tff.to_type((acting.weights_type,) * (1 + acting.max_delay))
 
-    def __init__(self, definition: process.BanditProcess):
-        """Builds the computation; `definition` is that of rounds which act themselves."""
-        self.deploy_every = definition.deploy_every
-        self._names = list(definition.model.shapes)
-        acting = dataclasses.replace(definition, is_delayed=False)  # All act, whenever their rewards arrive.
-        group_type = type_of_group(definition)
-        deployed_type = tff.to_type((definition.weights_type,) * (1 + definition.max_delay))
-
-        @tff.tensorflow.computation(deployed_type, group_type)
-        def act(deployed, group):
-            return _act(acting, deployed, group)
+        @tff.tensorflow.computation(deployed_type, acting.client_type)
+        def act(deployed, client):
+            cache, _ = all_act.act(deployed, client)
+            return [cache[name] for name in _LOGGED]
 
         self._each = fed_avg.at_clients(act)
 
-    def __call__(
+    def prepared(self, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
+        del round_num
+        return participations
+
+    def next(
+        self, server: fed_avg.State, inputs: Sequence[Participation], round_num: int
+    ) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
+        return super().next(server, self.act(server.deployed, inputs, round_num), round_num)
+
+    def finish(self, server: fed_avg.State, folder: run_folder.RunFolder) -> Sequence[str]:
+        del server
+        return [interactions.privacy_notice(folder.path)]
+
+    def act(
         self, deployed: Sequence, participations: Sequence[Participation], round_num: int
     ) -> list[process.ClientInput]:
-        """Has a round's clients act, keeps their log in `logged`, and returns the clients as they train on it.
+        """Has a round's clients act, keeps their log in `logged`, and returns the inputs that train on it.
 
         Args:
           deployed: The models of the round, as `fed_avg.State` has them before it.
-          participations: Its cohort.
+          participations: Its clients.
           round_num: The round.
         """
-        period, cohort = (round_num - 1) // self.deploy_every, [each.inputs for each in participations]
+        deployment, cohort = (round_num - 1) // self.definition.deploy_every, [each.inputs for each in participations]
         columns, sizes = self._columns(deployed, cohort), [len(each.rows) for each in participations]
         labels = np.split(np.stack(columns, axis=1).astype(np.float32), np.cumsum(sizes[:-1], dtype=int))
-        acted = [max(0, period - int(each.delay)) for each in cohort]
+        acted = [max(0, deployment - int(each.delay)) for each in cohort]
         log = {
             "clients": np.repeat(np.array([each.client for each in participations], np.int32), sizes),
             "models": np.repeat(np.array(acted, np.int32), sizes),
@@ -139,22 +141,18 @@ class ActingFirst:
             **dict(zip(("actions", "rewards", "propensities"), columns, strict=True)),
         }
         observed = np.concatenate([np.zeros(0, bool), *(each.observed for each in cohort)])
-        if len(observed):  # Of late rewards, the log has what is there.
+        if len(observed):  # The log has only rewards that were observed.
             log = {name: column[observed] for name, column in log.items()}
-        model = dict(zip(self._names, deployed[0], strict=True))
-        self.logged = interactions.LoggedRound(round_num, period, model, log)
+        model = dict(zip(self.definition.model.shapes, deployed[0], strict=True))
+        self.logged = interactions.LoggedRound(round_num, deployment, model, log)
         return [each._replace(labels=logged) for each, logged in zip(cohort, labels, strict=False)]
 
     def _columns(self, deployed: Sequence, cohort: Sequence[process.ClientInput]) -> list[np.ndarray]:
         """Concatenated clients' actions int32, rewards and propensities float32, each [examples]."""
-        context = rounds.current_context()
-        members = [one for one in np.array_split(np.arange(len(cohort)), context.concurrent_clients) if len(one)]
-        groups = [grouped([cohort[place] for place in part]) for part in members]
-        results: list[Sequence] = [()] * len(groups)
-        if groups:
-            context.each_client(self._each, [deployed], groups, results.__setitem__)
+        logs: list[Sequence] = [()] * len(cohort)
+        rounds.current_context().each_client(self._each, [deployed], cohort, logs.__setitem__)
         empty = [np.zeros(0, dtype.as_numpy_dtype) for dtype in _LOGGED.values()]
-        return [np.concatenate([np.asarray(part) for part in column]) for column in zip(empty, *results, strict=True)]
+        return [np.concatenate([np.asarray(part) for part in column]) for column in zip(empty, *logs, strict=True)]
 
 
 def grouped(cohort: Sequence[process.ClientInput]) -> Group:
@@ -168,19 +166,6 @@ def grouped(cohort: Sequence[process.ClientInput]) -> Group:
         {name: np.array([getattr(each, name) for each in cohort], dtype) for name, dtype in _SCALARS.items()},
         np.concatenate([each.half for each in cohort]),
     )
-
-
-@tf.autograph.experimental.do_not_convert
-def _act(definition: process.BanditProcess, deployed, group: Group) -> list[tf.Tensor]:
-    count = tf.shape(group.keys)[0]
-    empty = [tf.TensorArray(dtype, count, element_shape=(None,), infer_shape=False) for dtype in _LOGGED.values()]
-
-    def client(place, logs):
-        cache, _ = definition.act(deployed, group.client(place))
-        return place + 1, [log.write(place, cache[name]) for log, name in zip(logs, _LOGGED, strict=True)]
-
-    _, logs = tf.while_loop(lambda place, _: place < count, client, (0, empty), parallel_iterations=1)
-    return [log.concat() for log in logs]
 
 
 _ROWS: tuple = (None,)
@@ -201,8 +186,22 @@ class PooledInput(NamedTuple):
 
 
 def pooled_inputs(cohort: Sequence[process.ClientInput], key: np.ndarray) -> list[PooledInput]:
-    """The cohort as one client; none of none."""
+    """The cohort as one client; no client for an empty cohort."""
     return [PooledInput(grouped(cohort), key)] if cohort else []
+
+
+class PooledRounds(round_parts.FederatedRounds):
+    """Rounds of one client that has the logs of a cohort."""
+
+    def __init__(self, process_of: Callable[[int], Any], definition: process.BanditProcess, seed: int, population: int):
+        """Stores the rounds, the seed of the run, and the task's number of clients."""
+        super().__init__(process_of, definition)
+        self._seed, self._population = seed, population
+
+    def prepared(self, participations: Sequence[Participation], round_num: int) -> Any:
+        key = keys.tensorflow_key(self._seed, keys.Purpose.TRAINING, round_num, self._population)
+        inputs = pooled_inputs([each.inputs for each in participations], key)
+        return rounds.written_ahead(inputs, self.definition.client_type)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

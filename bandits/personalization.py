@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import logged_rounds, metrics, process
+from bandits import process
 from data import clients, keys
 from optimization import client_work, fed_avg, models
 from optimization.runtime import rounds
@@ -122,52 +122,6 @@ class LocalHeadProcess(PersonalizedProcess):
         if delta is not None:  # Noise would move it.
             delta = (*tuple(delta)[:-2], *map(tf.zeros_like, tuple(delta)[-2:]))
         return super().server_round(state, delta)
-
-
-def of_halves(counts: fed_avg.RoundMetrics) -> dict[str, float]:
-    """Mean expected rewards of a cohort's halves, by metric; none without halves."""
-    names = (metrics.HALF_A_REWARD, metrics.HALF_B_REWARD)
-    pairs = zip(names, counts.half_rewards, counts.half_examples, strict=False)
-    return {name: mean(np.sum(rewards, dtype=float), int(np.sum(examples))) for name, rewards, examples in pairs}
-
-
-def add_rewards(
-    before: np.ndarray, cohort: Sequence[logged_rounds.Participation], counts: fed_avg.RoundMetrics
-) -> np.ndarray:
-    """Sums of each client after a round.
-
-    Args:
-      before: float64 [clients, 5]: participations, and the number of examples and the sum of expected rewards in half
-        A, and in half B.
-      cohort: The round's clients.
-      counts: The round's measurements, in which each place of halves is a client's.
-    """
-    sums = before.copy()
-    for inputs, client, _ in cohort:
-        halves = zip(counts.half_examples, counts.half_rewards, strict=True)
-        sums[client] += [1, *(part[inputs.position] for half in halves for part in half)]
-    return sums
-
-
-def rewards_report(sums: np.ndarray, names: Sequence[str]) -> dict[str, list]:
-    """Content of `private_client_rewards.json`: the clients that took part, and their means; None over nothing.
-
-    Args:
-      sums: As in `add_rewards`.
-      names: Names of the clients.
-    """
-    took_part = np.flatnonzero(sums[:, 0])
-    times, examples_a, rewards_a, examples_b, rewards_b = sums[took_part].T
-    halves = {"half_a": (rewards_a, examples_a), "half_b": (rewards_b, examples_b)}
-    return {
-        "clients": [names[index] for index in took_part],
-        "participations": times.astype(int).tolist(),
-        "examples": ((examples_a + examples_b) / times).tolist(),
-        **{
-            half: [one / count if count else None for one, count in zip(rewards.tolist(), examples, strict=True)]
-            for half, (rewards, examples) in halves.items()
-        },
-    }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The process of a phase: what defines it, and one that runs share, or one of posterior aggregation.
+"""The process of a phase: what defines it, its rounds, and their optional parts.
 
 Runs that differ in nothing but their state (seed, initial model, server learning rate) share one TFF process. A program
 that plays many runs builds a round once for all such runs, and finds it where an earlier program kept it; their numbers
@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow_federated as tff
 
-from bandits import logged_rounds, losses, personalization, process
+from bandits import alone, logged_rounds, losses, personalization, process, resets, round_parts
 from bandits.options import Phase
 from data import download, tasks
-from optimization import aggregators, client_work, fed_avg, models
+from data.settings import make_options
+from optimization import aggregators, client_work, fed_avg, models, options
 from optimization.posterior import algorithms
 from optimization.privacy import mechanisms
 from optimization.runtime import kept_rounds
-from optimization.study import compiled
+from optimization.study import compiled, payloads, run_folder
 
 _RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
 
@@ -93,6 +94,74 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         clips_rewards=phase.task.learn_from != "dr",
         **personal,
     )
+
+
+def rounds(
+    task: tasks.Task,
+    phase: Phase,
+    definition: process.BanditProcess,
+    initial_weights: models.Weights,
+    folder: run_folder.RunFolder | None = None,
+) -> round_parts.FederatedRounds:
+    """Rounds of a phase.
+
+    Args:
+      task: The task.
+      phase: The phase.
+      definition: What defines its rounds.
+      initial_weights: theta_0.
+      folder: The run's opened folder, where clients that train alone have their states; None without such clients.
+    """
+    if phase.logs_interactions and phase.logs:
+        process_of = build(task, phase, logged_rounds.trained(definition), initial_weights)
+        return logged_rounds.LoggedRounds(task, definition, process_of)
+    process_of = build(task, phase, definition, initial_weights)
+    if phase.is_pooled:
+        return logged_rounds.PooledRounds(process_of, definition, phase.seed, len(task.clients))
+    if phase.is_alone:
+        if folder is None:
+            raise ValueError("Clients that train alone need a folder for their models.")
+        states = alone.ClientStates(folder.path / run_folder.CLIENT_MODELS, folder.checkpoint_rounds)
+        return alone.AloneRounds(process_of, definition, states, phase.population.stop)
+    return round_parts.FederatedRounds(process_of, definition)
+
+
+def parts(
+    task: tasks.Task,
+    phase: Phase,
+    mechanism: mechanisms.Mechanism,
+    model: models.Model,
+    initialize: Callable[[], fed_avg.State],
+) -> list[round_parts.Part]:
+    """The optional parts of a phase's rounds, in their order.
+
+    Args:
+      task: The task.
+      phase: The phase.
+      mechanism: The accounted mechanism.
+      model: The model.
+      initialize: Returns the server's first state.
+    """
+    trains, length = phase.bandit.trains, make_options(options.Length, vars(phase))
+    shapes = list(model.shapes.values())[: -2 if phase.has_local_head else None]
+    # A client receives its deployed model and, if it trains, the one in training.
+    down = payloads.of_model(shapes) * (1 + (trains and not phase.is_pooled))
+    up = None if phase.is_pooled and trains else payloads.of_update(shapes, phase.aggregation) * trains
+    sent = (0, 0) if phase.is_alone else (down, up)
+    every: list[tuple[Any, round_parts.Part]] = [
+        (phase.task.learn_from == "replay", round_parts.Replay(phase)),
+        (phase.max_delay, round_parts.StaleModels(phase)),
+        (phase.policy.schedule, round_parts.ScheduledExploration(phase, task.num_actions)),
+        (phase.drift.kind != "none", round_parts.DriftingRewards(phase)),
+        (phase.delay.kind != "none", round_parts.DelayedRewards(phase)),
+        (phase.has_halves, round_parts.Halves(phase)),
+        (phase.reset != resets.NONE, round_parts.Resets(phase.reset, task.reward_bounds, initialize)),
+        (phase.reports_clients, round_parts.ClientReports(task.clients.client_ids[: phase.population.stop])),
+        (True, round_parts.Payloads(*sent)),
+        (trains, round_parts.Clipping(phase)),
+        (True, round_parts.PrivacySpent(phase, mechanism, length)),
+    ]
+    return [part for is_used, part in every if is_used]
 
 
 class SharedProcess(NamedTuple):

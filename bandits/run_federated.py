@@ -10,12 +10,11 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
-import functools
 import json
 import math
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,19 +27,27 @@ from bandits import (
     object_flags,
     phase_privacy,
     recorded_baselines,
+    references,
     registry,
     schedule_flags,
-    simulator,
 )
 from bandits.options import BanditOptions, Phase, acted_in, of_task, phases, populations
-from data import tasks
+from data import files, tasks
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
-from optimization.study import cli, frame, results, run_folder, selector_flags
+from optimization.study import cli, frame, loggers, results, run_folder, selector_flags
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bandits import experiment
+    from optimization.study import runner
 
 _INIT_FOLDER = "init"
+# Panels of reward.png.
+_PLOTTED = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABILITY, metrics.HELD_OUT_REWARD)
 
 
 class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
@@ -92,7 +99,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     def population(self, options: BanditOptions, task: tasks.Task) -> int:
         return len(populations(options, len(task.clients))[1])
 
-    def check(self, options: BanditOptions, task: tasks.Task) -> None:
+    def check(self, options: BanditOptions, task: tasks.Task) -> Sequence[str]:
+        notes: list[str] = []
         warnings: list[str] = []
         for phase in phases(options, task):
             if plan := phase_privacy.plan(phase, 1):
@@ -116,14 +124,13 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         if task.reward_bounds and not options.task.reward_bounds:
             how = "learned from observed rewards" if task.has_learned_bounds else "recognized"
             shown = f"{task.reward_bounds.low:g} to {task.reward_bounds.high:g} ({how})"
-            print(
-                f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.",
-                *[task.clipping] * task.has_learned_bounds,
-                file=sys.stderr,
+            clipping = f" {task.clipping}" * task.has_learned_bounds
+            notes.append(
+                f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.{clipping}"
             )
         if logged_flags.is_simulated(options.task):
-            scores = simulator.score(task.held_out, task.clients)
-            print(logged_flags.SIMULATED, *(f"  {one.in_words()}" for one in scores), sep="\n", file=sys.stderr)
+            scores = references.simulator_scores(task.held_out, task.clients)
+            notes += [logged_flags.SIMULATED, *(f"  {score.in_words()}" for score in scores)]
         rounds = options.total_rounds
         acted = acted_in(np.arange(1, rounds + 1), options.deploy_every) if options.keeps_cache else None
         messages = options.drift.warning(rounds, acted), options.delay.warning(options.deploy_every)
@@ -152,21 +159,21 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                     f"the initial model learned rewards with --reward_bounds={before}, and this run has {now}: its "
                     "predictions are on another scale. Give both runs the same --reward_bounds."
                 )
-        for warning in dict.fromkeys(warnings):
-            print(f"Warning: {warning}", file=sys.stderr)
+        return [*notes, *(f"Warning: {warning}" for warning in warnings)]
 
     def execute(self, run: frame.Run) -> int | None:
-        from bandits import experiment, run_report
+        from bandits import experiment
         from optimization import models
 
         options, task = run.options, run.data
         least, largest = task.reward_range(options.rewards)
-        bounds = recorded_baselines.as_json(recorded_baselines.of_run(options, task))
+        baselines = recorded_baselines.of_run(options, task)
+        best_action, bounds = baselines["held_out"].action, recorded_baselines.as_json(baselines)
         bounds["rewards"] = {"least": least, "largest": largest}
         run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
-            scores = simulator.score(task.held_out, task.clients)
-            run.folder.write_json(run_folder.SIMULATOR_FILE, simulator.as_json(scores))
+            scores = references.simulator_scores(task.held_out, task.clients)
+            run.folder.write_json(run_folder.SIMULATOR_FILE, references.scores_as_json(scores))
         if task.model == "keras":
             content = task.model_arguments["architecture"].model.to_json()
             run.folder.write_json(run_folder.KERAS_FILE, json.loads(content))
@@ -195,17 +202,124 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             trained = phase_privacy.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
-            loggers = [functools.partial(interactions.LogFiles, task, rounds.acting)] if rounds.acting else []
-            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=loggers)
-            run_report.write(options, task, phase, trained, folder, rounds, outcome)
+            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=rounds.loggers)
+            _write_results(task, phase, trained, folder, rounds, outcome, best_action if is_last else None)
             if outcome.signum:
                 return outcome.signum
             if is_last == (options.name == "init"):
-                run_report.warn_of_weak_initial_model(options, folder, rounds, outcome)
+                _warn_of_weak_initial_model(options, folder, rounds, outcome)
             weights = outcome.state.server.weights
         if run.settings.export:
             results.read(run.folder.path, [self.columns], self.predictor).export(run.folder.path / run_folder.EXPORT)
         return None
+
+
+def _write_results(
+    task: tasks.Task,
+    phase: Phase,
+    trained: phase_privacy.Trained,
+    folder: run_folder.RunFolder,
+    rounds: "experiment.BanditRounds",
+    outcome: "runner.Outcome",
+    best_action: int | None,
+) -> None:
+    """Writes the results of a phase, even if it was stopped, and prints those of a finished one.
+
+    Args:
+      task: The task.
+      phase: The phase.
+      trained: The accounted training.
+      folder: The folder of the phase.
+      rounds: Its rounds.
+      outcome: How they ended.
+      best_action: The best fixed action, which the policy is compared with; None for no comparison.
+    """
+    from optimization.study import panels
+
+    spent = trained.report(phase.accounted(outcome.round_num))
+    folder.write_json(run_folder.PRIVACY_FILE, run_folder.with_disclosures(spent))
+    if outcome.round_num:
+        table = results.read_metrics(folder.path)
+        plotted = {metric: metric.about for metric in _PLOTTED if table[metric].notna().any()}
+        title = f"{phase.task.task_type}: {phase.label}"
+        picture = panels.draw({phase.label: [table]}, plotted, title=title, marks=metrics.DEPLOYED)
+        files.save_picture(picture, folder.path / "reward.png", dpi=120)
+    if outcome.signum is None:
+        # An earlier start evaluated the last round, and may have been killed before this.
+        if not rounds.evaluation.is_evaluated:
+            rounds.evaluate(outcome.state)
+        is_private = trained.mechanism.kind != "none"
+        is_asked_for = phase.reports_clients or rounds.loggers
+        for name, content in rounds.evaluation.files().items():
+            if content and (content["held_out"] or is_asked_for or not is_private):
+                folder.write_json(name, content)
+            else:  # An earlier version or a shorter run may have written it.
+                (folder.path / name).unlink(missing_ok=True)
+        last = table.iloc[-1]
+        number = int(last["round_num"])
+        print(
+            f"{phase.label}: {number:,} round{'s' * (number != 1)}, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
+            f"last round {last[metrics.ROUND_REWARD]:.4f}; its greedy policy on held-out data: "
+            f"{_held_out_result(task, phase, table)}."
+        )
+        if task.clipping and not phase_privacy.mechanism(phase).noise_multiplier:
+            print(task.clipping)
+        if best_action is not None and not (phase.is_alone or phase.has_local_head):
+            name = interactions.action_names(task)[best_action]
+            print(rounds.evaluation.compared_with_references(outcome.state.server, best_action, name))
+        model = "" if phase.is_alone else ", model/weights.npz"
+        print(spent["summary"])
+        print(f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json{model}")
+        if is_private:
+            print(run_folder.NOTICE)
+    for line in rounds.finish(outcome.state, folder):
+        print(line)
+
+
+def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> str:
+    """The last evaluation, in words."""
+    last, is_logged = table.iloc[-1], phase.task.task_type == "logged"
+    reward = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}"
+    if phase.is_alone:
+        text = "not evaluated, as no held-out client has a model"
+    elif phase.has_local_head:
+        text = f"reward {last[metrics.PERSONALIZED_REWARD]:.4f} of the policy with a reconstructed last layer"
+    elif is_logged:
+        text = f"{reward}, {'of sampled rewards' if logged_flags.is_simulated(phase.task) else 'doubly robust'}"
+    elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
+        text = f"{reward} in the last round's environment"
+    else:  # No action of a table of rewards is right or wrong.
+        text = reward if phase.task.reward_columns else f"accuracy {last[metrics.ACCURACY]:.4f}"
+    if phase.task.learn_from == "replay":
+        replayed, rows = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
+        text += f". Replay kept {replayed:,.0f} of the {rows:,} rows, {replayed / rows:.1%}"
+    if phase.task.hold_out == "time":
+        text += f" ({task.report['held_out']})"
+    if phase.reset.what != "none":
+        reset_rounds = list(table["round_num"][table[metrics.RESET] == 1])
+        shown = f" (round{'s' * (len(reset_rounds) > 1)} {loggers.spans(reset_rounds)})" if reset_rounds else ""
+        text += f". Resets: {len(reset_rounds)}{shown}"
+    return text
+
+
+def _warn_of_weak_initial_model(
+    options: BanditOptions,
+    folder: run_folder.RunFolder,
+    rounds: "experiment.BanditRounds",
+    outcome: "runner.Outcome",
+) -> None:
+    """Warns if the initial model's greedy policy is no better on held-out data than the best fixed action."""
+    reward = results.read_metrics(folder.path)[metrics.HELD_OUT_REWARD].iloc[-1]
+    fixed = rounds.evaluation.best_fixed_reward(outcome.state.server)
+    if reward <= fixed:
+        rates = "(--init_server_learning_rate, --init_client_learning_rate)"
+        longer = f"train it longer (--init_rounds) or at other rates {rates}"
+        print(
+            f"Warning: the initial model's reward on held-out data, {reward:.4g}, does not exceed that of the best "
+            f"fixed action, {fixed:.4g}. This run does not start from a strong initial model: "
+            f"{longer if options.initial else 'give another --initial_model_path'}.",
+            file=sys.stderr,
+        )
 
 
 def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:

@@ -62,6 +62,32 @@ def test_no_two_folders_import_each_other():
     graphlib.TopologicalSorter({name: imported_folders(name) for name in names}).prepare()
 
 
+def _imported_when_run(node: ast.AST) -> Iterator[str]:
+    """Yields what code imports, in functions too, but not what it imports for types alone."""
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        return
+    if isinstance(node, ast.ImportFrom):
+        places = [ROOT / f"{node.module}.{alias.name}".replace(".", "/") for alias in node.names]
+        places = [place if place.with_suffix(".py").is_file() else place.parent for place in places]
+        yield from (".".join(place.relative_to(ROOT).parts) for place in places)
+    elif isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    for child in ast.iter_child_nodes(node):
+        yield from _imported_when_run(child)
+
+
+@pytest.mark.slow
+def test_no_two_files_import_each_other():
+    paths = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for folder in FOLDERS
+        for path in _modules(folder)
+    }
+    imports = {name: {*_imported_when_run(ast.parse(path.read_text()))} for name, path in paths.items()}
+    both_ways = {name: [other for other in imports[name] if name in imports.get(other, ())] for name in imports}
+    assert {name: others for name, others in both_ways.items() if others} == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_folder_imports_only_folders_before_it(folder):

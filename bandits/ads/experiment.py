@@ -332,7 +332,7 @@ class Totals(NamedTuple):
     regret: np.float64
 
 
-class Progress(NamedTuple):
+class RoundState(NamedTuple):
     """State between rounds.
 
     Attributes:
@@ -430,18 +430,18 @@ class AdsRounds(runner.Rounds):
         # Clipping is of one client's differential, not of a shard's.
         self._shard_size = _CLIENTS_PER_SHARD if options.aggregation.clip_norm is None else 1
 
-    def initial_state(self) -> Progress:
+    def initial_state(self) -> RoundState:
         """State before round 1."""
         nothing = Totals(np.int64(0), np.float64(0))
         secret = cohorts.secret_seed() if self.secrets else ()
-        return Progress(self._process.initialize(), nothing, self._rule.init(self._num_actions), nothing, secret)
+        return RoundState(self._process.initialize(), nothing, self._rule.init(self._num_actions), nothing, secret)
 
     def cohort(self, round_num: int, cohort_seed: Any = (), *, with_drop_outs: bool = False) -> np.ndarray:
         """Clients of a round in ascending order, int [clients].
 
         Args:
           round_num: The round.
-          cohort_seed: As in `Progress`.
+          cohort_seed: As in `RoundState`.
           with_drop_outs: Whether clients count that start the round and drop out.
         """
         seed = cohorts.as_integer(cohort_seed) if len(cohort_seed) else self._options.seed
@@ -449,7 +449,7 @@ class AdsRounds(runner.Rounds):
         attending = self._attendance.start if with_drop_outs else self._attendance.come
         return np.sort(attending(sampled, round_num, fill=self._options.cohorts.sampling == "fixed"))
 
-    def run_round(self, state: Progress, round_num: int) -> tuple[Progress, dict[str, float]]:
+    def run_round(self, state: RoundState, round_num: int) -> tuple[RoundState, dict[str, float]]:
         """Runs a round of the federation, and one of the centralised bandit on the same impressions.
 
         Clients that do not take part show nothing: their impressions of this round are lost to both.
@@ -476,7 +476,7 @@ class AdsRounds(runner.Rounds):
         sent = len(self.cohort(round_num, state.cohort_seed, with_drop_outs=True))
         row |= payloads.row(*self._payloads, sent, len(cohort))
         spent = {metrics.CLIENTS: len(cohort), metrics.EPSILON: self.mechanism.epsilon(round_num)}
-        return Progress(server, federated, central, centralised, state.cohort_seed), row | central_row | spent
+        return RoundState(server, federated, central, centralised, state.cohort_seed), row | central_row | spent
 
 
 def _learned(state: Any, learner: str) -> dict[str, float]:

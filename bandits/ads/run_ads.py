@@ -6,14 +6,12 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import math
-import os
-import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits.ads import flags, metrics
 from bandits.ads.flags import AdsOptions
-from data import ads, files
+from data import ads
 from data.errors import UsageError
 from optimization.study import frame, run_folder
 
@@ -48,7 +46,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
             )
         return ads.bernoulli(options.rates, options.num_clients, options.impressions_per_client, options.seed)
 
-    def check(self, options: AdsOptions, impressions: ads.Impressions) -> None:
+    def check(self, options: AdsOptions, impressions: ads.Impressions) -> Sequence[str]:
         _, share, num_ads = impressions.clicks.shape
         if options.tries_all_first and options.local_pulls <= num_ads:
             raise UsageError(
@@ -64,6 +62,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
                 f"--local_pulls={options.local_pulls} in --total_rounds={options.total_rounds} are {pulls} pulls, but "
                 f"each of --clients={options.num_clients} has {share} impressions, and {repeats}."
             )
+        return ()
 
     def rounds(self, run: frame.Run) -> "experiment.AdsRounds":
         from bandits.ads import experiment
@@ -76,16 +75,12 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
     def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
         import pandas as pd
 
-        from bandits.ads import figures
-
-        folder, rule = run.folder, run.options.decision_rule
+        folder = run.folder
         spent = rounds.mechanism.report(outcome.round_num)
         folder.write_json(run_folder.PRIVACY_FILE, run_folder.with_disclosures(spent))
         if outcome.signum:
             return
-        table = pd.read_csv(folder.metrics_path)
-        figures.draw(table, folder.path / "ads.png", rule)
-        last = table.iloc[-1]
+        last = pd.read_csv(folder.metrics_path).iloc[-1]
         for learner in metrics.LEARNERS:
             clicks, share, reward, regret = (last[metrics.column(learner, name)] for name in metrics.METRICS)
             shown = (
@@ -95,20 +90,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         print(spent["summary"])
         if rounds.mechanism.kind != "none":
             print(run_folder.NOTICE)
-        print(f"Results in {folder.path}: metrics.csv, ads.png, config.json, privacy.json")
-
-    def report(self, runs: Sequence[frame.Run]) -> None:
-        if len(runs) == 1:
-            return
-        import pandas as pd
-
-        from bandits.ads import figures
-
-        folder = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
-        table = figures.summary([pd.read_csv(run.folder.metrics_path) for run in runs])
-        files.replace(folder / "summary.csv", table.to_csv(index=False, float_format="%.6g").encode())
-        print(table.to_string(index=False, float_format="{:.4g}".format))
-        print(f"Of all {len(runs)} seeds: {folder / 'summary.csv'}")
+        print(f"Results in {folder.path}: metrics.csv, config.json, privacy.json")
 
 
 STUDY = AdsStudy()

@@ -9,13 +9,14 @@ Its mean update is then as noisy as in deployment with M clients a round. The ac
 import dataclasses
 import pathlib
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import logged_flags, registry, schedule_flags, simulator, studies
+from bandits import logged_flags, registry, schedule_flags, studies
 from bandits.advice.plan import BINARY
 from bandits.plans.plan import as_text
-from bandits.references import References, simple_policies
+from bandits.references import References, Score, simple_policies, simulator_scores
 from bandits.results import phrases
 from data.errors import UsageError
 from data.settings import numbers, setting
@@ -105,7 +106,7 @@ class Data:
     statistics: tuple[str, ...]
     held_out: str
     unit: str
-    scores: tuple[simulator.Score, ...] = ()
+    scores: tuple[Score, ...] = ()
     trained_width: float = 1.0
     has_learned_bounds: bool = False
     references: References | None = None
@@ -128,9 +129,9 @@ def open_data(settings: cli.Settings) -> Data:
     clients = study.population(options, task) or len(task.clients)
     settings = frame.fitted(study, settings, clients)
     options = study.options(settings)
-    # Before the study's check, which prints these scores, too.
-    scores = tuple(simulator.score(task.held_out, task.clients)) if logged_flags.is_simulated(options.task) else ()
-    study.check(options, task)
+    scores = tuple(simulator_scores(task.held_out, task.clients)) if logged_flags.is_simulated(options.task) else ()
+    for message in study.check(options, task):
+        print(message, file=sys.stderr)
     low, high = task.reward_range(options.rewards)
     evaluated = len(task.held_out)
     of_rows = task.report.get("held_out")
@@ -264,7 +265,7 @@ def folder_name(settings: cli.Settings) -> str:
     return "_".join(filter(None, ("advice", settings.preset or table or settings.task_type, scenario)))
 
 
-def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str], references: str = "") -> None:
+def check_simulator(scores: Sequence[Score], base: Sequence[str], references: str = "") -> None:
     """Refuses a simulator that held-out clients of the log contradict.
 
     Args:
@@ -291,7 +292,7 @@ def check_simulator(scores: Sequence[simulator.Score], base: Sequence[str], refe
     )
 
 
-def score_text(score: simulator.Score) -> str:
+def score_text(score: Score) -> str:
     """A policy's reward by the simulator and by the log, in words."""
     name = _NAMES.get(score.policy, score.policy)
     by = "doubly robust" if name == "uniform policy" else "logged"

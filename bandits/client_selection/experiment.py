@@ -23,7 +23,7 @@ from optimization.study.metrics import mean
 MOST_EVAL_CLIENTS = 1000  # Evaluations of more clients are of a seeded choice.
 
 
-class Progress(NamedTuple):
+class RoundState(NamedTuple):
     """State between rounds.
 
     Attributes:
@@ -48,20 +48,20 @@ class SelectionRounds(training.TrainingRounds):
         super().__init__(options, task, work, options.selection.weighting(options.client_weighting))
         self._options = options
 
-    def initial_state(self) -> Progress:
+    def initial_state(self) -> RoundState:
         """State before round 1; reads every client once, to count its examples."""
         selector = self.selected.selector
         server = self.mean_rounds(self.work, selector.cohort_size).initialize()
         weights = self._model.initial_weights(self._options.seed)
         selections = np.zeros(selector.population, np.int64)
-        return Progress(server._replace(weights=weights), selector.initial_state(), selections)
+        return RoundState(server._replace(weights=weights), selector.initial_state(), selections)
 
     def learning_rate(self, round_num: int) -> float:
         """The clients' learning rate in a round."""
         drops = sum(round_num > drop for drop in self._options.learning_rate_drops)
         return self._options.learning_rate * self._options.learning_rate_factor**drops
 
-    def run_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
+    def run_round(self, state: RoundState, round_num: int) -> tuple[RoundState, Mapping[str, Any]]:
         """Runs one round."""
         cohort, polled, selector = self._choose(state.selector, state.server.weights, round_num)
         inputs = self._inputs(cohort, self._load(cohort), round_num)
@@ -80,7 +80,7 @@ class SelectionRounds(training.TrainingRounds):
             metrics.LOSS_POLLS: len(polled),
             **payloads.of_selected(self._payload, self._payload, cohort, polled),
         }
-        return Progress(server, selector, selections), row
+        return RoundState(server, selector, selections), row
 
     @functools.cached_property
     def _evaluated(self) -> tuple[np.ndarray, clients.Examples]:
@@ -109,7 +109,7 @@ class SelectionRounds(training.TrainingRounds):
         starts = np.cumsum(self.sizes[ids]) - self.sizes[ids]
         return ids, np.add.reduceat(losses.astype(np.float64), starts) / self.sizes[ids]
 
-    def evaluate(self, state: Progress) -> dict[str, float]:
+    def evaluate(self, state: RoundState) -> dict[str, float]:
         """Metrics of the model on all clients' examples and on held-out ones."""
         ids, losses = self.client_losses(state.server.weights)
         return {
@@ -120,7 +120,7 @@ class SelectionRounds(training.TrainingRounds):
             metrics.ACCURACY: float(self._measured(state.server.weights, self._held_out)[1].mean()),
         }
 
-    def clients_csv(self, state: Progress) -> bytes:
+    def clients_csv(self, state: RoundState) -> bytes:
         """`private_clients.csv`: examples, selections and, where evaluated, the final model's loss of each client."""
         table = pd.DataFrame({"examples": self.sizes, "selections": state.selections})
         ids, losses = self.client_losses(state.server.weights)

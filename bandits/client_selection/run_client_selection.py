@@ -48,8 +48,9 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
     def population(self, options: SelectionOptions, task: tasks.Task) -> int:
         return len(task.clients)
 
-    def check(self, options: SelectionOptions, task: tasks.Task) -> None:
+    def check(self, options: SelectionOptions, task: tasks.Task) -> Sequence[str]:
         selector_flags.check_population(options.selection, self.population(options, task), options.cohort_size)
+        return ()
 
     def rounds(self, run: frame.Run) -> "experiment.SelectionRounds":
         from bandits.client_selection import experiment
@@ -76,12 +77,10 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
         title = f"Client selection, {task.task_type}, {clients['client'].nunique()} clients"
         results = figures.table(rounds)
         files.replace(folder / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
-        figures.draw_convergence(rounds, folder / "convergence.png", title)
-        figures.draw_communication(rounds, folder / "communication.png", title)
         figures.draw_client_losses(clients, folder / "client_losses.png", title)
         print(results.to_string(index=False, float_format="{:.3f}".format))
-        pictures = "convergence.png, communication.png, client_losses.png"
-        print(f"Results in {folder}: results.csv, {pictures}; metrics.csv, private_clients.csv of each run")
+        files_of_runs = "metrics.csv, private_clients.csv of each run"
+        print(f"Results in {folder}: results.csv, client_losses.png; {files_of_runs}")
 
 
 STUDY = ClientSelectionStudy()

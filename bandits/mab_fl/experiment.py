@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy.stats
 import sklearn.metrics
 import tensorflow as tf
 
 from bandits import decision_rules
-from bandits.mab_fl import combinations, flags, metrics, process, rewards
+from bandits.mab_fl import flags, metrics, process, rewards
 from data import clients, files, keys
 from data.tasks import silos
 from optimization import client_work, models
@@ -22,9 +23,10 @@ from optimization.study import compiled, loggers, payloads, run_folder, runner
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _INCREASES = 1024  # Increases of which a threshold is a quantile.
 _UNTRAINED_AUC = 0.5
+_LEAST_ROUNDS = 3  # For a t test.
 
 
-class Progress(NamedTuple):
+class RoundState(NamedTuple):
     """State between rounds.
 
     Attributes:
@@ -120,11 +122,11 @@ class MabFlRounds(runner.Rounds):
         )
         return process.MabFlProcess(self._classifier, work, self._num_averaged)
 
-    def initial_state(self) -> Progress:
+    def initial_state(self) -> RoundState:
         """State before round 1."""
         weights = self._classifier.initial_weights(self._options.seed)
         count = len(self.choices)
-        return Progress(
+        return RoundState(
             server=self._process(self._options.epochs_per_round).initial_state(weights),
             rule=self._rule.init(count),
             best_weights=weights,
@@ -143,58 +145,58 @@ class MabFlRounds(runner.Rounds):
             is_kept=np.ones(count, bool),
         )
 
-    def is_finished(self, progress: Progress, round_num: int) -> bool:
+    def is_finished(self, state: RoundState, round_num: int) -> bool:
         """Whether early stopping has ended the training."""
-        return bool(progress.stopped_after)
+        return bool(state.stopped_after)
 
-    def run_round(self, progress: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
+    def run_round(self, state: RoundState, round_num: int) -> tuple[RoundState, Mapping[str, Any]]:
         """Runs one round of Algorithm 7."""
         # Step 1: choose, or try all.
         seed = self._options.seed
         key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 0)
         tries_all = self._rule.explores_all
-        tried = np.flatnonzero(progress.is_kept).tolist() if tries_all else [int(self._rule.select(progress.rule, key))]
+        tried = np.flatnonzero(state.is_kept).tolist() if tries_all else [int(self._rule.select(state.rule, key))]
         # Steps 2 to 6.
-        server, measured = self._round(progress.server, [self.choices[action] for action in tried], round_num)
+        server, measured = self._round(state.server, [self.choices[action] for action in tried], round_num)
         candidate_auc = np.asarray(measured.candidate_auc, np.float64)[: len(tried)]
         # Steps 7 and 8.
         before = float(measured.local_auc)
-        threshold = self._options.reward.threshold_after(progress.increases)
+        threshold = self._options.reward.threshold_after(state.increases)
         reward = self._options.reward(before, candidate_auc, threshold)
         chosen = 0
         if tries_all:
             own_key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 1)
             # Delayed, these rewards arrive with the next round's updates: the estimates are those of the rounds before.
-            estimates = np.asarray(self._rule.estimates(progress.rule))[tried]
+            estimates = np.asarray(self._rule.estimates(state.rule))[tried]
             scores = estimates if self._options.delays_rewards else reward.astype(np.float32)
             chosen = int(decision_rules.best_action(scores, own_key))
             by_choice = np.zeros(len(self.choices))
             by_choice[tried] = reward
-            rule = self._rule.update_all(progress.rule, by_choice, progress.is_kept)
+            rule = self._rule.update_all(state.rule, by_choice, state.is_kept)
         else:
-            rule = self._rule.update(progress.rule, tried[0], reward[0])
+            rule = self._rule.update(state.rule, tried[0], reward[0])
 
         plays, adoptions, reward_sums = (
-            np.copy(counts) for counts in (progress.plays, progress.adoptions, progress.reward_sums)
+            np.copy(counts) for counts in (state.plays, state.adoptions, state.reward_sums)
         )
         plays[tried] += 1
         adoptions[tried[chosen]] += 1
         reward_sums[tried] += reward
-        history = _newest(progress.history, np.asarray([measured.local_auc], np.float64))
+        history = _newest(state.history, np.asarray([measured.local_auc], np.float64))
         is_judged = self._options.early_stopping and np.all(plays > 0)
         falls = is_judged and rewards.is_falling(history[~np.isnan(history)])
-        falling_rounds = int(progress.falling_rounds) + 1 if falls else 0
+        falling_rounds = int(state.falling_rounds) + 1 if falls else 0
         stops = falling_rounds >= self._options.early_stopping_patience
-        products, is_kept = self._without_worse(progress, tried, reward, reward_sums)
+        products, is_kept = self._without_worse(state, tried, reward, reward_sums)
         exchanges, payload = self._exchanged(tried)
-        after = progress._replace(
+        after = state._replace(
             server=server._replace(chosen=np.int32(chosen)),
-            rule=type(progress.rule)(*(np.asarray(part) for part in rule)),
+            rule=type(state.rule)(*(np.asarray(part) for part in rule)),
             history=history,
-            increases=_newest(progress.increases, candidate_auc - before),
+            increases=_newest(state.increases, candidate_auc - before),
             falling_rounds=np.int64(falling_rounds),
             stopped_after=np.int64(round_num if stops else 0),
-            communications=progress.communications + exchanges,
+            communications=state.communications + exchanges,
             plays=plays,
             adoptions=adoptions,
             reward_sums=reward_sums,
@@ -206,35 +208,34 @@ class MabFlRounds(runner.Rounds):
         if self._options.reward.kind == "binary":
             row[metrics.THRESHOLD] = threshold
         if (corrupted := self._options.corrupted_participant) is not None:
-            members = combinations.members(self.choices[action])
-            row[metrics.CORRUPTED] = int(self._names.index(corrupted) in members)
-        return self._measured(progress, after, measured, {**row, **payload}, candidate_auc[chosen], round_num)
+            row[metrics.CORRUPTED] = int(self.choices[action][self._names.index(corrupted)])
+        return self._measured(state, after, measured, {**row, **payload}, candidate_auc[chosen], round_num)
 
     def _without_worse(
-        self, progress: Progress, tried: Sequence[int], reward: np.ndarray, reward_sums: np.ndarray
+        self, state: RoundState, tried: Sequence[int], reward: np.ndarray, reward_sums: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """`reward_products` and `is_kept` after a round, without combinations that are now significantly worse."""
         if not self._options.drop_level:
-            return progress.reward_products, progress.is_kept
-        products = np.copy(progress.reward_products)
+            return state.reward_products, state.is_kept
+        products = np.copy(state.reward_products)
         products[np.ix_(tried, tried)] += np.outer(reward, reward)
-        kept = np.copy(progress.is_kept)
+        kept = np.copy(state.is_kept)
         # Bonferroni's bound: in each round the best combination can be tested against any of the others.
         level = self._options.drop_level / (max(len(self.choices) - 1, 1) * self._options.total_rounds)
-        rounds = int(progress.plays[tried[0]]) + 1
+        rounds = int(state.plays[tried[0]]) + 1
         sums = reward_sums[tried]
-        kept[tried] = ~combinations.clearly_worse(sums, products[np.ix_(tried, tried)], rounds, level)
+        kept[tried] = ~clearly_worse(sums, products[np.ix_(tried, tried)], rounds, level)
         return products, kept
 
     def _measured(
         self,
-        before: Progress,
-        after: Progress,
+        before: RoundState,
+        after: RoundState,
         measured: process.RoundMetrics,
         row: dict[str, Any],
         auc: np.float64,
         round_num: int,
-    ) -> tuple[Progress, Mapping[str, Any]]:
+    ) -> tuple[RoundState, Mapping[str, Any]]:
         """State with its model's AUC and the best model so far, and the round's metrics."""
         self.estimates = np.asarray(self._rule.estimates(after.rule))
         after = after._replace(global_auc=auc)
@@ -267,7 +268,7 @@ class MabFlRounds(runner.Rounds):
         sizes = [len(labels) for _, labels in self._training_rows]
         shares = np.zeros((definition.num_combinations, len(sizes)), np.float32)
         for index, combination in enumerate(tried):
-            shares[index] = combinations.shares(combination, sizes)
+            shares[index] = shares_of(combination, sizes)
         inputs = [self._input(index, shares[:, index], round_num) for index in np.flatnonzero(shares.any(axis=0))]
         # Runs with equal definitions share TFF's compiled computations.
         return compiled.kept(("mab_fl rounds", definition), definition.build).next(server, inputs)
@@ -285,15 +286,15 @@ class MabFlRounds(runner.Rounds):
         """
         if self._options.choices == flags.TARGET_ALONE:
             return 0, payloads.row(0, 0, 0, 0)
-        trained = len(set().union(*(combinations.members(self.choices[action]) for action in tried)))
+        trained = len(set().union(*(members(self.choices[action]) for action in tried)))
         measured = 0 if self._options.choices in flags.BASELINES else len(tried)
         size = payloads.of_model(list(self._classifier.shapes.values()))
         extra = 2 if measured and not self._options.delays_rewards else 0
         return 2 * trained + extra, payloads.row(size, size, trained + measured, trained, measured)
 
-    def global_weights(self, progress: Progress) -> tuple[np.ndarray, ...]:
+    def global_weights(self, state: RoundState) -> tuple[np.ndarray, ...]:
         """The global model."""
-        return tuple(np.asarray(candidates)[progress.server.chosen] for candidates in progress.server.candidates)
+        return tuple(np.asarray(candidates)[state.server.chosen] for candidates in state.server.candidates)
 
     def test_auc(self, weights: models.Weights) -> float:
         """AUC on the target's test rows."""
@@ -302,27 +303,27 @@ class MabFlRounds(runner.Rounds):
         scores = scorer(tuple(map(tf.constant, weights)), self._test_features)
         return float(sklearn.metrics.roc_auc_score(self._test_labels, scores.numpy()))
 
-    def evaluate(self, progress: Progress) -> Mapping[str, float]:
+    def evaluate(self, state: RoundState) -> Mapping[str, float]:
         """AUC of the global model and of the best model so far, on the target's test rows."""
-        weights = self.global_weights(progress)
+        weights = self.global_weights(state)
         auc = self.test_auc(weights)
-        is_best = all(map(np.array_equal, weights, progress.best_weights))
-        return {metrics.TEST_AUC: auc, metrics.BEST_TEST_AUC: auc if is_best else self.test_auc(progress.best_weights)}
+        is_best = all(map(np.array_equal, weights, state.best_weights))
+        return {metrics.TEST_AUC: auc, metrics.BEST_TEST_AUC: auc if is_best else self.test_auc(state.best_weights)}
 
-    def model(self, progress: Progress) -> Mapping[str, np.ndarray]:
+    def model(self, state: RoundState) -> Mapping[str, np.ndarray]:
         """The best global model's weights by name."""
-        return dict(zip(self._classifier.shapes, progress.best_weights, strict=True))
+        return dict(zip(self._classifier.shapes, state.best_weights, strict=True))
 
-    def combinations_csv(self, progress: Progress) -> bytes:
+    def combinations_csv(self, state: RoundState) -> bytes:
         """`combinations.csv`: the rule's statistics of each combination."""
         table = {
             "action": range(len(self.choices)),
             "combination": self.choices,
-            "workers": [" ".join(self._names[index] for index in combinations.members(one)) for one in self.choices],
-            "plays": progress.plays,
-            "adoptions": progress.adoptions,
-            "mean_reward": pd.Series(progress.reward_sums) / np.where(progress.plays, progress.plays, np.nan),
-            "estimate": np.asarray(self._rule.estimates(progress.rule)),
+            "workers": [" ".join(self._names[index] for index in members(one)) for one in self.choices],
+            "plays": state.plays,
+            "adoptions": state.adoptions,
+            "mean_reward": pd.Series(state.reward_sums) / np.where(state.plays, state.plays, np.nan),
+            "estimate": np.asarray(self._rule.estimates(state.rule)),
         }
         return files.as_csv(pd.DataFrame(table), float_format="%.6g")
 
@@ -345,3 +346,48 @@ class EstimatesFile(loggers.CsvFile):
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:
     """The newest values, as many as before."""
     return np.append(before, added)[len(added) :] if len(before) else before
+
+
+def members(combination: str) -> list[int]:
+    """Indices of the participants of a combination, such as 1 and 2 of `0110`."""
+    return [index for index, is_member in enumerate(combination) if is_member == "1"]
+
+
+def shares_of(combination: str, num_rows: Sequence[int]) -> np.ndarray:
+    """Each participant's weight in a combination's average.
+
+    Args:
+      combination: Its code.
+      num_rows: Training rows of each participant.
+
+    Returns:
+      float32 [participants], 0 outside the combination, summing to 1.
+    """
+    sizes = np.where([bit == "1" for bit in combination], num_rows, 0).astype(float)
+    return (sizes / sizes.sum()).astype(np.float32)
+
+
+def clearly_worse(sums: np.ndarray, products: np.ndarray, rounds: int, level: float) -> np.ndarray:
+    """Combinations that a paired one-sided t test rejects against the best one (8.3.2).
+
+    The best has the highest mean reward. All were measured in the same rounds against the same model of the target, so
+    their rewards are paired.
+
+    Args:
+      sums: float64 [combinations], their rewards.
+      products: float64 [combinations, combinations], sums over rounds of the products of two combinations' rewards.
+      rounds: Rounds in which all were measured.
+      level: Level of one test.
+
+    Returns:
+      bool [combinations]; none before round 3, and none whose difference to the best never varies.
+    """
+    if rounds < _LEAST_ROUNDS:
+        return np.zeros(len(sums), bool)
+    best = int(np.argmax(sums))
+    mean = (sums[best] - sums) / rounds
+    squares = products[best, best] + np.diag(products) - 2 * products[best]
+    variance = np.maximum(squares / rounds - mean**2, 0) / (rounds - 1)  # Of the mean difference.
+    varies = variance > 1e-12 * np.maximum(squares / rounds, np.finfo(float).tiny)
+    t = np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=varies)
+    return varies & (scipy.stats.t.sf(t, rounds - 1) < level)

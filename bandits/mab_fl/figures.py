@@ -1,6 +1,5 @@
 """Figures of MAB-FL's runs and studies, from their `metrics.csv`, `combinations.csv` and `estimates.csv`."""
 
-import functools
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -32,25 +31,6 @@ def _read(folder: pathlib.Path) -> pd.DataFrame:
 
 def _learned(folder: pathlib.Path) -> pd.DataFrame:
     return pd.read_csv(folder / "combinations.csv", dtype={"combination": str})
-
-
-def draw_run(folder: pathlib.Path, title: str) -> None:
-    """Draws `curve.png`: the target's AUC over the rounds, each with its combination, and the estimated rewards."""
-    rounds = _read(folder)
-    figure, grid = drawing.grid(2, 1, (8, 7), title, sharex=True, height_ratios=(3, 2))
-    axes, below = grid[:, 0]
-    axes.plot(rounds["round_num"], rounds[metrics.GLOBAL_AUC], color="grey", label="validation")
-    axes.plot(rounds["round_num"], rounds[metrics.TEST_AUC], color="black", label="test")
-    for index, (combination, group) in enumerate(rounds.groupby("combination")):
-        label = combination if len(combination) <= 12 else f"{combination[:12]}..."
-        axes.plot(group["round_num"], group[metrics.TEST_AUC], "o", color=_colour(index), markersize=4, label=label)
-    drawing.label(axes, ylabel="AUC on the target", legend=True)
-    tried = sorted(set(rounds["combination"]))
-    for column in _estimate_columns(rounds):
-        code = column.removeprefix(_ESTIMATE)
-        below.plot(rounds["round_num"], rounds[column], color=_colour(tried.index(code)) if code in tried else "grey")
-    drawing.label(below, xlabel="round", ylabel="estimated reward")
-    files.save_picture(figure, folder / "curve.png", dpi=120)
 
 
 def result(folder: pathlib.Path) -> dict[str, Any]:
@@ -101,9 +81,7 @@ def intervals_by_flags(
     files.save_picture(figure, path, dpi=120)
 
 
-def best_curves(
-    rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]], *, by_cost: bool = False
-) -> None:
+def best_curves(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Mapping[str, Sequence[str]]) -> None:
     """Draws the test AUC of each group's best setting: the highest median of the runs' highest test AUC.
 
     Args:
@@ -111,23 +89,12 @@ def best_curves(
       path: Where to.
       title: The figure's title.
       groups: By label, tables of settings.
-      by_cost: Whether means over seeds are drawn against exchanges so far, also a mean, instead of rounds.
     """
     figure, ((axes,),) = drawing.grid(1, 1, (9, 6.5), title)
     looks = study_curves.styles(list(groups))
     for look, (label, chosen) in zip(looks, _best_settings(rounds, groups), strict=True):
-        if not by_cost:
-            study_curves.draw(axes, _seeds(chosen), metrics.TEST_AUC, label, look)
-            continue
-        mean = chosen.groupby("round_num")[[metrics.COMMUNICATIONS, metrics.TEST_AUC]].mean()
-        cost, auc = mean[metrics.COMMUNICATIONS], mean[metrics.TEST_AUC]
-        style = {"color": look.colour, "linestyle": look.dash}
-        if cost.iloc[-1] > 0:
-            axes.plot(cost, auc, marker=".", label=label, **style)
-        else:
-            axes.axhline(auc.iloc[-1], label=f"{label}: no exchange, last round", **style)
-    across = "exchanges between server and participants" if by_cost else "round"
-    drawing.label(axes, xlabel=across, ylabel="test AUC, mean over seeds")
+        study_curves.draw(axes, _seeds(chosen), metrics.TEST_AUC, label, look)
+    drawing.label(axes, xlabel="round", ylabel="test AUC, mean over seeds")
     drawing.add_legend(figure, 2)
     files.save_picture(figure, path, dpi=120)
 
@@ -201,7 +168,6 @@ def _panel_word(flag: str, value: float | str) -> str:
 _KINDS: Mapping[str, Callable[..., None]] = {
     "intervals": intervals_by_flags,
     "best": best_curves,
-    "exchanges": functools.partial(best_curves, by_cost=True),
     "grid": grid,
 }
 
@@ -209,7 +175,3 @@ _KINDS: Mapping[str, Callable[..., None]] = {
 def _seeds(rounds: pd.DataFrame) -> list[pd.DataFrame]:
     """Rounds of each seed."""
     return [seed for _, seed in rounds.groupby("seed")]
-
-
-def _colour(index: int) -> str:
-    return study_curves.COLOURS[index % len(study_curves.COLOURS)]

@@ -5,12 +5,13 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import itertools
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits.mab_fl import combinations, flags, metrics
+from bandits.mab_fl import flags, metrics
 from bandits.mab_fl.flags import MabFlOptions
 from data import files
 from data.errors import UsageError
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from bandits.mab_fl import experiment
     from optimization.study import runner
     from optimization.study.loggers import MakeLogger
+
+_MOST_PARTICIPANTS = 8  # For all combinations.
 
 
 def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
@@ -51,16 +54,20 @@ def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
 
 
 def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) -> list[str]:
-    """Combinations to choose from.
+    """Combinations to choose from, as binary codes: 0110 is the second and third of four participants.
 
     Raises:
       UsageError: If they are too many, or `--fixed_combination` is none.
     """
     count = len(participants.names)
+
+    def code(members: Collection[int]) -> str:
+        return "".join("01"[index in members] for index in range(count))
+
     named = {
-        flags.TARGET_ALONE: [combinations.code([target], count)],
+        flags.TARGET_ALONE: [code([target])],
         flags.FEDAVG: ["1" * count],
-        flags.PAIRS: combinations.pairs(target, count),
+        flags.PAIRS: [code([target, other]) for other in range(count) if other != target],
     }
     if options.choices in named:
         return named[options.choices]
@@ -72,12 +79,13 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
                 f"for the target {participants.names[target]}."
             )
         return [fixed]
-    if count > combinations.MAX_PARTICIPANTS_FOR_ALL:
+    if count > _MOST_PARTICIPANTS:
         raise UsageError(
             f"--combinations=all would be {2 ** (count - 1):,} combinations of {count} participants. It is for up to "
-            f"{combinations.MAX_PARTICIPANTS_FOR_ALL}: give --combinations=pairs."
+            f"{_MOST_PARTICIPANTS}: give --combinations=pairs."
         )
-    return combinations.all_with(target, count)
+    codes = ("".join(bits) for bits in itertools.product("01", repeat=count))
+    return [code for code in codes if code[target] == "1"]
 
 
 class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
@@ -117,7 +125,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     def open(self, options: MabFlOptions) -> silos.Silos:
         return silos.load(options.silos)
 
-    def check(self, options: MabFlOptions, participants: silos.Silos) -> None:
+    def check(self, options: MabFlOptions, participants: silos.Silos) -> Sequence[str]:
         target = find_target(options, participants)
         find_choices(options, participants, target)
         corrupted = options.corrupted_participant
@@ -127,6 +135,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
                 f"--corrupted_participant={corrupted} must be a participant other than the target: one of "
                 f"{', '.join(others)}."
             )
+        return ()
 
     def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
         target = participants.names[find_target(options, participants)]
@@ -153,9 +162,6 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
 
         folder, options = run.folder.path, run.options
         files.replace(folder / "combinations.csv", rounds.combinations_csv(outcome.state))
-        if not options.setting:
-            target = run.data.names[rounds.target]
-            figures.draw_run(folder, f"{options.silos.task_type}, target {target}")
         row = figures.result(folder)
         print(
             f"{self.label(options)}, seed {options.seed}: {row['rounds']} rounds, best model of round "

@@ -59,13 +59,14 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
     def population(self, options: PosteriorOptions, task: tasks.Task) -> int:
         return max(0, len(task.clients) - options.server_clients)
 
-    def check(self, options: PosteriorOptions, task: tasks.Task) -> None:
+    def check(self, options: PosteriorOptions, task: tasks.Task) -> Sequence[str]:
         population, count = self.population(options, task), options.server_clients
         if count and options.cohort_size > population:
             raise UsageError(
                 f"--server_data=clients:{count} leaves {population} clients: --clients_per_round={options.cohort_size}."
             )
         selector_flags.check_population(options.selection, population, options.cohort_size)
+        return ()
 
     def rounds(self, run: frame.Run) -> "experiment.PosteriorRounds":
         from optimization.posterior import experiment

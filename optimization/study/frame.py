@@ -6,9 +6,7 @@ checks before slow imports, folders, the worker, the loop, resuming, interruptio
 """
 
 import abc
-import contextlib
 import dataclasses
-import io
 import os
 import pathlib
 import sys
@@ -148,12 +146,17 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         del options, data
         return None
 
-    def check(self, options: OptionsT, data: DataT) -> None:
+    def check(self, options: OptionsT, data: DataT) -> Sequence[str]:
         """Checks flags that depend on the data.
 
+        Returns:
+          Notes and warnings, each of which a command prints once for all of its runs.
+
         Raises:
-          UsageError: If they do not fit it.
+          UsageError: If the flags do not fit the data.
         """
+        del options, data
+        return ()
 
     def recorded(self, options: OptionsT, data: DataT) -> Mapping[str, Any]:
         """Recorded flags that the data sets, or that a continuation must repeat."""
@@ -311,13 +314,14 @@ def checked(
 ) -> list[tuple[cli.Settings, Any, Any]]:
     """Opens data, once for runs that share it; returns the fitted flags, the options and the data of each run.
 
-    Warnings about the runs are printed once for all; without `warns`, not at all.
+    The messages of `Study.check` are printed once for all runs; without `warns`, not at all.
 
     Raises:
       UsageError: If data is missing, or the flags do not fit it.
     """
     opened: dict[Any, Any] = {}
-    runs, printed = [], set()
+    runs: list[tuple[cli.Settings, Any, Any]] = []
+    messages: dict[str, None] = {}
     for settings in planned:
         options = study.options(settings)
         key = study.data_key(options)
@@ -325,13 +329,10 @@ def checked(
             opened[key] = study.open(options)
         settings = fitted(study, settings, study.population(options, opened[key]))
         options = study.options(settings)
-        with contextlib.redirect_stderr(io.StringIO()) as heard:
-            study.check(options, opened[key])
-        new = [line for line in dict.fromkeys(heard.getvalue().splitlines()) if line not in printed]
-        printed.update(new)
-        if warns and new:
-            print(*new, sep="\n", file=sys.stderr, flush=True)
+        messages |= dict.fromkeys(study.check(options, opened[key]))
         runs.append((settings, options, opened[key]))
+    if warns and messages:
+        print(*messages, sep="\n", file=sys.stderr, flush=True)
     return runs
 
 

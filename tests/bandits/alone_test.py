@@ -1,11 +1,13 @@
 """Tests of clients that train alone, of bandits.alone."""
 
 import json
+import types
 
 import numpy as np
 import pytest
 
-from bandits import alone, experiment, logged_rounds, metrics
+from bandits import alone, metrics
+from bandits.participation import Participation, SampledClients
 from data.errors import Failure
 from optimization import fed_avg
 from optimization.study import run_folder
@@ -38,30 +40,37 @@ class _Counting:
         return fed_avg.State(round_num, weights, deployed, (), ()), fed_avg.RoundMetrics(**sums)
 
 
-def _rounds(folder, checkpoints=()):
+def _rounds(folder, population, checkpoints=()):
     states = alone.ClientStates(folder, lambda: checkpoints)
-    return alone.AloneRounds(
-        _Counting(), 2, states, lambda process, pairs: [process.next(state, [client]) for state, client in pairs]
+    process = _Counting()
+    return process, alone.AloneRounds(
+        lambda _: process,
+        types.SimpleNamespace(deploy_every=2),
+        states,
+        population,
+        lambda process, pairs: [process.next(state, [client]) for state, client in pairs],
     )
 
 
 def _cohort(*clients):
-    return [logged_rounds.Participation(10**client, client, None) for client in clients]
+    return [Participation(10**client, client, None) for client in clients]
 
 
 def test_a_client_acts_with_its_own_model_of_the_last_deployments(tmp_path):
-    rounds, server, taken_part = _rounds(tmp_path), _state(0, [0, 0]), np.zeros((3, 2), int)
+    process, rounds = _rounds(tmp_path, 3)
+    server = rounds.initialize()
     for round_num, clients in enumerate([(0, 1), (0,), (0,), (2,), (1,), (1,), (0,)], 1):
-        server, metrics, taken_part = rounds.next(server, _cohort(*clients), taken_part, round_num)
+        server, metrics = rounds.next(server, _cohort(*clients), round_num)
     # Client 0 in rounds 1, 2, 3 and 7: deployments after rounds 2, 4 and 6; client 1 in rounds 1, 5 and 6.
-    assert rounds.process.acted == [[0, 0], [0, 0], [0, 0], [2, 0], [0, 0], [10, 10], [10, 10], [3, 3]]
-    assert taken_part.tolist() == [[1, 7], [1, 6], [4, 4]]
-    assert rounds.never_trained(taken_part) == (1, 3)
+    assert process.acted == [[0, 0], [0, 0], [0, 0], [2, 0], [0, 0], [10, 10], [10, 10], [3, 3]]
+    assert server.taken_part.tolist() == [[1, 7], [1, 6], [4, 4]]
+    assert rounds.never_trained(server.taken_part) == (1, 3)
     assert (metrics.loss_sum, metrics.update_norm) == (1, 1)
 
 
 def test_metrics_are_sums_over_clients_and_the_mean_of_norms(tmp_path):
-    _, metrics, _ = _rounds(tmp_path).next(_state(0, [0, 0]), _cohort(0, 1), np.zeros((2, 2), int), 1)
+    _, rounds = _rounds(tmp_path, 2)
+    _, metrics = rounds.next(rounds.initialize(), _cohort(0, 1), 1)
     assert (metrics.loss_sum, metrics.update_norm) == (11, 5.5)
     assert metrics.aggregator == {"clipping_norm": 5.5, "clipped_count": 2}
 
@@ -113,9 +122,9 @@ def test_nothing_leaves_a_client(play, tmp_path):
     """A client has the same models whoever else takes part, and the privacy loss is 0."""
     both = play(tmp_path / "both", "--federation=alone")
     assert json.loads((both / "privacy.json").read_text())["epsilon"] == 0
-    cohort = experiment.BanditRounds.cohort
+    cohort = SampledClients.positions
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment.BanditRounds, "cohort", lambda *place: np.setdiff1d(cohort(*place), [2]))
+        patch.setattr(SampledClients, "positions", lambda *place: np.setdiff1d(cohort(*place), [2]))
         without = play(tmp_path / "without", "--federation=alone")
     states = [
         {path.name: path.read_bytes() for path in (run / run_folder.CLIENT_MODELS).iterdir()} for run in (both, without)

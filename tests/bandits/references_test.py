@@ -1,31 +1,31 @@
 """Tests of bandits.references."""
 
-import json
+import dataclasses
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import metrics, references
+from bandits import references
+from data import interaction_log, logged_clients
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 
 COUNTS = np.array([10, 20, 10, 20])
 
 
-def _words(per_row, fixed=0.5, **more):
+def _words(per_row, fixed=0.5):
     sums = {references.UNIFORM: 0.1 * COUNTS, references.FIXED: fixed * COUNTS}
-    return references.in_words(np.array(per_row) * COUNTS, sums, COUNTS, "ice", **more).splitlines()
+    return references.in_words(np.array(per_row) * COUNTS, sums, COUNTS, "ice").splitlines()
 
 
 def test_a_run_that_is_not_above_the_best_fixed_action_says_so():
-    head, uniform, fixed, further, verdict = _words([0.5, 0.4, 0.6, 0.55], further="  full feedback: 0.9")
+    head, uniform, fixed, verdict = _words([0.5, 0.4, 0.6, 0.55])
     over = "95% intervals over 4 clients with held-out rows, weighted by rows"
     assert head == f"Held-out reward of the greedy policy, 0.5000 ({over}),"
     # Four times the clients' influences, (0, -2, 1, 1) / 60, have deviation 0.0943: half a width is 3.182 * 0.0943 / 2.
     assert uniform == "  minus the uniform policy (0.1000): +0.40 (95% CI +0.25 to +0.55)"
     assert fixed == "  minus the best fixed action (0.5000, action ice): +0.00 (95% CI -0.15 to +0.15)"
-    assert further == "  full feedback: 0.9"
     assert verdict == "On held-out data this run is not significantly above the best fixed action."
 
 
@@ -49,27 +49,6 @@ def test_one_test_set_has_no_interval(fixed, below):
     assert head == "Held-out reward of the greedy policy, 0.6000 (no interval),"
     assert uniform == "  minus the uniform policy (0.1000): +0.5"
     assert verdict == below
-
-
-def test_a_full_feedback_run_counts_if_its_data_and_rounds_are_the_same(tmp_path):
-    def run(name, reward, **flags):
-        folder = tmp_path / name
-        folder.mkdir(parents=True)
-        flags = {"bandits_type": "supervised_mse", "seed": 0, "total_rounds": 3} | flags
-        config = {"flags": flags, "data_checksum": "a"}
-        (folder / "config.json").write_text(json.dumps(config))
-        (folder / "metrics.csv").write_text(f"round_num,{metrics.HELD_OUT_REWARD}\n3,{reward}\n")
-        return folder
-
-    own = run("own", 0.5, bandits_type="softmax")
-    run("longer", 0.7, total_rounds=4)
-    run("greedy", 0.7, bandits_type="greedy")
-    assert references.full_feedback(own) == ""
-    baseline = run("baseline", 0.75)
-    assert references.full_feedback(own) == f"  full-feedback baseline: 0.7500 ({baseline})"
-    seed = run("seeds/seed_0", 0.5, bandits_type="softmax")
-    other = run("baselines/seed_0", 0.8)
-    assert references.full_feedback(seed) == f"  full-feedback baseline: 0.8000 ({other})"
 
 
 def _context_of_two_actions(tmp_path, count=2000):
@@ -108,3 +87,67 @@ def test_simple_policies_of_a_log_are_evaluated_by_its_logged_rewards(tmp_path):
     assert found[references.FIXED].low < 667 < found[references.FIXED].high
     assert found[references.LINEAR].low > 900
     assert 400 < simple.linear_gain.low < simple.linear_gain.high < 520
+
+
+def make_log(bias: float, clients: int = 60) -> logged_clients.LoggedClients:
+    """Clients whose actions earn 0.2 and 0.6, with a regression that is biased by this much."""
+    draw, rows = np.random.default_rng(1), 100
+    count = clients * rows
+    actions = (draw.random(count) < 0.25).astype(int)
+    rewards = (draw.random(count) < np.array([0.2, 0.6])[actions]) * 1.0
+    columns = {"actions": actions, "rewards": rewards, "propensities": np.array([0.75, 0.25])[actions]}
+    names = [f"c{number:02d}" for number in range(clients)]
+    contexts = np.zeros((count, 1), np.float32)
+    log = interaction_log.ordered(names, np.repeat(np.arange(clients), rows), contexts, ["a", "b"], columns)
+    one = logged_clients.Regression(0.0, np.array([[0.0, 0.0], [0.2 + bias, 0.6 + bias]]), 0.0, 1.0, 1.0)
+    known = logged_clients.Rewards((one,), np.zeros(0), 0.0, 1.0)
+    return logged_clients.LoggedClients(
+        log,
+        known,
+        np.zeros(clients, int),
+        feedback="simulator",
+        keeps_log=False,
+        seed=0,
+        numbers=range(clients),
+        checksum="",
+    )
+
+
+def test_a_true_simulator_agrees_with_its_log():
+    logging, uniform = references.simulator_scores(make_log(0.0))
+    assert logging.logged.mean == pytest.approx(0.75 * 0.2 + 0.25 * 0.6, abs=0.02)
+    assert uniform.logged.mean == pytest.approx(0.4, abs=0.03)
+    for one in (logging, uniform):
+        assert one.simulated.mean == pytest.approx(one.logged.mean, abs=0.03)
+        assert not one.is_off
+        assert one.difference.mean == pytest.approx(one.simulated.mean - one.logged.mean)
+
+
+def test_a_biased_simulator_is_reported_apart_and_the_log_still_right():
+    logging, uniform = references.simulator_scores(make_log(0.2))
+    assert logging.is_off
+    assert uniform.is_off
+    assert uniform.logged.mean == pytest.approx(0.4, abs=0.03)
+    assert uniform.difference.mean == pytest.approx(0.2, abs=0.03)
+    assert uniform.in_words().endswith(", significant")
+    assert uniform.is_contradicted
+    half = uniform.difference.mean / 1.2  # Outside of a 95% interval, inside of a 99% interval.
+    near = uniform.difference._replace(low=uniform.difference.mean - half, high=uniform.difference.mean + half)
+    unsure = dataclasses.replace(uniform, difference=near)
+    assert unsure.is_off
+    assert not unsure.is_contradicted
+
+
+def test_the_sampling_of_the_training_clients_widens_the_intervals():
+    alone, both = references.simulator_scores(make_log(0.0)), references.simulator_scores(make_log(0.0), make_log(0.0))
+    for less, more in zip(alone, both, strict=True):
+        assert more.difference.mean == less.difference.mean
+        halves = [(one.high - one.low) / 2 for one in (less.difference, less.logged)]
+        assert (more.difference.high - more.difference.low) / 2 == pytest.approx(np.hypot(*halves))
+
+
+def test_scores_are_computed_once_for_a_task():
+    one = make_log(0.0, 5)
+    scores = references.simulator_scores(one)
+    assert references.simulator_scores(one) is scores
+    assert set(references.scores_as_json(scores)) == {"logging policy", "uniformly random actions"}

@@ -33,10 +33,10 @@ play = whole_runs.player(*SMALL)
 MODEL = 4 * (64 * 64 + 64 + 64 * 10 + 10)  # Bytes of the digits' model.
 
 
-def check(*arguments: str, **changes) -> None:
-    """Checks flags against their task, of which something may be changed."""
+def check(*arguments: str, **changes) -> str:
+    """Checks flags against their task, of which something may be changed; returns the messages."""
     chosen, task = whole_runs.opened(*SMALL, *arguments)
-    run_federated.STUDY.check(chosen, dataclasses.replace(task, **changes))
+    return "\n".join(run_federated.STUDY.check(chosen, dataclasses.replace(task, **changes)))
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def test_a_run_cannot_be_made_longer_with_a_schedule_that_ends_with_it(tmp_path)
 )
 def test_examples_above_the_cap_are_drawn_anew_whenever_a_client_acts(tff_worker, arguments, same):
     rounds = whole_runs.rounds_of(*SMALL, "--max_examples_per_client=5", *arguments)
-    seen = [rounds.inputs(np.array([3]), round_num)[0].features for round_num in (1, 2, 3, 4)]
+    seen = [rounds.participations(np.array([3]), round_num)[0].inputs.features for round_num in (1, 2, 3, 4)]
     assert {len(features) for features in seen} == {5}
     # Deployed every two rounds.
     assert [np.array_equal(before, after) for before, after in itertools.pairwise(seen)] == same
@@ -326,9 +326,8 @@ def test_noise_needs_declared_bounds_of_rewards(tmp_path):
     check(*flags, "--reward_bounds=1000,1250")
 
 
-def test_an_initial_model_that_learned_other_bounds_is_warned_of(tmp_path, finished, capsys):
+def test_an_initial_model_that_learned_other_bounds_is_warned_of(tmp_path, finished):
     table_flags = _rewards_table(tmp_path, 1000, 250)
-    check(*table_flags, "--reward_bounds=1000,1250", f"--initial_model_path={finished}")
-    assert "learned rewards with --reward_bounds=None, and this run has 1000.0,1250.0" in capsys.readouterr().err
-    check(f"--initial_model_path={finished}")
-    assert "--reward_bounds" not in capsys.readouterr().err
+    messages = check(*table_flags, "--reward_bounds=1000,1250", f"--initial_model_path={finished}")
+    assert "learned rewards with --reward_bounds=None, and this run has 1000.0,1250.0" in messages
+    assert "--reward_bounds" not in check(f"--initial_model_path={finished}")

@@ -15,9 +15,8 @@ from bandits.advice.findings import BEST_FIXED, Findings
 from bandits.advice.inputs import Data
 from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM, Plan, left_out
 from bandits.plans.estimate import Pace
-from bandits.references import FIXED, LINEAR, References
+from bandits.references import FIXED, LINEAR, References, Score
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
-from bandits.simulator import Score
 from optimization.privacy.mechanisms import Mechanism
 from optimization.study.intervals import Interval
 

@@ -4,10 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+import scipy.stats
 import sklearn.metrics
 import tensorflow as tf
 
-from bandits.mab_fl import combinations, experiment, flags, metrics, process, run_mab_fl
+from bandits.mab_fl import experiment, flags, metrics, process, run_mab_fl
 from data import keys
 from data.errors import UsageError
 from data.tasks import silos
@@ -27,7 +28,7 @@ def make(*arguments: str, participants: silos.Silos | None = None, hidden=proces
     return experiment.MabFlRounds(options, participants, target, choices, hidden)
 
 
-def run(rounds: experiment.MabFlRounds, num_rounds: int) -> tuple[experiment.Progress, list]:
+def run(rounds: experiment.MabFlRounds, num_rounds: int) -> tuple[experiment.RoundState, list]:
     progress, rows = rounds.initial_state(), []
     for round_num in range(1, num_rounds + 1):
         progress, row = rounds.run_round(progress, round_num)
@@ -76,7 +77,7 @@ def test_three_rounds_equal_algorithm_7_in_numpy(tff_worker, reward):
     sums, counts = np.zeros(2), np.zeros(2)
     target = participants.silos[1]
     for round_num, row in enumerate(rows, start=1):
-        members = combinations.members(rounds.choices[row[metrics.ACTION]])
+        members = experiment.members(rounds.choices[row[metrics.ACTION]])
         epochs = 3 if round_num == 1 else 2
         local = {}
         for index in members:
@@ -259,3 +260,38 @@ def test_the_best_model_s_test_auc_stays_while_later_models_are_worse(tff_worker
     progress, _ = rounds.run_round(progress._replace(best_auc=np.float64(1)), 2)
     later = rounds.evaluate(progress)
     assert later[metrics.BEST_TEST_AUC] == measured[metrics.TEST_AUC] != later[metrics.TEST_AUC]
+
+
+@pytest.mark.parametrize(("combination", "expected"), [("0110", [0, 0.25, 0.75, 0]), ("0100", [0, 1, 0, 0])])
+def test_shares_are_proportional_to_training_rows(combination, expected):
+    shares = experiment.shares_of(combination, [10, 30, 90, 50])
+    np.testing.assert_allclose(shares, expected, rtol=1e-6)
+
+
+def worse(rewards: np.ndarray, level: float) -> np.ndarray:
+    return experiment.clearly_worse(rewards.sum(axis=0), rewards.T @ rewards, len(rewards), level)
+
+
+@pytest.mark.parametrize("rounds", [3, 5, 20])
+def test_the_test_is_scipy_s_paired_one_sided_t_test_against_the_best(rounds):
+    draw = np.random.default_rng(rounds)
+    rewards = 0.01 * draw.normal(size=(rounds, 1)) + draw.normal([0.02, 0.01, -0.01], 0.01, (rounds, 3))
+    best = int(np.argmax(rewards.mean(axis=0)))
+    p = [scipy.stats.ttest_rel(rewards[:, best], other, alternative="greater").pvalue for other in rewards.T]
+    for level in (0.001, 0.05, 0.5):
+        np.testing.assert_array_equal(worse(rewards, level), np.nan_to_num(p, nan=1.0) < level)
+
+
+def test_nothing_is_dropped_before_the_third_round_or_where_differences_never_vary():
+    assert not worse(np.array([[0.9, 0.1], [0.8, 0.1]]), 0.5).any()
+    assert not worse(np.array([[0.9, 0.4], [0.7, 0.2], [0.6, 0.1]]), 0.5).any()
+
+
+@pytest.mark.slow
+def test_the_best_combination_is_dropped_no_more_often_than_the_level_of_a_run_says():
+    """The first of three equal combinations, 15 rounds of normal rewards that share a part; 10% by Bonferroni."""
+    draw, dropped = np.random.default_rng(0), 0
+    for _ in range(1000):
+        rewards = draw.normal(size=(15, 1)) + draw.normal(size=(15, 3))
+        dropped += any(worse(rewards[:rounds], 0.1 / (2 * 15))[0] for rounds in range(3, 16))
+    assert dropped <= 100

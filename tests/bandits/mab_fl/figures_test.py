@@ -48,13 +48,6 @@ def test_every_figure_of_a_study_is_drawn(drawn):
             assert np.asarray(picture.convert("L")).std() > 5  # Not blank.
 
 
-@pytest.mark.slow
-def test_a_run_has_a_picture_of_its_own(drawn):
-    folder = next(iter(drawn[1]))
-    figures.draw_run(folder, "a run")
-    assert (folder / "curve.png").stat().st_size > 5000
-
-
 def test_a_grid_draws_each_combination_s_estimates_over_the_rounds(tmp_path, monkeypatch):
     """One panel for each two flag values: the mean of the seeds' estimates."""
     pictures = []
@@ -66,20 +59,6 @@ def test_a_grid_draws_each_combination_s_estimates_over_the_rounds(tmp_path, mon
     assert axes.get_title() == "c = 0.1, stationary"
     (mean,) = axes.get_lines()
     np.testing.assert_allclose(mean.get_ydata(), 0.2)
-
-
-def test_exchanges_draw_the_mean_auc_against_the_mean_exchanges(tmp_path, monkeypatch):
-    pictures = []
-    monkeypatch.setattr(figures.files, "save_picture", lambda picture, path, dpi: pictures.append(picture))
-    rounds = pd.DataFrame({"round_num": [1, 2, 1, 2], "seed": [0, 0, 1, 1], "table": "ucb", "setting": "ucb"})
-    rounds = rounds.assign(**{metrics.COMMUNICATIONS: [6, 12, 10, 20], metrics.TEST_AUC: [0.5, 0.6, 0.7, 0.8]})
-    alone = rounds.assign(table="alone", setting="alone", **{metrics.COMMUNICATIONS: 0})
-    both = pd.concat([rounds, alone])
-    figures.best_curves(both, tmp_path / "x.png", "title", {"UCB": ["ucb"], "alone": ["alone"]}, by_cost=True)
-    curve, level = pictures[0].axes[0].get_lines()
-    np.testing.assert_allclose(curve.get_xdata(), [8, 16])
-    np.testing.assert_allclose(curve.get_ydata(), [0.6, 0.7])
-    np.testing.assert_allclose(level.get_ydata(), 0.7)
 
 
 def test_a_result_is_that_of_the_best_round_and_the_most_adopted_combination(tmp_path):

@@ -39,7 +39,7 @@ def finished(tmp_path_factory):
 
 def test_a_run_leaves_a_complete_folder(finished):
     files = {str(path.relative_to(finished / "run")) for path in (finished / "run").rglob("*") if path.is_file()}
-    assert {"config.json", "metrics.csv", "combinations.csv", "curve.png", "model/weights.npz"} <= files
+    assert {"config.json", "metrics.csv", "combinations.csv", "model/weights.npz"} <= files
     rows = table(finished)
     assert list(rows.columns) == ["round_num", *metrics.COLUMNS]
     assert rows[metrics.TEST_AUC].between(0, 1).all()

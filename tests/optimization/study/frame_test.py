@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -112,9 +113,10 @@ class Toy(frame.PlainStudy[Options, Data]):
     def population(self, options: Options, data: Data) -> int:
         return data.clients
 
-    def check(self, options: Options, data: Data) -> None:
+    def check(self, options: Options, data: Data) -> Sequence[str]:
         if data.clients == 13:
             raise UsageError("--clients=13 is unlucky.")
+        return [f"Warning: {data.clients} clients are few."]
 
     def rounds(self, run: frame.Run) -> Rounds:
         return Rounds(run.options)
@@ -183,8 +185,9 @@ def test_variants_are_folders_with_all_seeds_in_each(study):
     ]
 
 
-def test_runs_leave_their_folders_and_are_reported_together(study, execute, tmp_path):
+def test_runs_leave_their_folders_and_are_reported_together(study, execute, tmp_path, capsys):
     assert execute("--repeat=2", "--experiment_name=a") == 0
+    assert capsys.readouterr().err.count("Warning: 3 clients are few.") == 1
     folder = tmp_path / "runs" / "a" / "seed_1"
     table = pd.read_csv(folder / "metrics.csv")
     assert list(table.columns) == ["round_num", WEIGHT, ERROR, "seconds"]

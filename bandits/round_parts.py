@@ -1,0 +1,295 @@
+"""The optional parts of a round.
+
+`experiment.BanditRounds` runs a round. What options add to it are parts, which `process_factory.parts` lists: drifting
+and delayed rewards, resets, reports, accounting. A part can change the server's state before a round and the input of
+each client, and add metrics after the round. Checkpoints hold its state.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bandits import metrics, resets
+from bandits.options import REPLAY_ROWS, Phase
+from bandits.participation import Cohort, Participation, period
+from data import clients, keys
+from data.reward_bounds import RewardBounds
+from optimization import aggregators, fed_avg
+from optimization.privacy import mechanisms
+from optimization.runtime import rounds as runtime_rounds
+from optimization.study import payloads, run_folder
+from optimization.study.loggers import MakeLogger
+from optimization.study.metrics import mean
+
+
+class FederatedRounds:
+    """TFF's rounds. Variants of them call it differently.
+
+    Attributes:
+      loggers: Further loggers of a run.
+    """
+
+    loggers: Sequence[MakeLogger] = ()
+
+    def __init__(self, process_of: Callable[[int], Any], definition: Any):
+        """Stores the process of each round, from its number, and what defines it (a `process.BanditProcess`)."""
+        self.process_of, self.definition = process_of, definition
+
+    def initialize(self) -> fed_avg.State:
+        """The server's state before round 1."""
+        return self.process_of(1).initialize()
+
+    def prepared(self, participations: Sequence[Participation], round_num: int) -> Any:
+        """Input to `next` of a cohort, which may be prepared while the worker computes the round before."""
+        del round_num
+        inputs = [each.inputs for each in participations]
+        return runtime_rounds.written_ahead(inputs, self.definition.client_type)
+
+    def next(self, server: Any, inputs: Any, round_num: int) -> tuple[Any, fed_avg.RoundMetrics]:
+        """Runs a round: (state, inputs) -> (state, metrics)."""
+        return self.process_of(round_num).next(server, inputs)
+
+    def finish(self, server: Any, folder: run_folder.RunFolder) -> Sequence[str]:
+        """Lines that are printed after the run."""
+        del server, folder
+        return ()
+
+
+class Round(NamedTuple):
+    """A round that was run.
+
+    Attributes:
+      round_num: The round, from 1.
+      before: The server's state before it.
+      cohort: Its clients.
+      counts: What it measured.
+      row: Its metrics so far.
+    """
+
+    round_num: int
+    before: fed_avg.State
+    cohort: Cohort
+    counts: fed_avg.RoundMetrics
+    row: Mapping[str, Any]
+
+
+class Part:
+    """An optional part of a round. By default, a method changes nothing."""
+
+    def initial_state(self) -> Any:
+        """The part's state before round 1: arrays whose shapes never change."""
+        return ()
+
+    def before(self, own: Any, server: fed_avg.State, round_num: int) -> tuple[Any, fed_avg.State]:
+        """The part's state and the server's at the start of a round."""
+        del round_num
+        return own, server
+
+    def inputs(self, participation: Participation, round_num: int) -> Participation:
+        """A client's participation; may be called in another thread, before the earlier round has ended."""
+        del round_num
+        return participation
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        """The part's state after a round, and its metrics."""
+        del ended
+        return own, {}
+
+    def finish(self, own: Any, folder: run_folder.RunFolder) -> Sequence[str]:
+        """Writes the part's files after the run, and returns lines to print."""
+        del own, folder
+        return ()
+
+
+@dataclasses.dataclass
+class _OfPhase(Part):
+    phase: Phase
+
+
+class Replay(_OfPhase):
+    """Rounds that replay a log in its order. No row is met twice: a policy would else be judged on what it learned."""
+
+    def inputs(self, participation: Participation, round_num: int) -> Participation:
+        (features, labels), rows = participation.inputs[:2], participation.rows
+        offered = np.arange(len(rows))[(round_num - 1) * REPLAY_ROWS : round_num * REPLAY_ROWS]
+        features, labels = clients.Examples(features, labels).take(offered)
+        return participation.with_inputs(features=features, labels=labels)._replace(rows=rows[offered])
+
+
+class StaleModels(_OfPhase):
+    """Clients that act with the model of an earlier deployment, at random."""
+
+    def inputs(self, participation: Participation, round_num: int) -> Participation:
+        place = period(self.phase, round_num), participation.client
+        draw = keys.generator(self.phase.seed, keys.Purpose.DELAY, *place)
+        return participation.with_inputs(delay=np.int32(draw.integers(self.phase.max_delay + 1)))
+
+
+@dataclasses.dataclass
+class ScheduledExploration(_OfPhase):
+    """A parameter of the policy that changes with the deployment.
+
+    A client with a stale model also uses the policy that was deployed with that model.
+    """
+
+    num_actions: int
+
+    def inputs(self, participation: Participation, round_num: int) -> Participation:
+        deployment = max(0, period(self.phase, round_num) - int(participation.inputs.delay))
+        value = self.phase.scheduled_value(self.num_actions, deployment)
+        return participation.with_inputs(scheduled=np.float32(value))
+
+
+class DriftingRewards(_OfPhase):
+    """Rewards that depend on the round in which a client acts."""
+
+    def inputs(self, participation: Participation, round_num: int) -> Participation:
+        position = self.phase.drift.at(self.phase.acted_in(round_num), participation.client)
+        return participation.with_inputs(environment_position=np.float32(position))
+
+
+class DelayedRewards(_OfPhase):
+    """Rewards that are observed some rounds after the action."""
+
+    def inputs(self, participation: Participation, round_num: int) -> Participation:
+        place = period(self.phase, round_num), participation.client, len(participation.rows)
+        waited = round_num - self.phase.acted_in(round_num)
+        return participation.with_inputs(observed=self.phase.delay.observed(self.phase.seed, *place, waited))
+
+
+class Halves(_OfPhase):
+    """Expected rewards on two halves of each client's examples."""
+
+    def inputs(self, participation: Participation, round_num: int) -> Participation:
+        half = clients.second_half(self.phase.seed, participation.client, participation.rows)
+        return participation.with_inputs(half=half)
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        names = (metrics.HALF_A_REWARD, metrics.HALF_B_REWARD)
+        pairs = zip(names, ended.counts.half_rewards, ended.counts.half_examples, strict=True)
+        return own, {
+            name: mean(np.sum(rewards, dtype=float), int(np.sum(examples))) for name, rewards, examples in pairs
+        }
+
+
+class Resets(Part):
+    """Restarts of the training between two rounds. The deployed model and the aggregator's state are kept.
+
+    The state holds the losses since the last reset, float64 [resets.MOST_LOSSES]; it is empty without a detector.
+    """
+
+    def __init__(self, reset: resets.Reset, bounds: RewardBounds | None, initialize: Callable[[], fed_avg.State]):
+        """Stores what a reset needs.
+
+        Args:
+          reset: What is reset, and when.
+          bounds: Bounds of the rewards, which detectors see mapped to [0, 1]; None for rewards as they are.
+          initialize: Returns the server's first state.
+        """
+        self._reset, self._bounds, self._initialize = reset, bounds, initialize
+        self._watch, self._is_due = resets.Watch(reset), False
+
+    def initial_state(self) -> Any:
+        return self._reset.no_losses()
+
+    def before(self, own: Any, server: fed_avg.State, round_num: int) -> tuple[Any, fed_avg.State]:
+        self._is_due = self._watch.is_due(round_num, own)
+        if not self._is_due:
+            return own, server
+        first = self._initialize()
+        weights = first.weights if self._reset.what == "model" else server.weights
+        return self._reset.no_losses(), server._replace(weights=weights, optimizer=first.optimizer)
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        reward = ended.row[metrics.ROUND_REWARD]
+        reward = float(self._bounds.to_unit(reward)) if self._bounds else reward
+        loss = self._reset.loss_of(ended.row[metrics.LOSS], reward)
+        return self._watch.noted(own, loss), {metrics.RESET: int(self._is_due)}
+
+
+@dataclasses.dataclass
+class ClientReports(Part):
+    """A report of what each client earned.
+
+    The state is float64 [clients, 5]: participations, and the number of examples and the sum of expected rewards in
+    half A, and in half B.
+
+    Attributes:
+      client_ids: Names of the task's clients, up to the last that takes part.
+    """
+
+    client_ids: Sequence[str]
+
+    def initial_state(self) -> np.ndarray:
+        return np.zeros((len(self.client_ids), 5))
+
+    def after(self, own: np.ndarray, ended: Round) -> tuple[np.ndarray, Mapping[str, Any]]:
+        own = own.copy()
+        for inputs, client, _ in ended.cohort.participations:
+            halves = zip(ended.counts.half_examples, ended.counts.half_rewards, strict=True)
+            own[client] += [1, *(part[inputs.position] for half in halves for part in half)]
+        return own, {}
+
+    def finish(self, own: np.ndarray, folder: run_folder.RunFolder) -> Sequence[str]:
+        folder.write_json(run_folder.CLIENT_REPORT_FILE, self.content(own))
+        shown = f"{folder.path / run_folder.CLIENT_REPORT_FILE} and {folder.path / 'checkpoints'}"
+        return [f"Keep {shown} private: they hold what each client earned."]
+
+    def content(self, own: np.ndarray) -> dict[str, list]:
+        """Content of `private_client_rewards.json`: the clients that took part, and their means; None over nothing."""
+        took_part = np.flatnonzero(own[:, 0])
+        times, examples_a, rewards_a, examples_b, rewards_b = own[took_part].T
+        halves = {"half_a": (rewards_a, examples_a), "half_b": (rewards_b, examples_b)}
+        return {
+            "clients": [self.client_ids[client] for client in took_part],
+            "participations": times.astype(int).tolist(),
+            "examples": ((examples_a + examples_b) / times).tolist(),
+            **{
+                half: [total / count if count else None for total, count in zip(rewards.tolist(), counts, strict=True)]
+                for half, (rewards, counts) in halves.items()
+            },
+        }
+
+
+@dataclasses.dataclass
+class Payloads(Part):
+    """Payload between server and clients.
+
+    Attributes:
+      down: Bytes that a client receives.
+      up: Bytes that it sends; None if it sends its log.
+    """
+
+    down: int
+    up: int | None
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        cohort, up = ended.cohort, self.up
+        uploads = cohort.uploads
+        if up is None:
+            up, uploads = sum(payloads.of_log(each.inputs.features) for each in cohort.participations), 1
+        return own, payloads.row(self.down, up, cohort.downloads, uploads, cohort.reports)
+
+
+class Clipping(_OfPhase):
+    """The clip norm of a round, and how many updates exceeded it."""
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        norm = aggregators.clip_norm(self.phase.aggregation, ended.before.aggregator, ended.counts.aggregator)
+        clipped = aggregators.clipped_clients(ended.counts.aggregator)
+        return own, {metrics.CLIP_NORM: norm, metrics.CLIPPED_CLIENTS: clipped}
+
+
+@dataclasses.dataclass
+class PrivacySpent(_OfPhase):
+    """The epsilon spent so far; by PLD, which takes as long as a short round, only in rounds with an evaluation."""
+
+    mechanism: mechanisms.Mechanism
+    length: Any
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        if self.mechanism.accountant != "rdp" and not self.length.ends_in_evaluation(ended.round_num):
+            return own, {}
+        return own, {metrics.EPSILON: self.mechanism.epsilon(self.phase.accounted(ended.round_num))}
