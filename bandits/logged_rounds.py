@@ -200,8 +200,7 @@ class PooledRounds(round_parts.FederatedRounds):
 
     def prepared(self, participations: Sequence[Participation], round_num: int) -> Any:
         key = keys.tensorflow_key(self._seed, keys.Purpose.TRAINING, round_num, self._population)
-        inputs = pooled_inputs([each.inputs for each in participations], key)
-        return rounds.written_ahead(inputs, self.definition.client_type)
+        return pooled_inputs([each.inputs for each in participations], key)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

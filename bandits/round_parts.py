@@ -18,7 +18,6 @@ from data import clients, keys
 from data.reward_bounds import RewardBounds
 from optimization import aggregators, fed_avg
 from optimization.privacy import mechanisms
-from optimization.runtime import rounds as runtime_rounds
 from optimization.study import payloads, run_folder
 from optimization.study.loggers import MakeLogger
 from optimization.study.metrics import mean
@@ -44,8 +43,7 @@ class FederatedRounds:
     def prepared(self, participations: Sequence[Participation], round_num: int) -> Any:
         """Input to `next` of a cohort, which may be prepared while the worker computes the round before."""
         del round_num
-        inputs = [each.inputs for each in participations]
-        return runtime_rounds.written_ahead(inputs, self.definition.client_type)
+        return [each.inputs for each in participations]
 
     def next(self, server: Any, inputs: Any, round_num: int) -> tuple[Any, fed_avg.RoundMetrics]:
         """Runs a round: (state, inputs) -> (state, metrics)."""

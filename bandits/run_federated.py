@@ -240,7 +240,7 @@ def _write_results(
     folder.write_json(run_folder.PRIVACY_FILE, run_folder.with_disclosures(spent))
     if outcome.round_num:
         table = results.read_metrics(folder.path)
-        plotted = {metric: metric.about for metric in _PLOTTED if table[metric].notna().any()}
+        plotted: dict[str, str] = {metric: metric.about for metric in _PLOTTED if table[metric].notna().any()}
         title = f"{phase.task.task_type}: {phase.label}"
         picture = panels.draw({phase.label: [table]}, plotted, title=title, marks=metrics.DEPLOYED)
         files.save_picture(picture, folder.path / "reward.png", dpi=120)
