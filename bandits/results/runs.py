@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
 
-PAYLOAD = (metrics.BYTES_DOWN, metrics.BYTES_UP)  # Columns of the bytes of a round.
-MEGABYTES = "megabytes down and up so far"
 _DRAWS = 2000
 LEAST_CLIENTS = 20  # Coverage of the percentile interval: 93% with 20 clients, 83% with 5, 50% with 2.
 _SEARCHES = frozenset(("search", "estimate"))  # Folders of recommendations and reproductions.
@@ -92,16 +90,6 @@ def about(column: str) -> str:
 def trailing_window(rounds: int) -> int:
     """Number of rounds in the last tenth; at least one."""
     return max(1, rounds // 10)
-
-
-def megabytes(tables: "Sequence[pd.DataFrame]") -> "pd.Series | None":
-    """Megabytes sent so far in both directions, mean over seeds, by round; None if a table has no such columns."""
-    import pandas as pd
-
-    if not all(set(PAYLOAD) <= set(table) for table in tables):
-        return None
-    sent = [table.set_index("round_num")[[*PAYLOAD]].sum(axis=1).cumsum() / 1e6 for table in tables]
-    return pd.concat(sent, axis=1).mean(axis=1)
 
 
 def final_value(run: Run, column: str) -> float | None:
@@ -215,43 +203,6 @@ def headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
     return max(known, key=lambda study: len(columns & set(study.columns))).headline
 
 
-def posterior_tables(folders: Sequence[pathlib.Path]) -> str:
-    """Tables of `optimization.posterior.metrics` about the runs in some folders, one for each task, as text.
-
-    Raises:
-      UsageError: If a run is not of run_posterior, two runs belong to one cell, or there is no run.
-    """
-    from optimization.posterior import metrics as posterior
-
-    by_task: dict[str, dict[tuple[str, str], list[pd.DataFrame]]] = {}
-    owners: dict[tuple[str, str, str], pathlib.Path] = {}
-    for group, paths in (one for folder in folders for one in find(folder).items()):
-        seed_runs = [read(path) for path in paths if (path / "metrics.csv").is_file()]
-        if not seed_runs:
-            continue
-        flags = seed_runs[0].flags
-        if (
-            flags.get("algorithm") not in posterior.NAMES
-            or posterior.TABLE_MEASURES["Accuracy"] not in seed_runs[0].metrics
-        ):
-            raise UsageError(f"--runs: {group} is no run of run_posterior.")
-        alphas = [flags.get(name) for name in ("client_sampling_alpha", "partition_alpha")]
-        alpha = next((f"{value:g}" for value in alphas if value is not None), posterior.NO_ALPHA)
-        task, algorithm = flags["task_type"], flags["algorithm"]
-        other = owners.setdefault((task, algorithm, alpha), group)
-        if other != group:
-            raise UsageError(f"--runs: {other} and {group} have one task, algorithm and alpha: name one of them.")
-        by_task.setdefault(task, {})[algorithm, alpha] = [run.metrics for run in seed_runs]
-    if not by_task:
-        raise UsageError("--runs: no run of run_posterior has a finished round.")
-    texts = []
-    for task, cells in by_task.items():
-        last = min(int(table["round_num"].iloc[-1]) for some in cells.values() for table in some)
-        rounds, thresholds = posterior.PUBLISHED.get(task, ((last,), (0.84, 0.86)))
-        texts.append(f"{task}\n{posterior.build_table(cells, rounds, thresholds).to_string()}\n")
-    return "\n".join(texts)
-
-
 class Found(NamedTuple):
     """Runs below some folders.
 
@@ -268,12 +219,10 @@ class Found(NamedTuple):
     searches: list[pathlib.Path]
 
 
-def read_all(folders: Iterable[pathlib.Path], *, has_searches: bool = False) -> Found:
-    """Reads all runs below some folders, at any depth; each once.
+def read_all(folders: Iterable[pathlib.Path]) -> Found:
+    """Reads all runs in some folders, at any depth; each once.
 
-    Args:
-      folders: Runs, or folders that hold runs.
-      has_searches: Whether runs of searches and of time measurements count, even where a folder above is named.
+    Runs of searches and of time measurements are left out, unless a folder names them, or their own folder.
     """
     paths: dict[pathlib.Path, pathlib.Path] = {}  # Resolved path -> path as named.
     found = Found([], [], [], [])
@@ -281,10 +230,10 @@ def read_all(folders: Iterable[pathlib.Path], *, has_searches: bool = False) -> 
     for folder in folders:
         try:
             for path in (path for together in find(folder).values() for path in together):
-                if has_searches or not _is_search(path, folder, tuning):
-                    paths[path.resolve()] = path
-                else:
+                if _is_search(path, folder, tuning):
                     found.searches.append(path)
+                else:
+                    paths[path.resolve()] = path
         except UsageError as error:
             found.problems.append(str(error))
     for resolved, path in paths.items():

@@ -1,14 +1,12 @@
 """Tests of scripts.plot."""
 
 import json
-import re
 
 import pandas as pd
 import pytest
 
 from bandits import metrics
 from data.errors import UsageError
-from optimization.posterior import metrics as posterior_metrics
 from optimization.study import run_folder
 from scripts import plot
 
@@ -34,22 +32,6 @@ def test_runs_and_bands_over_seeds_are_drawn(tmp_path):
     assert output.read_bytes().startswith(b"\x89PNG")
 
 
-def test_rewards_are_drawn_over_the_mean_megabytes_of_the_seeds(tmp_path):
-    for seed, (down, up) in enumerate([([3e6, 1e6], [1e6, 1e6]), ([1e6, 1e6], [1e6, 3e6])]):
-        folder = tmp_path / "run" / f"seed_{seed}"
-        _run(folder, [0.1, 0.2])
-        table = pd.read_csv(folder / "metrics.csv").assign(**{metrics.BYTES_DOWN: down, metrics.BYTES_UP: up})
-        table.to_csv(folder / "metrics.csv", index=False)
-    _draw(str(tmp_path / "run"), "--megabytes", f"--output={tmp_path / 'x.svg'}")
-    text = (tmp_path / "x.svg").read_text()
-    assert "megabytes down and up so far" in text
-    megabytes = text[text.index('id="matplotlib.axis_1"') : text.index('id="matplotlib.axis_2"')]
-    assert re.findall(r">([\d.−]+)</text>", megabytes) == ["0", "1", "2", "3", "4", "5", "6"]
-    _run(tmp_path / "old", [0.1])
-    with pytest.raises(UsageError, match="--megabytes: old has no communication/bytes_down and communication/bytes_up"):
-        _draw(str(tmp_path / "old"), "--megabytes", f"--output={tmp_path / 'y.svg'}")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -66,37 +48,6 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, arguments, message):
     with pytest.raises(UsageError, match=message):
         _draw(str(tmp_path / arguments[0]), *arguments[1:], f"--output={tmp_path / 'x.png'}")
     assert not (tmp_path / "x.png").exists()
-
-
-def _posterior_run(folder, accuracies, **flags):
-    folder.mkdir(parents=True)
-    table = pd.DataFrame({"round_num": range(1, len(accuracies) + 1)})
-    table.assign(**{column: accuracies for column in posterior_metrics.TABLE_MEASURES.values()}).to_csv(
-        folder / "metrics.csv", index=False
-    )
-    flags = {"task_type": "digits", "algorithm": "fedkp", "partition_alpha": None} | flags
-    (folder / "config.json").write_text(
-        json.dumps({"format": run_folder.FORMAT, "flags": flags, "command": "run_posterior"})
-    )
-
-
-def test_tables_of_a_folder_of_runs_are_printed(tmp_path, capsys):
-    published = {"task_type": "mnist", "partition_alpha": 0.1}
-    _posterior_run(tmp_path / "one" / "seed_0", [0.5] * 9 + [0.85] * 50, **published)
-    _posterior_run(tmp_path / "one" / "seed_1", [0.5] * 9 + [0.75] * 50, **published)
-    _posterior_run(tmp_path / "two", [0.9] * 60, **published, algorithm="fedpa", client_sampling_alpha=1.0)
-    _draw("--tables", f"--runs={tmp_path}")
-    lines = capsys.readouterr().out.splitlines()
-    assert lines.pop(0) == "mnist"
-    assert lines[0].split() == ["Round", "10", "Round", "50", "84%", "86%"]
-    assert lines[1].split() == ["alpha", *["0.1", "1"] * 4]
-    measures = ["0.800", "±", "0.071", "-", "0.800", "±", "0.071", "-", "10", "(1", "of", "2)", "-", "-", "-"]
-    assert lines[2].split() == ["Accuracy", "FedKP", *measures]
-    assert lines[3].split() == ["FedPA", "-", "0.900", "-", "0.900", "-", "1", "-", "1"]
-    _posterior_run(tmp_path / "other", [0.25] * 10)  # Each task has a table of its own.
-    _draw("--tables", f"--runs={tmp_path}")
-    digits, mnist = sorted(capsys.readouterr().out.strip().split("\n\n"))
-    assert ("0.250" in digits, "0.250" in mnist) == (True, False)
 
 
 def test_a_run_that_is_not_above_the_uniform_policy_is_labelled(tmp_path):
