@@ -48,7 +48,7 @@ def program(settings: cli.Settings) -> int:
     files.check_output("output", output, files.PICTURES)
     folders = [one for folder in named for seeds in runs.find(folder).values() for one in seeds]
     configurations = federating.read(folders)
-    print(*federating.lines(configurations), *federating.adapted_lines(folders), sep="\n")
+    print(*federating.lines(configurations), sep="\n")
     if figure := federating.picture(configurations):
         files.save_picture(figure, output, dpi=120)
         print(f"{output}: keep it private, as it shows what each client earned.")

@@ -14,11 +14,9 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
 
 from bandits import studies
 from bandits.plans import executors, plan, sweep, verdict
-from bandits.plans.plan import Run
 from data.errors import UsageError
 from data.settings import declared, no_folder, setting, title
 from optimization.study import cli
@@ -28,7 +26,7 @@ _USAGE = """
 Executes a grid of runs and ranks them: the cross product of the values to sweep, or a published grid.
 
   grid --sweep=server_learning_rate=0.005,0.01,0.02 --sweep=client_learning_rate=0.05,0.1 --repeat=3
-  grid --grid=appendix_a2_emnist --preset=emnist_scratch_softmax --expand_edges
+  grid --grid=appendix_a2_emnist --preset=emnist_scratch_softmax
   grid --binary=run_ads --sweep=decision_rule=greedy,ucb --rates=0.05,0.1,0.2
 
 All other flags are passed on to every run; `run_federated --helpfull` lists them. The same command continues a grid.
@@ -59,7 +57,6 @@ class _Search:
 
     Attributes:
       metric: Column of metrics.csv that ranks, by its value after the last round (default: the binary's).
-      expand_edges: Add values where the best point of a configuration lies on an edge, until it does not.
       reporting_repeat: Fresh seeds for the best point of each configuration, without the bias of the seeds that
         selected it; 0 for none.
       reference: Configuration that the others are compared with: its name, as 'greedy, adam', or strategy (default:
@@ -68,7 +65,6 @@ class _Search:
     """
 
     metric: str = setting()
-    expand_edges: bool = setting(False, only=_NEEDS_RESULTS)
     reporting_repeat: int = setting(0, only=_NEEDS_RESULTS)
     reference: str = setting(only=_NEEDS_RESULTS)
     early_stop: str = setting(
@@ -122,7 +118,7 @@ def program(settings: cli.Settings) -> int:
     )
     if not settings.sweep and not settings.grid:
         raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")
-    ranked_by(settings, grid.binary)
+    metric = ranked_by(settings, grid.binary)
     run_settings = studies.parse(grid.binary, settings.run_flags)
     cores = len(os.sched_getaffinity(0))
     if "max_concurrent_threads" in run_settings.set_by_user:
@@ -130,10 +126,11 @@ def program(settings: cli.Settings) -> int:
     elif executors.shares_cores(settings) and not run_settings.get("tff_workers"):
         cores = executors.cores_of_run(settings)
         grid = dataclasses.replace(grid, base=(*grid.base, f"--max_concurrent_threads={cores}"))
+    default_name = f"grid_{settings.grid or run_settings.get('preset') or settings.binary or 'runs'}"
+    folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or default_name)
+    grid = grid.in_folder(folder / "runs")
     runs = grid.runs()
     grid.fresh_seeds(settings.reporting_repeat)
-    if settings.expand_edges and not any(name in grid.expandable for name in grid.swept):
-        raise UsageError("--expand_edges has no effect: no number is swept that could have other values.")
     if settings.reference:
         verdict.check_reference(settings.reference, runs, has_fresh_seeds=bool(settings.reporting_repeat))
     if settings.early_stop:
@@ -141,10 +138,6 @@ def program(settings: cli.Settings) -> int:
             raise UsageError("--early_stop=halving sets --total_rounds itself: leave it out of --sweep.")
         for run in runs:
             run.at_rounds(1)
-    name = (
-        settings.experiment_name or f"grid_{settings.grid or run_settings.get('preset') or settings.binary or 'runs'}"
-    )
-    folder = pathlib.Path(settings.root_output_dir) / name
     with sweep.claim(folder, grid.binary, grid.blocks):
         points = len({run.point for run in runs})
         print(
@@ -152,8 +145,6 @@ def program(settings: cli.Settings) -> int:
             file=sys.stderr,
             flush=True,
         )
-        grid = grid.in_folder(folder / "runs")
-        runs = grid.renamed(runs)
         if settings.executor == "slurm_script":
             return sweep.write_job_array(runs, folder, cores, "the same command with --executor=local ranks them")
         if settings.executor == "local":
@@ -161,23 +152,15 @@ def program(settings: cli.Settings) -> int:
             errors = sweep.refused({"": new[:1]})
             if errors and errors == sweep.refused({"": new[-1:]}):  # An error of all runs is raised before any starts.
                 raise UsageError(next(iter(errors)))
-        return execute(settings, grid, runs, folder, cores)
-
-
-def execute(settings: cli.Settings, grid: plan.Grid, runs: Sequence[Run], folder: pathlib.Path, cores: int) -> int:
-    """Executes the runs and reports; returns the exit status."""
-    executor = executors.build(settings, cores)
-    metric = ranked_by(settings, grid.binary)
-    runner = sweep.Sweep(folder / "runs", executor, metric, smallest=metric.better == "down")
-    with executors.running(executor, folder), contextlib.closing(runner):
-        if settings.early_stop:
-            runner.run_halving(runs)
-        else:
-            runner.run(runs)
-        if settings.expand_edges:
-            runner.expand(grid)
-        reported = runner.rerun(grid.fresh_seeds(settings.reporting_repeat))
-    return verdict.report(runner, grid.swept, folder, reported, settings.reference)
+        executor = executors.build(settings, cores)
+        runner = sweep.Sweep(folder / "runs", executor, metric, smallest=metric.better == "down")
+        with executors.running(executor, folder), contextlib.closing(runner):
+            if settings.early_stop:
+                runner.run_halving(runs)
+            else:
+                runner.run(runs)
+            reported = runner.rerun(grid.fresh_seeds(settings.reporting_repeat))
+        return verdict.report(runner, grid.swept, folder, reported, settings.reference)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Executes runs of experiment binaries in one process, which share its TFF worker and compiled computations.
 
-  grid_worker bandits.run_federated --total_rounds=50 ...     # one run, as a task of a job array
-  grid_worker                                                 # one after the other, as their lines come in
+  grid_worker MODULE FOLDER ROUNDS ARGUMENTS...     # one run, as a task of a job array
+  grid_worker                                       # one after the other, as their lines come in
 
 A finished run is marked in its folder. Without arguments, a line of JSON reports each result on stdout.
 """
@@ -13,14 +13,11 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import json
 import os
-import pathlib
 import sys
 from typing import TextIO
 
-from bandits import studies
 from bandits.plans import executors
 from bandits.plans.executors import Job
-from data.errors import UsageError
 from optimization.study import cli
 
 
@@ -36,24 +33,6 @@ def _serve(jobs: TextIO, results: TextIO) -> int:
     return 0
 
 
-def _execute_one(module: str, *arguments: str) -> int:
-    """Executes the run of a command line; returns its exit status."""
-    try:
-        try:
-            studies.load(module)
-        except (ImportError, AttributeError) as error:
-            raise UsageError(f"{module} is no experiment: {', '.join(studies.STUDIES.values())} are.") from error
-        settings = studies.resolve(module, arguments)
-    except UsageError as error:
-        print(f"Usage error: {error}", file=sys.stderr)
-        return 2
-    folder = pathlib.Path(settings.root_output_dir) / settings.experiment_name
-    result = executors.run(Job(module, arguments, str(folder), settings.total_rounds))
-    if result.message:
-        print(f"{folder}: {result.message}", file=sys.stderr)
-    return result.status
-
-
 def main() -> int:
     """Executes the run of the command line, or those on stdin."""
     cli.hush_imports()
@@ -61,7 +40,11 @@ def main() -> int:
         print(__doc__)
         return 0
     if len(sys.argv) > 1:
-        return _execute_one(*sys.argv[1:])
+        module, folder, rounds, *arguments = sys.argv[1:]
+        result = executors.run(Job(module, tuple(arguments), folder, int(rounds)))
+        if result.message:
+            print(f"{folder}: {result.message}", file=sys.stderr)
+        return result.status
     with os.fdopen(os.dup(1), "w") as results, open(os.devnull, "r+") as nothing:
         os.dup2(nothing.fileno(), 1)
         return _serve(sys.stdin, results)

@@ -5,7 +5,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import math
 import pathlib
 
 from bandits import metrics
@@ -24,51 +23,35 @@ Metrics of the deployed model are drawn as steps, and not smoothed across deploy
 
 Each argument is a run's folder; a folder of seeds (NAME/seed_N) is one band.
 """
-_INCHES = (1.0, 50.0)  # Limits of a picture's sides.
 
 
-class _Folders:
-    """Runs.
+class _Flags:
+    """Flags.
 
     Attributes:
       runs: More folders, separated by commas.
-    """
-
-    runs: str = setting()
-
-
-class _Picture:
-    """Picture.
-
-    Attributes:
       labels: Names of the runs in the picture, separated by commas (default: the folders').
       output: Pictures to write, separated by commas: .png, .pdf or .svg.
       title: Title.
       metric: Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the round's reward;
         without one, the metric of the study's progress bar).
-      megabytes: Draw over the payload sent so far, in both directions, instead of over rounds.
       smooth: Rounds of a moving average, which never crosses a deployment.
       band: Shaded band around the mean of several seeds.
-      size: Width and height in inches, as 7x4.2 (default: by the number of metrics).
-      ylim: Limits of the vertical axis, as 0,1 (default: those of the curves).
     """
 
+    runs: str = setting()
     labels: str = setting()
     output: str = setting("comparison.png")
     title: str = setting("")
     metric: str = setting()
-    megabytes: bool = setting(False)
     smooth: int = setting(1, low=1)
     band: str = setting("ci", BANDS)
-    size: str = setting()
-    ylim: str = setting()
 
 
 def define() -> cli.FlagSet:
     """Flags of `plot`."""
     flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group(_Folders)
-    flags.group(_Picture)
+    flags.group(_Flags)
     return flags
 
 
@@ -79,11 +62,6 @@ def program(settings: cli.Settings) -> None:
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]
     for output in outputs:
         files.check_output("output", output, files.PICTURES)
-    size, limits = _pair(settings, "size", "x"), _pair(settings, "ylim", ",")
-    if size and not _INCHES[0] <= min(size) <= max(size) <= _INCHES[1]:
-        raise UsageError(f"--size={settings.size}: each side must be from {_INCHES[0]:g} to {_INCHES[1]:g} inches.")
-    if limits and not limits[0] < limits[1]:
-        raise UsageError(f"--ylim={settings.ylim}: the lower limit comes first.")
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if len(labels) != len(folders):
         raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
@@ -103,9 +81,6 @@ def program(settings: cli.Settings) -> None:
         titles[column] = f"{runs.about(column)}{smoothed}"
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each of --runs is a single seed.")
-    places = {label: runs.megabytes(group) for label, group in tables.items()} if settings.megabytes else None
-    if old := [label for label, place in (places or {}).items() if place is None]:
-        raise UsageError(f"--megabytes: {old[0]} has no {' and '.join(runs.PAYLOAD)}: an earlier version ran it.")
     notes = baselines.notes(seeds, next(iter(titles)))
     from optimization.study import panels
 
@@ -115,28 +90,12 @@ def program(settings: cli.Settings) -> None:
         title=settings.title,
         window=settings.smooth,
         kind=settings.band,
-        size=size or ((7, 4.2) if len(titles) == 1 else None),
-        limits=limits,
+        size=(7, 4.2) if len(titles) == 1 else None,
         marks=metrics.DEPLOYED,
-        places=places,
-        xlabel=runs.MEGABYTES if settings.megabytes else "round",
     )
     for output in outputs:
         files.save_picture(picture, output, dpi=300)
     print(*outputs, sep="\n")
-
-
-def _pair(settings: cli.Settings, flag: str, separator: str) -> tuple[float, float] | None:
-    """Two finite numbers of a flag; None if it is not set."""
-    if not (text := settings[flag]):
-        return None
-    try:
-        first, second = map(float, text.split(separator))
-    except ValueError:
-        first = second = math.nan
-    if not (math.isfinite(first) and math.isfinite(second)):
-        raise UsageError(f"--{flag}={text} must be two finite numbers, such as 1{separator}5.")
-    return first, second
 
 
 if __name__ == "__main__":

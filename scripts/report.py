@@ -35,17 +35,12 @@ class _Flags:
       title: Title.
       reference: Configuration that the others are compared with: its name on the page, or its strategy (default:
         greedy, or without it the first configuration).
-      searches: Also show the runs of searches and of time measurements.
-      regret: Also show the regret to the full-feedback baseline; in a non-stationary environment, to the baseline of
-        each environment, too.
     """
 
     runs: str = setting()
     output: pathlib.Path = setting("report.html")
     title: str = setting("Runs")
     reference: str = setting()
-    searches: bool = setting(False)
-    regret: bool = setting(False)
 
 
 def define() -> cli.FlagSet:
@@ -60,21 +55,15 @@ def program(settings: cli.Settings) -> int:
     named = runs.named(settings)
     output = pathlib.Path(settings.output)
     files.check_output("output", output, (".html",))
-    results = runs.read_all(named, has_searches=settings.searches)
+    results = runs.read_all(named)
     if not results.runs:
-        searches = ["All runs here are of searches or timing: give --searches."] * bool(results.searches)
+        searches = ["All runs here are of searches or timing: name their own folders."] * bool(results.searches)
         raise UsageError(" ".join([*results.problems, *results.waiting, *searches]))
-    files.replace(output, page.page(results, settings.title, settings.reference, has_regret=settings.regret).encode())
+    files.replace(output, page.page(results, settings.title, settings.reference).encode())
     parts = configurations.comparable(results.runs)
-    if settings.regret:
-        dynamic = [(part.title, one) for part in parts for one in dynamic_regret.sections(part)]
-        if not dynamic and not any(sections.regret(part, one) for part in parts for one in part.configurations):
-            print(
-                "No configuration has a full-feedback baseline: run the same with --bandits_type=supervised_mse.",
-                file=sys.stderr,
-            )
-        for title, section in dynamic:
-            print(f"{title}:", *section.lines(), sep="\n")
+    for part in parts:
+        for section in dynamic_regret.sections(part):
+            print(f"{part.title}:", *section.lines(), sep="\n")
     for problem in results.problems:
         print(f"Left out: {problem}", file=sys.stderr)
     for section in sections.over_tasks(parts):

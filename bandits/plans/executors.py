@@ -33,7 +33,8 @@ LOG_FILE = "log.txt"
 _WORKING_DIR = "BUILD_WORKING_DIRECTORY"  # Relative paths of a run's flags start where the user is.
 _RAY_RETRIES = 2
 _CONNECT_SECONDS = 10
-_ROUND_SECONDS, _RESULTS_SECONDS = 10.0, 60.0  # Most that an interruption waits for a round, and for results.
+_STOP_SECONDS = 60.0  # Longest wait of an interruption for the rounds and results in progress.
+_END_SECONDS = 10.0  # Longest wait for a process that has closed its output.
 _NO_CLUSTER = "--ray_address={}: no Ray cluster answers there."
 
 
@@ -141,21 +142,7 @@ class Executor:
         return None
 
     def stop(self) -> None:
-        """Has the rounds in progress finished and saved, if they take no longer than 10 seconds.
-
-        A run whose last round is finished gets another minute for its results.
-        """
-        running = self._interrupt()
-        for seconds in (_ROUND_SECONDS, _RESULTS_SECONDS):
-            running = [job for job in self._still_running(running, seconds) if last_round(job.folder) >= job.rounds]
-
-    def _interrupt(self) -> list[Job]:
-        """Interrupts the runs in progress, drops those that wait, and returns the former."""
-        return []
-
-    def _still_running(self, jobs: Sequence[Job], seconds: float) -> list[Job]:
-        """Waits for interrupted jobs; returns those that have not ended within `seconds`."""
-        return []
+        """Drops the jobs that wait, and gives the rounds and results in progress a minute to be saved."""
 
     def close(self) -> None:
         """Kills all processes."""
@@ -176,13 +163,11 @@ class Executors:
       executor: What executes the runs.
       ray_address: The cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports
         that Ray opens can run code: use a trusted network, or a firewall.
-      ray_wait: Seconds to wait for a node with enough CPUs for a run, if all such nodes are lost.
       workers: Runs at the same time.
     """
 
     executor: str = setting("local", _KINDS)
     ray_address: str = setting(only={"executor": ("ray",)})
-    ray_wait: float = setting(60.0, low=0, only={"executor": ("ray",)})
     workers: int = setting(2, low=1, only={"executor": RUNNING, "ray_address": False})
 
 
@@ -204,7 +189,7 @@ def build(settings: cli.Settings, cores: int) -> Executor:
       Failure: If there is no Ray cluster at the address, or none of its nodes has `cores` cores.
     """
     if settings.executor == "ray":
-        return Ray(settings.ray_address, settings.workers, cores, settings.ray_wait)
+        return Ray(settings.ray_address, settings.workers, cores)
     return Local(settings.workers)
 
 
@@ -269,7 +254,7 @@ class _Process:
             result = Result(*json.loads(line))
             return job, result, result.status <= 128
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(_ROUND_SECONDS)
+            self.process.wait(_END_SECONDS)
         self.process.kill()
         status = self.process.wait()
         log = pathlib.Path(job.folder) / LOG_FILE
@@ -323,21 +308,17 @@ class Local(Executor):
         self._assign()
         return job, result
 
-    def _interrupt(self) -> list[Job]:
+    def stop(self) -> None:
         self._queue.clear()
-        busy = {worker: worker.job for worker in self._processes if worker.job is not None}
-        for worker in busy:
-            worker.process.send_signal(signal.SIGTERM)
+        busy = [worker.process for worker in self._processes if worker.job is not None]
+        for process in busy:
+            process.send_signal(signal.SIGTERM)
             with contextlib.suppress(BrokenPipeError):
-                worker.process.stdin.close()  # It gets no other run.
-        return list(busy.values())
-
-    def _still_running(self, jobs: Sequence[Job], seconds: float) -> list[Job]:
-        deadline = time.monotonic() + seconds
-        for worker in (running := [worker for worker in self._processes if worker.job in jobs]):
+                process.stdin.close()  # It gets no other run.
+        deadline = time.monotonic() + _STOP_SECONDS
+        for process in busy:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.process.wait(max(0.0, deadline - time.monotonic()))
-        return [job for worker in running if (job := worker.job) and worker.process.poll() is None]
+                process.wait(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
         for worker in self._processes:
@@ -348,14 +329,13 @@ class Local(Executor):
 class Ray(Executor):
     """A Ray cluster, with a task per run. Ray repeats a task whose process or machine was lost."""
 
-    def __init__(self, address: str | None, workers: int, cores: int, patience: float = 60.0):
+    def __init__(self, address: str | None, workers: int, cores: int):
         """Connects, or starts a local Ray.
 
         Args:
           address: The cluster's; None starts one on this machine, which ends with this object.
           workers: Runs that a local Ray executes at the same time.
           cores: Cores of each run.
-          patience: Seconds to wait for a node with so many cores, if all are lost.
 
         Raises:
           Failure: If there is no cluster at the address, or none of its nodes has so many cores.
@@ -388,16 +368,14 @@ class Ray(Executor):
             stack.pop_all()
         self._task = ray.remote(num_cpus=cores, max_retries=_RAY_RETRIES)(_ray_task)
         self._jobs: dict[Any, Job] = {}
-        self._cores, self._patience, self._fitted = cores, patience, time.monotonic()
 
     def submit(self, job: Job) -> None:
         self._jobs[self._task.remote(job, environment())] = job
 
     def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
-        while not (ended := self._ray.wait(list(self._jobs), timeout=1.0 if seconds is None else seconds)[0]):
-            self._check_nodes(time.monotonic())
-            if seconds is not None:
-                return None
+        ended, _ = self._ray.wait(list(self._jobs), timeout=seconds)
+        if not ended:
+            return None
         (ready,) = ended
         job = self._jobs.pop(ready)
         try:
@@ -405,30 +383,10 @@ class Ray(Executor):
         except self._ray.exceptions.RayError as error:
             return job, Result(1, f"Ray: {str(error).strip().splitlines()[-1]}")
 
-    def _check_nodes(self, now: float) -> None:
-        """Looks at the nodes again.
-
-        Raises:
-          Failure: If for too long no living node has had enough cores for a run.
-        """
-        try:
-            check_nodes(self._ray.nodes(), self._cores)
-            self._fitted = now
-        except Failure as error:
-            if now - self._fitted >= self._patience:
-                raise Failure(
-                    f"{error} --ray_wait={self._patience:g} seconds have passed. {len(self._jobs)} runs are not "
-                    "finished; the same command continues them, and keeps those that are."
-                ) from error
-
-    def _interrupt(self) -> list[Job]:
+    def stop(self) -> None:
         for task in self._jobs:
             self._ray.cancel(task)  # As Ctrl-C, where it is running.
-        return list(self._jobs.values())
-
-    def _still_running(self, jobs: Sequence[Job], seconds: float) -> list[Job]:
-        tasks = [task for task, job in self._jobs.items() if job in jobs]
-        return [self._jobs[task] for task in self._ray.wait(tasks, num_returns=len(tasks), timeout=seconds)[1]]
+        self._ray.wait(list(self._jobs), num_returns=len(self._jobs), timeout=_STOP_SECONDS)
 
     def close(self) -> None:
         self._ray.shutdown()

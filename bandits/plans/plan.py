@@ -25,7 +25,6 @@ _GRID_FLAGS = ("root_output_dir", "experiment_name", "repeat", "restart")
 _SEED = "seed"
 _ROUNDS = "total_rounds"
 _NAME_LENGTH, KEY_LENGTH = 120, 12
-_SERIES = (1, 2, 5)
 _LARGEST_SEED = 2**32 - 1
 
 Axes = Mapping[str, Sequence[str]]
@@ -99,8 +98,6 @@ class Grid:
       blocks: Flags and the values to try, as text; points are the cross product of each block. A block has one value
         of each flag that is a word, and so belongs to one configuration.
       seeds: Seeds of every point.
-      expandable: Flags to which values may be added.
-      first: The blocks before any value was added.
       known: Names of existing points by their keys; a grid that swept other flags may have named them.
     """
 
@@ -108,8 +105,6 @@ class Grid:
     base: tuple[str, ...]
     blocks: tuple[Axes, ...]
     seeds: tuple[int, ...]
-    expandable: tuple[str, ...] = ()
-    first: tuple[Axes, ...] = ()
     known: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -133,11 +128,6 @@ class Grid:
         names = [path.name for path in folder.glob(f"*-{'?' * KEY_LENGTH}")]
         return dataclasses.replace(self, known={name[-KEY_LENGTH:]: name for name in names})
 
-    def renamed(self, runs: Sequence[Run]) -> list[Run]:
-        """Runs with the names of existing points."""
-        names = [self.known.get(run.point[-KEY_LENGTH:], run.point) for run in runs]
-        return [dataclasses.replace(run, point=name) for run, name in zip(runs, names, strict=True)]
-
     def runs(self) -> list[Run]:
         """Runs of all points and seeds.
 
@@ -154,12 +144,12 @@ class Grid:
                 if key in words_by_key:
                     raise UsageError(f"{shlex.join(words_by_key[key])} and {shlex.join(words)} are the same run.")
                 words_by_key[key] = words
-                point = f"{name}-{key}"
+                point = self.known.get(key, f"{name}-{key}")
                 for seed in self.seeds:
                     arguments = studies.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
                     settings = self._resolve(arguments, words)
                     runs.append(Run(self.binary, point, seed, _configuration(block), numbers, arguments, settings))
-        return self.renamed(runs)
+        return runs
 
     def _key(self, words: Sequence[str]) -> tuple[str, str]:
         """Key of a point, which depends on the resolved settings alone, and its readable name."""
@@ -180,39 +170,6 @@ class Grid:
             return studies.resolve(self.binary, arguments)
         except UsageError as error:
             raise UsageError(f"{error} (run {shlex.join(words)})" if words else str(error)) from error
-
-    def widened(self, best: Run, limit: int) -> tuple["Grid", list[str]]:
-        """The grid with one more value on every edge on which the best run of a configuration lies.
-
-        Args:
-          best: The best run.
-          limit: Maximum number of values added to one side.
-
-        Returns:
-          (grid, the flags added); the same grid and no flag if the best lies inside.
-        """
-        first = self.first or self.blocks
-        blocks, added = [], []
-        for block, before in zip(self.blocks, first, strict=True):
-            wider = dict(block)
-            for name in self.expandable if _configuration(block) == best.configuration else ():
-                if len(before.get(name, ())) < 2:  # A single value has no edge.
-                    continue
-                value = next_value([float(text) for text in block[name]], best.settings[name])
-                tried = [float(text) for text in before[name]]
-                if value is None or _steps(block[name], tried, value) >= limit or not self._accepts(name, value):
-                    continue
-                wider[name] = (*block[name], as_text(value))
-                added.append(f"--{name}={as_text(value)}")
-            blocks.append(wider)
-        return dataclasses.replace(self, blocks=tuple(blocks), first=first), added
-
-    def _accepts(self, name: str, value: float) -> bool:
-        try:
-            studies.parse(self.binary, [f"--{name}={as_text(value)}"])
-        except UsageError:
-            return False
-        return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,7 +235,6 @@ class Published:
       binary: Name in `studies.STUDIES`.
       flags: Flags that it fixes, and their values.
       blocks: Flags and values to try; an axis with a single value is a word that names a configuration.
-      expand: Flags that were widened where the best value was on an edge.
       by_scenario: Flags that it fixes in one scenario only, by scenario.
     """
 
@@ -286,7 +242,6 @@ class Published:
     binary: str
     flags: Mapping[str, Any]
     blocks: Sequence[Mapping[str, Sequence[Any]]]
-    expand: Sequence[str]
     by_scenario: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
 
@@ -350,7 +305,7 @@ def build(
         if bad := [word for word in words if not word.isdecimal()]:
             raise UsageError(f"--sweep=seed={bad[0]}: a seed is a whole number.")
         seeds = tuple(map(int, words))
-    base, expandable = list(rest), [name for name in axes if _is_number(chosen, name, axes[name])]
+    base = list(rest)
     blocks: list[Axes] = [axes]
     if table:
         preset = presets.values(parsed.preset, studies.load(chosen).presets)
@@ -362,8 +317,7 @@ def build(
         blocks = _matching_blocks(table, fixed, parsed.set_by_user, axes)
         if not blocks:
             raise UsageError(f"--grid={grid} has no values to try for these flags' --bandits_type.")
-        expandable = list(dict.fromkeys((*table.expand, *expandable)))
-    return Grid(chosen, tuple(base), tuple(itertools.chain(*map(_split, blocks))), seeds, tuple(expandable))
+    return Grid(chosen, tuple(base), tuple(itertools.chain(*map(_split, blocks))), seeds)
 
 
 def _matching_blocks(table: Published, fixed: Mapping[str, Any], given: frozenset[str], axes: Axes) -> list[Axes]:
@@ -399,37 +353,9 @@ def _sweeps(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return axes
 
 
-def _is_number(binary: str, name: str, values: Sequence[str]) -> bool:
-    """Whether a flag takes any number, so that values can be added."""
-    if is_words(values):
-        return False
-    return isinstance(studies.parse(binary, [f"--{name}={values[0]}"])[name], float)
-
-
-def _steps(texts: Sequence[str], tried: Sequence[float], value: float) -> int:
-    """Number of values already added on the side of a new value."""
-    is_up = value > max(tried)
-    return sum(float(text) > max(tried) if is_up else float(text) < min(tried) for text in texts)
-
-
 def is_edge(values: Sequence[float], best: float) -> bool:
     """Whether a value is the smallest or largest of several."""
     return len(set(values)) > 1 and best in (min(values), max(values))
-
-
-def next_value(values: Sequence[float], best: float) -> float | None:
-    """The next value beyond the edge at `best`; None if it lies inside, or values are not positive.
-
-    Values of the form {1, 2, 5} * 10^n continue that series, others the ratio of the two outermost values.
-    """
-    ordered = sorted(values)
-    if not is_edge(values, best) or ordered[0] <= 0:
-        return None
-    edge, inner = (ordered[-1], ordered[-2]) if best == ordered[-1] else (ordered[0], ordered[1])
-    series = [float(f"{digit}e{power}") for power in range(-12, 13) for digit in _SERIES]
-    if set(values) <= set(series):
-        return series[series.index(edge) + (1 if edge > inner else -1)]
-    return float(f"{edge * edge / inner:.4g}")
 
 
 def _configuration(block: Axes) -> str:

@@ -1,4 +1,4 @@
-"""Executes the runs of a plan: all of them, by successive halving, or beyond the edges of a grid.
+"""Executes the runs of a plan: all of them, or by successive halving.
 
 Successive halving is synchronous: Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter
 Optimization", 2016. All points run the lowest rung, and the best 1/factor of the points of a rung run the next one.
@@ -30,7 +30,6 @@ FINISHED, FAILED, STOPPED_EARLY, UNFINISHED = "finished", "failed", "stopped ear
 DIVERGED = "diverged"
 _ATTEMPTS = 3
 _WORKER = (str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "python"), "-m", "scripts.grid_worker")
-_MOST_ADDED = 5  # Values added to one side of a grid.
 _TICK_SECONDS = 1.0  # Between two updates of the progress bar; and a signal just before a wait is answered after it.
 
 
@@ -210,7 +209,8 @@ def write_job_array(planned: Iterable[Run], folder: pathlib.Path, cores: int, th
     if not left:
         print(f"All runs are finished: {then}.")
         return 0
-    commands = [shlex.join([*_WORKER, run.module, *run.job(folder / "runs").arguments]) for run in left.values()]
+    jobs = [run.job(folder / "runs") for run in left.values()]
+    commands = [shlex.join([*_WORKER, job.module, job.folder, str(job.rounds), *job.arguments]) for job in jobs]
     (folder / "commands.txt").write_text("".join(f"{command}\n" for command in commands))
     logs = folder / "slurm"
     logs.mkdir(exist_ok=True)
@@ -363,20 +363,6 @@ class Sweep:
         for outcome in self.outcomes.values():
             if outcome.status == FINISHED and outcome.rounds < last:
                 outcome.status = STOPPED_EARLY
-
-    def expand(self, grid: plan.Grid) -> None:
-        """Adds values where the best point of a configuration lies on an edge, and runs them, until it lies inside."""
-        while True:
-            added_flags: list[str] = []
-            for configuration, points in self.ranked().items():
-                if math.isnan(mean(points[0])):
-                    continue
-                grid, added = grid.widened(points[0][0].run, _MOST_ADDED)
-                added_flags += [f"{configuration} {flag}".strip() for flag in added]
-            if not added_flags:
-                return
-            print(f"The best lies on an edge; added: {'; '.join(added_flags)}.", file=sys.stderr)
-            self.run([run for run in grid.runs() if run.name not in self.outcomes])
 
     def rerun(self, seeds: Sequence[int]) -> dict[str, list[Outcome]]:
         """Runs the best point of each configuration with fresh seeds; returns their outcomes by configuration.

@@ -1,32 +1,26 @@
-"""What a grid shows: ranking, `results.csv`, heat maps, comparisons, baselines, and the expected best of a search."""
+"""Results of a grid: ranking, `results.csv`, comparisons, baselines, and the expected best of a search."""
 
 import dataclasses
 import functools
 import math
 import pathlib
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from bandits import studies
 from bandits.plans import plan, sweep
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Outcome, Point, Sweep
 from bandits.results import (
-    baselines,
     comparison,
     configuration,
     configurations,
-    dynamic_regret,
     phrases,
     runs,
     sections,
 )
 from bandits.results.comparison import Better
-from bandits.results.configuration import Baseline, Configuration
 from bandits.results.configurations import ComparableRuns
 from data import files
 from data.errors import UsageError
@@ -37,9 +31,7 @@ from optimization.study.metrics import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-_MAX_INCHES = 14  # A side of the heat map.
 _ROUNDS = "total_rounds"  # The first criterion of the ranking.
-_SHOWN = 10  # Points of a configuration, in the terminal.
 
 
 def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric) -> ComparableRuns:
@@ -68,11 +60,8 @@ def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric
 
 
 def verdicts_by_point(points: ComparableRuns) -> dict[str, str]:
-    """Verdict of each point against the baselines, in words; empty if no point has enough seeds for a test."""
-    summaries = {one.name: points.baseline_summary(one) for one in points.configurations}
-    if all(summary in ("", baselines.ONE_SEED) for summary in summaries.values()):
-        return {}
-    return {one.name: one.role.value if one.role else summaries[one.name] for one in points.configurations}
+    """Verdict of each point against the baselines, in words; empty if none is known."""
+    return {one.name: one.role.value if one.role else points.baseline_summary(one) for one in points.configurations}
 
 
 def short_name(configuration: str) -> str:
@@ -100,17 +89,12 @@ def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: boo
     if wanted not in {*names, *strategies}:
         raise UsageError(f"--reference={wanted} is no configuration of these runs: {'; '.join(names)}.")
     if len(names) < 2:
-        raise UsageError(
-            "--reference has no effect: --sweep has a single combination of words, so there is nothing to compare."
-        )
+        raise UsageError("--reference has no effect: --sweep has a single combination of words, so compares nothing.")
     if not has_fresh_seeds and len({run.point for run in planned}) > len(names):
-        raise UsageError(
-            "--reference has no effect without --reporting_repeat: seeds that selected points are not compared."
-        )
+        raise UsageError("--reference has no effect without --reporting_repeat: seeds that selected are not compared.")
 
 
 def text(
-    points: ComparableRuns,
     best: ComparableRuns,
     ranked: Mapping[str, Sequence[Point]],
     reported: Mapping[str, Point],
@@ -119,24 +103,22 @@ def text(
     """Statistics for the terminal.
 
     Args:
-      points: All points, with the seeds that rank them.
-      best: The best of each configuration, with its fresh seeds if there are some.
+      best: The best point of each configuration, with its fresh seeds if there are some.
       ranked: The points of each configuration, the best first.
       reported: Outcomes of the best of each configuration with fresh seeds; empty without such seeds.
       reference: Reference of the comparisons; see `ComparableRuns.compared`.
     """
     is_selected = any(len(several) > 1 for several in ranked.values())
-    parts = [_expected(ranked, points.columns[0].better or "up")] if is_selected else []
-    if reported:
-        parts.append(_reported(reported, best))
-    elif is_selected:
+    parts = [_expected(ranked, best.columns[0].better or "up")] if is_selected else []
+    if is_selected and not reported:
         parts.append(
             "Optimistically biased: the same seeds selected these points. Give --reporting_repeat=8 to run the best of "
             "each configuration with fresh seeds."
         )
-    parts += [] if is_selected and not reported else _compared(best, reference)
-    parts += _winners(best if reported else points)
-    return "\n".join(filter(None, parts))
+    else:
+        parts += [_reported(reported, best)] if reported else []
+        parts += _compared(best, reference)
+    return "\n".join([*filter(None, parts), *edges(ranked)])
 
 
 def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
@@ -158,14 +140,15 @@ def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
 
 
 def _reported(reported: Mapping[str, Point], best: ComparableRuns) -> str:
-    known = {one.name: one for one in best.configurations}
+    known, verdicts = {one.name: one for one in best.configurations}, verdicts_by_point(best)
     seeds = [outcome.run.seed for outcome in next(iter(reported.values()))]
     lines = [f"Best point of each configuration on fresh seeds, {seeds[0]} to {seeds[-1]}:"]
-    for name, point in reported.items():
-        one = known.get(short_name(name))
-        is_whole = one and one.values[best.columns[0]].notna().all()
-        shown = one.estimate(best.columns[0]).text() if one and is_whole else "-"
-        lines.append(f"  {short_name(name)}: {shown}; {sweep.label(point[0].run.point)}")
+    for words, point in reported.items():
+        name = short_name(words)
+        is_whole = name in known and known[name].values[best.columns[0]].notna().all()
+        shown = known[name].estimate(best.columns[0]).text() if is_whole else "-"
+        verdict = f", {verdicts[name]}" if verdicts.get(name) else ""
+        lines.append(f"  {name}: {shown}{verdict}; {sweep.label(point[0].run.point)}")
     return "\n".join(lines)
 
 
@@ -183,36 +166,6 @@ def _compared(best: ComparableRuns, reference: str | None) -> list[str]:
     if section.rows:
         lines.append(sections.finding(best, compared))
     return lines + section.lines()
-
-
-def _winners(points: ComparableRuns) -> list[str]:
-    """Whether the best point beats the uniform policy, for each combination of data, rewards and cohorts."""
-    others = [one for one in points.configurations if not one.role]
-    groups = runs.grouped(others, lambda one: str(configurations.environment_key(one.flags, _ROUNDS)))
-    lines = [
-        _winner(points, max(group, key=lambda one: _goodness(one, points.columns[0]))) for group in groups.values()
-    ]
-    if len(groups) > 1:
-        lines.insert(0, "Data, rewards or cohorts differ, so each combination has its own line.")
-    return lines
-
-
-def _winner(points: ComparableRuns, best: Configuration) -> str:
-    standing = points.against_baselines[best.name]
-    if standing.uniform is None:
-        return ""
-    means = points.baseline_means(best)
-    rewards = ", ".join(f"{baseline.value} {mean:.4g}" for baseline, mean in means.items())
-    if Baseline.full_feedback not in means and "bandits_type" in best.flags:
-        rewards += f"; no full-feedback baseline: add bandits_type={dynamic_regret.FULL_FEEDBACK} to --sweep"
-    extreme = "Lowest" if points.columns[0].better == "down" else "Highest"
-    name = re.sub(f"-[0-9a-f]{{{plan.KEY_LENGTH}}}$", "", best.name)
-    return f"{extreme} reward: {name}, {standing.summary} ({rewards})."
-
-
-def _goodness(one: Configuration, metric: Metric) -> tuple[float, float]:
-    values = one.values[metric].tolist()
-    return one.values[_ROUNDS].min(), sweep.goodness(values, smallest=metric.better == "down")
 
 
 def report(
@@ -238,23 +191,12 @@ def report(
     read_points = functools.partial(comparable, folder=folder / "runs", metric=played.metric)
     points = read_points({point[0].run.point: point for several in ranked.values() for point in several})
     best = read_points({short_name(name): fresh.get(name) or several[0] for name, several in ranked.items()})
-    verdicts = verdicts_by_point(points)
-    print(ranking(ranked, swept, played.metric, smallest=played.smallest, shown=_SHOWN, verdicts=verdicts))
-    if lines := text(points, best, ranked, fresh, reference):
+    print(ranking(ranked, swept, played.metric, verdicts_by_point(points), smallest=played.smallest))
+    if lines := text(best, ranked, fresh, reference):
         print(f"\n{lines}\n")
-    written = ["results.csv"]
-    if axes := learning_rates(swept):
-        for configuration, several in ranked.items():
-            suffix = "".join(f"_{word.partition('=')[2]}" for word in configuration.split())
-            name = f"heat_map{suffix}.png".replace("/", "_")
-            title = (configuration or folder.name).replace("_", " ")
-            if other := set(several[0][0].run.numbers) - set(axes):
-                title += f"; best over {', '.join(sorted(other))}".replace("_", " ")
-            heat_map(several, axes, folder / name, metric=played.metric, title=title, smallest=played.smallest)
-            written.append(name)
     if privacy := privacy_summary(all_outcomes, folder / "runs"):
         print(privacy)
-    print(f"Results in {folder}: {', '.join(written)}; each run's folder in {folder / 'runs'}")
+    print(f"Results in {folder}: results.csv; each run's folder in {folder / 'runs'}")
     failed = [outcome for outcome in all_outcomes if outcome.status == sweep.FAILED]
     if failed:
         print(f"{len(failed)} of {len(all_outcomes)} runs failed:", file=sys.stderr)
@@ -292,10 +234,10 @@ def ranking(
     ranked: Mapping[str, Sequence[Point]],
     swept: Sequence[str],
     metric: str,
+    verdicts: Mapping[str, str],
     *,
     smallest: bool,
-    shown: int,
-    verdicts: Mapping[str, str] | None = None,
+    shown: int = 10,
 ) -> str:
     """The ranking as a table for the terminal: the first points of each configuration.
 
@@ -303,9 +245,9 @@ def ranking(
       ranked: The points of each configuration, the best first.
       swept: Names of swept flags.
       metric: Metric of the ranking.
+      verdicts: Verdict of each point against the baselines; empty if it is unknown.
       smallest: Whether smaller is better.
       shown: Points shown per configuration.
-      verdicts: Verdict of each point against the baselines; empty or None if it is unknown.
     """
     import pandas as pd
 
@@ -315,21 +257,21 @@ def ranking(
     for name, points in ranked.items():
         words = {word.partition("=")[0] for word in name.split()}
         rows = []
-        has_diverged = any(outcome.status == sweep.DIVERGED for point in points[:shown] for outcome in point)
         for place, point in enumerate(points[:shown], 1):
             values, settings = [outcome.value for outcome in point], point[0].run.settings
-            numbers = {name: plan.as_text(settings[name]) for name in swept if name not in words}
-            row: dict[str, Any] = {"rank": place, **numbers, metric: sweep.mean(point)}
-            if len(values) > 1:
-                row |= {"lowest": min(values), "highest": max(values), "seeds": len(values)}
-            if has_diverged:
-                row["status"] = sweep.DIVERGED if any(one.status == sweep.DIVERGED for one in point) else ""
-            row["rounds"] = sweep.rounds_of(point)
-            if verdicts:
-                row["against the baselines"] = verdicts.get(point[0].run.point, "-")
-            rows.append(row)
+            has_diverged = any(outcome.status == sweep.DIVERGED for outcome in point)
+            rows.append(
+                {"rank": place}
+                | {name: plan.as_text(settings[name]) for name in swept if name not in words}
+                | {metric: sweep.mean(point)}
+                | ({"lowest": min(values), "highest": max(values), "seeds": len(values)} if len(values) > 1 else {})
+                | {"status": sweep.DIVERGED * has_diverged, "rounds": sweep.rounds_of(point)}
+                | {"against the baselines": verdicts.get(point[0].run.point, "")}
+            )
+        table = pd.DataFrame(rows)
+        table = table.drop(columns=[column for column in table if (table[column] == "").all()])
         lines = [name] if name else []
-        lines.append(pd.DataFrame(rows).to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        lines.append(table.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
         if len(points) > shown:
             lines.append(f"... and {len(points) - shown} more, see results.csv")
         parts.append("\n".join(lines))
@@ -350,6 +292,18 @@ def _merged_by_environment(ranked: Mapping[str, Sequence[Point]], *, smallest: b
     return merged
 
 
+def edges(ranked: Mapping[str, Sequence[Point]]) -> list[str]:
+    """Advice to try more values where the best point of a configuration has the smallest or largest of a flag."""
+    lines = []
+    for name, points in ranked.items():
+        best = points[0][0].run
+        for flag in best.numbers if math.isfinite(sweep.mean(points[0])) else ():
+            if plan.is_edge([point[0].run.settings[flag] for point in points], best.settings[flag]):
+                value = f"--{flag}={plan.as_text(best.settings[flag])}"
+                lines.append(f"The best point of {short_name(name)} lies on an edge, {value}: sweep more values.")
+    return lines
+
+
 def privacy_summary(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
     """Privacy loss of all runs that recorded it; empty if none did."""
     from optimization.privacy import ledger
@@ -358,52 +312,3 @@ def privacy_summary(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
     reports = [mechanisms.load(path) for path in paths if path.exists()]
     summary, missing = ledger.describe(reports), len(paths) - len(reports)
     return summary + f" Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}." * bool(summary and missing)
-
-
-def learning_rates(swept: Sequence[str]) -> tuple[str, str] | None:
-    """The two swept learning rates, the server's first; None unless there are two."""
-    rates = sorted((name for name in swept if name.endswith("learning_rate")), key=lambda name: "server" not in name)
-    return (rates[0], rates[1]) if len(rates) == 2 else None
-
-
-def cells(points: Sequence[Point], axes: tuple[str, str]) -> "pd.DataFrame":
-    """The best mean of ranked points by the values of two flags, float [first flag, second flag]."""
-    import pandas as pd
-
-    settings = [point[0].run.settings for point in points]
-    table = pd.DataFrame([{axis: flags[axis] for axis in axes} for flags in settings])
-    best = table.assign(mean=list(map(sweep.mean, points))).drop_duplicates(list(axes))  # The best comes first.
-    return best.pivot(index=axes[0], columns=axes[1], values="mean")
-
-
-def heat_map(
-    points: Sequence[Point], axes: tuple[str, str], path: pathlib.Path, *, metric: str, title: str, smallest: bool
-) -> None:
-    """Draws the metric over two flags, with its values in the cells; for other flags, at their best values.
-
-    Args:
-      points: Ranked points of one configuration.
-      axes: The flags of the rows and of the columns.
-      path: The picture.
-      metric: Name of the metric.
-      title: Title.
-      smallest: Whether smaller is better.
-    """
-    from matplotlib import figure
-
-    table = cells(points, axes)
-    size = (min(_MAX_INCHES, 2.5 + 0.8 * len(table.columns)), min(_MAX_INCHES, 1.6 + 0.55 * len(table)))
-    picture = figure.Figure(figsize=size, layout="constrained")
-    plot = picture.subplots()
-    # Cividis looks the same with and without colour blindness; light is good.
-    image = plot.imshow(table, cmap="cividis_r" if smallest else "cividis", aspect="auto", origin="lower")
-    norms = np.asarray(image.norm(table.to_numpy()))
-    for (row, column), value in np.ndenumerate(table.to_numpy()):
-        is_light = np.isnan(value) or (norms[row, column] < 0.5) == smallest
-        shown, colour = "-" if np.isnan(value) else f"{value:.3g}", "black" if is_light else "white"
-        plot.text(column, row, shown, ha="center", va="center", color=colour, fontsize=9)
-    plot.set_xticks(range(len(table.columns)), table.columns.map("{:g}".format))
-    plot.set_yticks(range(len(table)), table.index.map("{:g}".format))
-    plot.set(xlabel=axes[1].replace("_", " "), ylabel=axes[0].replace("_", " "), title=title)
-    picture.colorbar(image, label=metric)
-    files.save_picture(picture, path, dpi=150)

@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from bandits.results import configurations, page
@@ -87,7 +87,7 @@ def report(
     """
     path = pathlib.Path(cli.user_path(os.fspath(output)))
     files.check_output("output", path, (".html",))
-    found = readers.read_all([run.folder for run in _each(runs)], has_searches=True)
+    found = readers.read_all(run.folder for run in _each(runs))
     if found.problems:
         raise UsageError(" ".join(found.problems))
     files.replace(path, page.page(found, title, reference).encode())
@@ -115,22 +115,13 @@ def plot(runs: Several, *names: str, band: str = "ci") -> "panels.Figure":
 
 
 def _each(runs: Several) -> list[Run]:
-    """All runs, each once.
+    """All runs, without repetitions.
 
     Raises:
-      UsageError: If there is none, or one is no run.
+      UsageError: If there is none, or an item is not a run.
     """
-    found = list(dict.fromkeys(_flat(runs)))
-    if not found:
-        raise UsageError("There are no runs: give what bandits.run or bandits.load returns.")
-    return found
-
-
-def _flat(runs: Several) -> Iterator[Run]:
-    if isinstance(runs, Run):
-        yield runs
-    elif isinstance(runs, Iterable) and not isinstance(runs, str):
-        for one in runs:
-            yield from _flat(one)
-    else:
-        raise UsageError(f"{runs!r} is no run: give what bandits.run or bandits.load returns.")
+    groups = runs if isinstance(runs, Iterable) else [runs]
+    every = [run for group in groups for run in (group if isinstance(group, Iterable) else [group])]
+    if not every or not all(isinstance(run, Run) for run in every):
+        raise UsageError("These are not runs, or none at all: pass what bandits.run or bandits.load returns.")
+    return list(dict.fromkeys(every))

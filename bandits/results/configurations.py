@@ -108,11 +108,6 @@ class ComparableRuns:
         standing = self.against_baselines.get(one.name) if self.is_judged else None
         return standing.summary if standing else ""
 
-    def uniform_note(self, one: Configuration) -> str:
-        """Note for a picture's legend if a configuration does not beat the uniform policy; else empty."""
-        standing = self.against_baselines.get(one.name) if self.is_judged else None
-        return baselines.note(standing) if standing else ""
-
     @functools.cached_property
     def against_baselines(self) -> dict[str, BaselineComparison]:
         """Configurations compared with their baselines, by name; those that share baselines are one family."""
@@ -133,19 +128,6 @@ class ComparableRuns:
             if reference and (role not in known or len(reference.runs) > 1):
                 known[role] = reference
         return known
-
-    def baseline_means(self, one: Configuration) -> dict[Baseline, float]:
-        """Mean rewards of a configuration's known baselines, in their order."""
-        known, metric = self.baselines(one), self.columns[0]
-        means = {role: baselines.interval(known[role], metric).mean for role in Baseline if role in known}
-        return {role: mean for role, mean in means.items() if not math.isnan(mean)}
-
-    @property
-    def has_exact_bounds(self) -> bool:
-        """Whether a run recorded the uniform policy's reward."""
-        return bool(self.columns) and any(
-            Baseline.uniform_policy in baselines.recorded(one.runs, self.columns[0]) for one in self.configurations
-        )
 
     def compared(self, wanted: str | None = None) -> list[tuple[Configuration, Configuration, Comparison]]:
         """Every configuration but the baselines, its reference, and their comparison over seeds; one family.

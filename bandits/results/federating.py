@@ -179,25 +179,6 @@ def _compared(
     return text
 
 
-def adapted_lines(folders: Sequence[pathlib.Path]) -> list[str]:
-    """Lines about clients that never train: rewards on half B before and after the adaptation on half A."""
-    gains: dict[str, list[dict[str, float]]] = {}
-    for folder in folders:
-        if (path := folder / run_folder.ADAPTED_FILE).exists() and (adapted := runs.read_json(path))["held_out"]:
-            gain = np.subtract(adapted["after"], adapted["before"])
-            name = configuration(runs.read_json(folder / "config.json")["flags"])
-            gains.setdefault(name, []).append(dict(zip(adapted["clients"], gain, strict=True)))
-    text = []
-    for name, of_seeds in gains.items():
-        clients = sorted(set.union(*map(set, of_seeds)))
-        values = np.array([[one.get(client, math.nan) for client in clients] for one in of_seeds])
-        text.append(
-            f"Clients that never train, {name}: {runs.bootstrapped(values, mean).text(signed=True)} by adapting, "
-            f"{len(of_seeds)} seeds, {len(clients)} clients"
-        )
-    return text
-
-
 def picture(configurations: Sequence[Configuration]) -> "matplotlib.figure.Figure | None":
     """One point per client: its mean over seeds alone and federated; None without both."""
     from optimization.study import curves, panels

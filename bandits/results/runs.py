@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
 
-PAYLOAD = (metrics.BYTES_DOWN, metrics.BYTES_UP)  # Columns of the bytes of a round.
-MEGABYTES = "megabytes down and up so far"
 _DRAWS = 2000
 LEAST_CLIENTS = 20  # Coverage of the percentile interval: 93% with 20 clients, 83% with 5, 50% with 2.
 _SEARCHES = frozenset(("search", "estimate"))  # Folders of recommendations and reproductions.
@@ -92,16 +90,6 @@ def about(column: str) -> str:
 def trailing_window(rounds: int) -> int:
     """Number of rounds in the last tenth; at least one."""
     return max(1, rounds // 10)
-
-
-def megabytes(tables: "Sequence[pd.DataFrame]") -> "pd.Series | None":
-    """Megabytes sent so far in both directions, mean over seeds, by round; None if a table has no such columns."""
-    import pandas as pd
-
-    if not all(set(PAYLOAD) <= set(table) for table in tables):
-        return None
-    sent = [table.set_index("round_num")[[*PAYLOAD]].sum(axis=1).cumsum() / 1e6 for table in tables]
-    return pd.concat(sent, axis=1).mean(axis=1)
 
 
 def final_value(run: Run, column: str) -> float | None:
@@ -231,12 +219,10 @@ class Found(NamedTuple):
     searches: list[pathlib.Path]
 
 
-def read_all(folders: Iterable[pathlib.Path], *, has_searches: bool = False) -> Found:
-    """Reads all runs below some folders, at any depth; each once.
+def read_all(folders: Iterable[pathlib.Path]) -> Found:
+    """Reads all runs in some folders, at any depth; each once.
 
-    Args:
-      folders: Runs, or folders that hold runs.
-      has_searches: Whether runs of searches and of time measurements count, even where a folder above is named.
+    Runs of searches and of time measurements are left out, unless a folder names them, or their own folder.
     """
     paths: dict[pathlib.Path, pathlib.Path] = {}  # Resolved path -> path as named.
     found = Found([], [], [], [])
@@ -244,10 +230,10 @@ def read_all(folders: Iterable[pathlib.Path], *, has_searches: bool = False) -> 
     for folder in folders:
         try:
             for path in (path for together in find(folder).values() for path in together):
-                if has_searches or not _is_search(path, folder, tuning):
-                    paths[path.resolve()] = path
-                else:
+                if _is_search(path, folder, tuning):
                     found.searches.append(path)
+                else:
+                    paths[path.resolve()] = path
         except UsageError as error:
             found.problems.append(str(error))
     for resolved, path in paths.items():

@@ -1,6 +1,5 @@
-"""Sections of a report: results, comparisons, flags, single runs, data and commands."""
+"""Sections of a report: results, comparisons, flags, single runs and commands."""
 
-import json
 import math
 import os
 from collections import Counter
@@ -17,7 +16,6 @@ from optimization.study.intervals import Interval
 from optimization.study.metrics import SECONDS, Metric
 
 SHOWN = 12  # Configurations that are drawn at first; more would hide each other.
-_PIXELS = 38  # Height of a row of differences.
 ROWS = 1000  # Of single runs and of commands, so that the page stays small.
 COMPARED = (
     "Configuration",
@@ -40,8 +38,8 @@ Compared = Sequence[tuple[Configuration, Configuration, Comparison]]
 Styles = Sequence[Mapping[str, Any]]
 
 
-def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> tuple[dict[str, Any] | None, Section]:
-    """The differences to the reference as a picture (`_forest`), if there are any, and the main table.
+def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section:
+    """The main table: the first result, and differences from the reference.
 
     Args:
       part: The configurations; they have a known metric.
@@ -51,24 +49,20 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> tuple[d
     column = part.columns[0]
     comparisons = {configuration: one for configuration, _, one in compared}
     references = list(dict.fromkeys(reference.name for _, reference, _ in compared))
-    difference = f"Difference to {references[0] if len(references) == 1 else 'reference'}"
-    rows, drawn = [], []
+    rows = []
     style = dict(zip(part.configurations, styles, strict=True))
     for configuration in part.ranked():
         row: list[Any] = [_name(configuration, style[configuration]), tables.estimate(configuration.estimate(column))]
         if compared:
             one = comparisons.get(configuration)
-            interval = one.interval if one else None
             word = "baseline" if configuration.role else "not compared"
             word = "reference" if configuration.name in references else word
-            row += [tables.estimate(interval, signed=True), phrases.short_verdict(one) if one else word]
-            if interval and math.isfinite(interval.mean):
-                drawn.append((configuration.name, interval, style[configuration]["colour"]))
+            row.append(tables.estimate(one.interval if one else None, signed=True))
+            row.append(phrases.short_verdict(one) if one else word)
         rows.append(row)
-    heads = ["Configuration", _title(part, column), *([difference, VERDICT] if compared else [])]
-    title = f"{difference}: {phrases.lower(column.about)}, 95% CI"
-    picture = _forest(title, drawn[:SHOWN]) if drawn else None
-    return picture, Section("", heads, rows, left=[VERDICT], kind="main")
+    difference = f"Difference to {references[0] if len(references) == 1 else 'reference'}"
+    heads = ["Configuration", _title(column), *([difference, VERDICT] if compared else [])]
+    return Section("", heads, rows, left=[VERDICT], kind="main")
 
 
 def finding(part: ComparableRuns, compared: Compared) -> str:
@@ -76,7 +70,7 @@ def finding(part: ComparableRuns, compared: Compared) -> str:
     column = part.columns[0]
     best = min(part.ranked(), key=lambda one: bool(one.role))  # The first without a role, if there is one.
     judged = [one for *_, one in compared if one.is_judged]
-    what, mean = phrases.lower(_title(part, column)), best.estimate(column)
+    what, mean = phrases.lower(_title(column)), best.estimate(column)
     if not judged:
         earned = phrases.estimate(mean) if mean else "unknown"
         highest = "lowest" if column.better == "down" else "highest"
@@ -104,24 +98,23 @@ def _name(configuration: Configuration, style: Mapping[str, Any]) -> Cell:
     return Cell(configuration.name, configuration.name, look=style)
 
 
-def results(part: ComparableRuns, styles: Styles, *, has_regret: bool = False) -> Section:
-    """Table of all results of the configurations, the best first, with their baselines.
-
-    With `has_regret` it has the regret to the full-feedback baseline.
-    """
+def results(part: ComparableRuns, styles: Styles) -> Section:
+    """Table of all results of the configurations, the best first, with their baselines, regret and epsilon."""
     columns, ranked = part.columns, part.ranked()
     style = dict(zip(part.configurations, styles, strict=True))
     spent = {one: _privacy(one) for one in ranked}
     has_epsilon = any(cell.kind for cell in spent.values())
     notes = {one: [*filter(None, (part.baseline_summary(one), part.deployment_note(one)))] for one in ranked}
     has_notes = any(notes.values())
-    heads = ["Configuration", "Seeds", *(_title(part, column) for column in columns), *[_BASELINES] * has_notes]
+    regrets = {one: regret(part, one) for one in ranked}
+    has_regret = any(regrets.values())
+    heads = ["Configuration", "Seeds", *(_title(column) for column in columns), *[_BASELINES] * has_notes]
     heads += ["Regret to full feedback"] * has_regret + ["Epsilon"] * has_epsilon + ["Rounds"]
     rows = []
     for one in ranked:
         cells = [_name(one, style[one]), len(one.runs), *(tables.estimate(one.estimate(column)) for column in columns)]
         cells += [Cell("", notes=notes[one], kind="text")] * has_notes
-        cells += [tables.estimate(regret(part, one))] * has_regret
+        cells += [tables.estimate(regrets[one])] * has_regret
         rows.append(cells + [spent[one]] * has_epsilon + [_rounds(one)])
     return Section("", heads, rows, left=[_BASELINES], kind="results")
 
@@ -212,7 +205,7 @@ def single(part: ComparableRuns) -> Section:
     """Table with one row per run: its results and its folder, relative to the section's title."""
     some = [(configuration, run) for configuration in part.configurations for run in configuration.runs]
     base = os.path.commonpath([run.folder.parent for _, run in some])
-    titles = [*(_title(part, column) for column in part.columns), "Median seconds a round"]
+    titles = [*(_title(column) for column in part.columns), "Median seconds a round"]
     rows = []
     for configuration, run in some[:ROWS]:
         seconds = float(run.metrics[SECONDS].median()) if SECONDS in run.metrics else None
@@ -221,17 +214,6 @@ def single(part: ComparableRuns) -> Section:
         cells += [tables.number(value, f"{value or 0:.4g}") for value in values]
         rows.append([*cells, os.path.relpath(run.folder, base)])
     return Section(base, ["Configuration", "Seed", "Rounds", *titles, "Folder"], rows, left=["Folder"])
-
-
-def data(part: ComparableRuns) -> list[tuple[list[str], Mapping[str, Any]]]:
-    """Data reports, each once with the names of all configurations that share it."""
-    groups: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
-    for configuration in part.configurations:
-        if report := configuration.runs[0].data_report:
-            # Reports on files describe the file format; reports on data frames do not.
-            key = str(report.get(configurations.CONTENT) or json.dumps(report))
-            groups.setdefault(key, ([], report))[0].append(configuration.name)
-    return list(groups.values())
 
 
 def commands(part: ComparableRuns) -> list[tuple[str, str, str]]:
@@ -244,20 +226,8 @@ def commands(part: ComparableRuns) -> list[tuple[str, str, str]]:
     return items
 
 
-def _title(part: ComparableRuns, column: Metric) -> str:
-    title = phrases.capital(column.about)
-    if not column.recent:
-        return title
-    found = [
-        run.metrics[column].count()
-        for configuration in part.configurations
-        for run in configuration.runs
-        if column in run.metrics
-    ]
-    windows = {runs.trailing_window(int(count)) for count in found}
-    if len(windows) > 1:
-        return f"{title}, last tenth of the rounds"
-    return f"{title}, last {count} rounds" if (count := windows.pop()) > 1 else f"{title}, last round"
+def _title(column: Metric) -> str:
+    return phrases.capital(column.about) + ", last tenth of the rounds" * column.recent
 
 
 def _privacy(configuration: Configuration) -> Cell:
@@ -307,42 +277,3 @@ def over_tasks_section(metric: str, found: baselines.OverTasks) -> Section:
     notes += [f"Left out: {'; '.join(found.left_out)}."] if found.left_out else []
     title = f"Over {len(found.tasks)} tasks ({'; '.join(found.tasks)})" if rows else "No interquartile mean over tasks"
     return Section(title, ("Configuration", "Seeds of each task", "Normalized score"), rows, notes)
-
-
-def _forest(title: str, rows: Sequence[tuple[str, Interval, str]]) -> dict[str, Any]:
-    """Picture of differences as dots with their intervals above one axis, whose places are percentages of the width.
-
-    Args:
-      title: What is drawn, with its unit.
-      rows: (name, difference, colour) of each configuration.
-    """
-    from matplotlib import ticker
-
-    ends = [0.0, *(end for _, one, _ in rows for end in one[:3] if math.isfinite(end))]
-    ticks = ticker.MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(min(ends), max(ends))
-    low, high = ticks[0], ticks[-1]
-
-    def place(value: float) -> str:
-        return f"{6 + 88 * (value - low) / (high - low):.2f}%"
-
-    return {
-        "title": title,
-        "bottom": _PIXELS * len(rows) + 8,
-        "ticks": [
-            {"x": place(tick), "kind": "zero", "text": "0"}
-            if abs(tick) <= 1e-12
-            else {"x": place(tick), "kind": "axis", "text": f"{tick:+.4g}"}
-            for tick in ticks
-        ],
-        "rows": [
-            {
-                "name": name,
-                "colour": colour,
-                "y": _PIXELS * number + 28,
-                "mean": place(one.mean),
-                "low": place(one.low if math.isfinite(one.low) else one.mean),
-                "high": place(one.high if math.isfinite(one.high) else one.mean),
-            }
-            for number, (name, one, colour) in enumerate(rows)
-        ],
-    }

@@ -105,7 +105,7 @@ def templates() -> "jinja2.Environment":
 
     loader = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
     environment = jinja2.Environment(autoescape=True, loader=loader, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"breakable": _breakable, "rows_of_objects": _rows_of_objects}
+    environment.filters["breakable"] = _breakable
     return environment
 
 
@@ -115,11 +115,6 @@ def _breakable(name: str) -> "Markup":
 
     wrap = markupsafe.Markup("<wbr>")
     return markupsafe.escape(name).replace("_", "_" + wrap).replace("/", "/" + wrap)
-
-
-def _rows_of_objects(objects: Sequence[Mapping[str, Any]]) -> Section:
-    heads = list(dict.fromkeys(name for one in objects for name in one))
-    return Section("", heads, [[one.get(name) for name in heads] for one in objects])
 
 
 def number(value: float | None, shown: str) -> Cell:

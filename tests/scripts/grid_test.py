@@ -125,12 +125,6 @@ def test_a_failed_run_is_retried_twice_and_reported_at_the_end_without_stopping_
     assert log.read_text().count("Traceback") == 3
 
 
-def test_edges_expand_until_the_best_lies_inside(play, tmp_path, capfd):
-    assert play("--sweep=rate=1,10", "--expand_edges") == 0
-    assert [row[0] for row in _results(tmp_path)] == [1, 10, 0.5, 0.2, 0.1, 0.05]
-    assert capfd.readouterr().err.count("The best lies on an edge; added: ") == 4
-
-
 def test_halving_gives_the_best_all_rounds_and_repeats_itself(play, tmp_path):
     arguments = ("--sweep=rate=10,1,0.1,0.01", "--total_rounds=8", "--early_stop=halving")
     assert play(*arguments) == 0

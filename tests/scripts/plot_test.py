@@ -1,7 +1,6 @@
 """Tests of scripts.plot."""
 
 import json
-import re
 
 import pandas as pd
 import pytest
@@ -31,22 +30,6 @@ def test_runs_and_bands_over_seeds_are_drawn(tmp_path):
     output = tmp_path / "compare.png"
     _draw(f"--runs={tmp_path / 'one'},{tmp_path / 'many'}", f"--output={output}")
     assert output.read_bytes().startswith(b"\x89PNG")
-
-
-def test_rewards_are_drawn_over_the_mean_megabytes_of_the_seeds(tmp_path):
-    for seed, (down, up) in enumerate([([3e6, 1e6], [1e6, 1e6]), ([1e6, 1e6], [1e6, 3e6])]):
-        folder = tmp_path / "run" / f"seed_{seed}"
-        _run(folder, [0.1, 0.2])
-        table = pd.read_csv(folder / "metrics.csv").assign(**{metrics.BYTES_DOWN: down, metrics.BYTES_UP: up})
-        table.to_csv(folder / "metrics.csv", index=False)
-    _draw(str(tmp_path / "run"), "--megabytes", f"--output={tmp_path / 'x.svg'}")
-    text = (tmp_path / "x.svg").read_text()
-    assert "megabytes down and up so far" in text
-    megabytes = text[text.index('id="matplotlib.axis_1"') : text.index('id="matplotlib.axis_2"')]
-    assert re.findall(r">([\d.−]+)</text>", megabytes) == ["0", "1", "2", "3", "4", "5", "6"]
-    _run(tmp_path / "old", [0.1])
-    with pytest.raises(UsageError, match="--megabytes: old has no communication/bytes_down and communication/bytes_up"):
-        _draw(str(tmp_path / "old"), "--megabytes", f"--output={tmp_path / 'y.svg'}")
 
 
 @pytest.mark.parametrize(

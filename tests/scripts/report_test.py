@@ -53,7 +53,7 @@ def _data(page) -> list[dict]:
 
 def _panels(page) -> dict[str, dict]:
     """Returns the panels of the first part by their columns."""
-    return {panel["column"]: panel for group in _data(page)[0]["groups"] for panel in group["panels"]}
+    return {panel["column"]: panel for panel in _data(page)[0]["panels"]}
 
 
 def _tables(page) -> list[list[list[str]]]:
@@ -81,11 +81,17 @@ def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
     status, page = _report(two_runs, two_runs / "one", f"--runs={two_runs / 'many'}")
     head, first, second = _tables(page)[1]
     assert status == 0
-    assert head == ["Configuration", "Seeds", "Round reward, last round", "Running average reward", "Rounds"]
+    assert head == [
+        "Configuration",
+        "Seeds",
+        "Round reward, last tenth of the rounds",
+        "Running average reward",
+        "Rounds",
+    ]
     assert first == ["lr 0.1", "1", "0.75", "0.625", "2"]
     half = 12.7062047 * 0.125  # Student's t of one degree of freedom, and the error of the mean.
     assert second[:3] == ["lr 0.05", "2", f"0.6  {0.625 - half:.1f} to {0.625 + half:.1f}"]
-    places = [page.index(f'class="{name}"') for name in ("lead", "forest", "main", "results", "legend")]
+    places = [page.index(f'class="{name}"') for name in ("lead", "main", "results", "legend")]
     assert places == sorted(places)
     assert page.index('class="legend"') < page.index("<summary>Commands")
 
@@ -102,24 +108,20 @@ def test_a_page_opens_with_its_finding_the_differences_and_one_table(tmp_path):
     (lead,) = re.findall(r'<p class="lead">(.*?)</p>', page)
     assert lead == f"softmax is significantly better than greedy: round reward {shown}."
     head, softmax, greedy, uniform = _tables(page)[0]
-    assert head == ["Configuration", "Round reward, last round", "Difference to greedy", "Verdict"]
+    assert head == ["Configuration", "Round reward, last tenth of the rounds", "Difference to greedy", "Verdict"]
     assert softmax[2:] == [f"+0.30  +{0.3 - half:.2f} to +{0.3 + half:.2f}", "better"]
     assert (greedy[1:], uniform[3]) == ([f"0.30  {0.3 - half:.2f} to {0.3 + half:.2f}", "–", "reference"], "baseline")
-    figure = re.search(r"<figure>(.*?)</figure>", page, re.DOTALL)[1]
-    assert re.findall(r'<text x="0".*?>(.*?)</text>', figure) == ["softmax"]
-    assert re.findall(r'class="tick".*?>(.*?)</text>', figure)[0] == "0"
 
 
-def test_runs_of_searches_and_timing_are_shown_only_on_request(tmp_path):
+def test_runs_of_searches_and_timing_are_shown_only_if_their_folder_is_named(tmp_path):
     for path in ("search/a", "estimate/b", "compare/c", "grid/runs/d/seed_0", "grid/runs/d/seed_1"):
         _run(tmp_path / path, [0.5], seed=0, bandits_type="softmax", clip_norm=ord(path[-3]))
     (tmp_path / "grid" / "results.csv").write_text("run,used_for\nd/seed_0,tuning\nd/seed_1,reporting\n")
     _, page = _report(tmp_path, tmp_path)
     assert "2 runs in 2 configurations · 3 runs of searches or timing left out" in page
-    assert "5 runs in" in _report(tmp_path, tmp_path, "--searches")[1]
     assert "1 run in" in _report(tmp_path, tmp_path / "search" / "a")[1]
     _run(tmp_path / "other" / "search" / "e", [0.5], seed=0)
-    with pytest.raises(UsageError, match="--searches"):
+    with pytest.raises(UsageError, match="name their own folders"):
         _report(tmp_path, tmp_path / "other")
 
 
@@ -127,11 +129,8 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     (part,) = _data(page)
     assert [style["label"] for style in part["configurations"]] == ["lr 0.1", "lr 0.05"]
-    assert [(group["title"], [panel["column"] for panel in group["panels"]]) for group in part["groups"]] == [
-        ("Results", [metrics.ROUND_REWARD, metrics.AVERAGE_REWARD]),
-        ("Seconds", ["seconds"]),
-        ("Other columns", ["other/metric"]),
-    ]
+    # Not epsilon, which is never finite, or metrics that no study declares.
+    assert list(_panels(page)) == [metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, "seconds"]
     panel = _panels(page)[metrics.ROUND_REWARD]
     one, many = panel["curves"]
     assert _numbers(one["mean"]) == [0.5, 0.75]
@@ -142,27 +141,19 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     assert low == pytest.approx([0.5 - half[0], 0.625 - half[1]], rel=1e-5)
     assert high == pytest.approx([0.5 + half[0], 0.625 + half[1]], rel=1e-5)
     assert panel["caption"] == "line: mean, band: 95% interval over 2 seeds; without a band: one seed"
-    assert "Not drawn: privacy/epsilon (without a finite value); other/constant (always 4)." in page
 
 
-def test_regret_to_full_feedback_is_shown_on_request(tmp_path, capsys):
-    for bandit, rewards in (("softmax", (0.6, 0.8)), ("supervised_mse", (0.9, 1.0))):
+def test_regret_to_full_feedback_is_shown_if_there_is_such_a_baseline(tmp_path):
+    # Full feedback is trained, too: softmax earns 0.3 and 0.2 less (paired mean 0.25), falcon 0.1 and 0.3 more.
+    for bandit, rewards in (("softmax", (0.6, 0.8)), ("supervised_mse", (0.9, 1.0)), ("falcon", (1.0, 1.3))):
         for seed, reward in enumerate(rewards):
             _run(tmp_path / bandit / f"seed_{seed}", [reward], bandits_type=bandit, seed=seed)
-    _, page = _report(tmp_path, tmp_path, "--regret")
-    (head, full_feedback, softmax), place = _tables(page)[1], -2
-    assert head[place] == "Regret to full feedback"
-    assert (full_feedback[place], softmax[place]) == ("–", "0.2  -0.4 to 0.9")  # 0.3 and 0.2, paired: 0.25.
-    assert "can be negative" in page
     _, page = _report(tmp_path, tmp_path)
-    assert "Regret" not in page
-    # Full feedback is trained, too, and can be exceeded: by 0.1 and 0.3.
-    for seed, reward in enumerate((1.0, 1.3)):
-        _run(tmp_path / "better" / f"seed_{seed}", [reward], bandits_type="falcon", seed=seed)
-    _, page = _report(tmp_path, tmp_path, "--regret")
-    assert {row[place].partition("  ")[0] for row in _tables(page)[1][1:]} == {"–", "0.2", "-0.2"}
-    _report(tmp_path, tmp_path / "softmax", "--regret")
-    assert "No configuration has a full-feedback baseline" in capsys.readouterr().err
+    head, *rows = _tables(page)[1]
+    place = head.index("Regret to full feedback")
+    assert {row[place] for row in rows} == {"–", "0.2  -0.4 to 0.9", "-0.2  -1.5 to 1.1"}
+    _, page = _report(tmp_path, tmp_path / "softmax")
+    assert "Regret to full feedback" not in page
 
 
 def test_dynamic_regret_is_shown_if_rewards_change(tmp_path, capsys):
@@ -172,15 +163,12 @@ def test_dynamic_regret_is_shown_if_rewards_change(tmp_path, capsys):
     for world, reward in enumerate((1.0, 0.75)):
         supervised = drift | {"bandits_type": "supervised_mse", "drift_world": world}
         _run(tmp_path / f"world_{world}", [0.0, reward], **supervised)
-    status, page = _report(tmp_path, tmp_path, "--regret")
+    status, page = _report(tmp_path, tmp_path)
     printed = capsys.readouterr()
     assert (status, printed.err) == (0, "")
-    assert "Dynamic regret to 2 full-feedback baselines" in printed.out
-    assert "softmax        1 to 2  all           1      1      0.5" in printed.out
-    assert "<h3>Dynamic regret to 2 full-feedback baselines</h3>" in page
-    _, page = _report(tmp_path, tmp_path)
-    assert "ynamic regret" not in page + capsys.readouterr().out
-    _report(tmp_path, tmp_path / "softmax", "--regret")
+    assert "softmax        2       1      1      0.5" in printed.out
+    assert "<h3>Dynamic regret</h3>" in page
+    _report(tmp_path, tmp_path / "softmax")
     assert (
         "needs the full-feedback baseline of environment 0 and environment 1: run the same with"
         in capsys.readouterr().out
@@ -262,34 +250,22 @@ def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
     ]
 
 
-def test_flags_that_differ_single_runs_data_and_commands_come_last(two_runs):
-    config = json.loads((two_runs / "one" / "config.json").read_text())
-    described = [{"name": "age", "use": "feature"}, {"name": "y", "use": "label", "kind": "category"}]
-    report = {"dropped": {"<a>": 3}, "columns": described}
-    (two_runs / "one" / "config.json").write_text(json.dumps(config | {"data_report": report}))
+def test_flags_that_differ_single_runs_and_commands_come_last(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
-    _, _, flags, single, columns = _tables(page)
+    _, _, flags, single = _tables(page)
     assert flags == [["Configuration", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
     assert single[3] == ["lr 0.05", "1", "2", "0.75", "0.875", "0.5", "many/seed_1"]
-    assert "<dt>dropped</dt><dd>" in page
-    assert columns == [["name", "use", "kind"], ["age", "feature", "–"], ["y", "label", "category"]]
-    assert "<dt>&lt;a&gt;</dt><dd>3</dd>" in page
     assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code><p>The same with seed 1.</p>" in page
-    assert re.findall(r"<summary>(\w.*?)</summary>", page)[-4:] == [
-        "Flags that differ",
-        "Single runs",
-        "Data",
-        "Commands",
-    ]
+    assert re.findall(r"<summary>(\w.*?)</summary>", page)[-3:] == ["Flags that differ", "Single runs", "Commands"]
 
 
 def test_long_curves_are_thinned_to_their_last_round(tmp_path):
     _run(tmp_path / "long", np.arange(2500) / 2500)
     _, page = _report(tmp_path, tmp_path / "long")
     curve = _panels(page)[metrics.ROUND_REWARD]["curves"][0]
-    assert (curve["x0"], curve["dx"], curve["points"]) == (1, 3, 834)
+    assert (_numbers(curve["x"])[:2], curve["points"]) == ([1, 4], 834)
     assert _numbers(curve["mean"])[-1] == pytest.approx(2499 / 2500)
-    assert "more than 1,000 rounds" in page
+    assert "at most 1,000 points" in page
 
 
 def test_what_comes_from_files_is_escaped(tmp_path):
@@ -413,12 +389,11 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     mean.click()
     assert script(names) == ["lr 0.05", "lr 0.1"]
 
-    # What was folded is unfolded and drawn until it is printed.
-    drawn = "return document.querySelectorAll('.js-plotly-plot').length"
-    unfolded = "return document.querySelectorAll('details.curves[open]').length"
-    assert (script(drawn), script(unfolded)) == (2, 0)
+    # The statistics that were folded are unfolded until the page is printed.
+    unfolded = "return document.querySelectorAll('details[data-print][open]').length"
+    assert script(unfolded) == 0
     script("dispatchEvent(new Event('beforeprint'))")
-    assert (script(drawn), script(unfolded)) == (4, 2)
+    assert script(unfolded) == 1
     script("dispatchEvent(new Event('afterprint'))")
     assert script(unfolded) == 0
     assert browser.get_log("browser") == []

@@ -146,56 +146,6 @@ def test_a_published_grid_has_the_initial_rates_of_its_scenarios_table(name, sce
     assert (settings.init_server_learning_rate, settings.init_client_learning_rate) == initial
 
 
-@pytest.mark.parametrize(
-    ("values", "best", "beyond"),
-    [
-        ([0.1, 0.2, 0.5], 0.5, 1.0),
-        ([0.5, 0.1, 0.2], 0.1, 0.05),
-        ([0.1, 0.2, 0.5], 0.2, None),
-        ([0.0005, 0.001], 0.0005, 0.0002),
-        ([1.0, 3.0, 9.0], 9.0, 27.0),
-        ([1.0, 3.0, 9.0], 1.0, 0.3333),
-        ([0.0, 0.1], 0.0, None),
-    ],
-)
-def test_the_value_beyond_an_edge(values, best, beyond):
-    assert plan.next_value(values, best) == beyond
-
-
-@pytest.mark.slow
-def test_a_grid_is_widened_by_whole_rows_of_the_configuration_whose_best_lies_on_an_edge():
-    grid = _build(sweeps=[RATES, "client_learning_rate=0.05,0.1,0.2", "bandits_type=greedy,softmax"])
-    (best,) = (
-        run
-        for run in grid.runs()
-        if run.settings.bandits_type == "greedy"
-        and (run.settings.server_learning_rate, run.settings.client_learning_rate) == (0.005, 0.1)
-    )
-    wider, added = grid.widened(best, limit=1)
-    assert added == ["--server_learning_rate=0.01"]
-    new = [run.settings for run in wider.runs()][: 12 + 9]
-    assert len(wider.runs()) == 12 + 9
-    assert {(one.bandits_type, one.client_learning_rate) for one in new if one.server_learning_rate == 0.01} == {
-        ("greedy", 0.05),
-        ("greedy", 0.1),
-        ("greedy", 0.2),
-    }
-    (best,) = (
-        run
-        for run in wider.runs()
-        if (run.settings.server_learning_rate, run.settings.client_learning_rate) == (0.01, 0.1)
-    )
-    assert wider.widened(best, limit=1) == (wider, [])
-    assert wider.widened(best, limit=2)[1] == ["--server_learning_rate=0.02"]
-
-
-def test_a_value_that_the_binary_does_not_take_is_not_added():
-    grid = _build("--bandits_type=epsilon_greedy", sweeps=["bandits_epsilon=0.5,1"])
-    wider, added = grid.widened(grid.runs()[-1], limit=5)
-    assert (wider.blocks, added) == (grid.blocks, [])
-    assert _build(sweeps=["clients_per_round=5,10"]).expandable == ()  # Nor to whole numbers.
-
-
 def test_fewer_rounds_are_refused_where_they_would_not_be_the_first_of_the_whole_run():
     grid = _build("--algorithm=fedpa", "--total_rounds=40", binary="run_posterior")
     with pytest.raises(UsageError, match="--early_stop needs --burn_in_rounds: its default depends on --total_rounds"):

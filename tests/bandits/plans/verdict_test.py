@@ -4,7 +4,6 @@ import json
 import math
 import re
 
-import matplotlib.image
 import pandas as pd
 import pytest
 
@@ -35,15 +34,10 @@ def _outcomes(folder, point, values, configuration="", first=0, bounds=BOUNDS, *
 
 
 def _text(folder, some, reported=None, reference=None):
-    ranked = sweep.rank(some, smallest=False)
-    points, best = (
-        verdict.comparable(found, folder, metrics.AVERAGE_REWARD)
-        for found in (
-            {point[0].run.point: point for several in ranked.values() for point in several},
-            {verdict.short_name(name): (reported or {}).get(name, several[0]) for name, several in ranked.items()},
-        )
-    )
-    return verdict.text(points, best, ranked, reported or {}, reference).splitlines()
+    ranked, reported = sweep.rank(some, smallest=False), reported or {}
+    points = {verdict.short_name(name): reported.get(name, several[0]) for name, several in ranked.items()}
+    best = verdict.comparable(points, folder, metrics.AVERAGE_REWARD)
+    return verdict.text(best, ranked, reported, reference).splitlines()
 
 
 def _comparisons(printed):
@@ -55,64 +49,43 @@ def _comparisons(printed):
     return [re.split(r"\s{2,}", line.strip()) for line in printed[start:end]]
 
 
-def test_the_best_point_can_be_no_better_than_the_uniform_policy(tmp_path):
-    points = [[0.11, 0.10, 0.12], [0.09, 0.10, 0.11], [0.10, 0.08, 0.11]]
-    found = [one for rate, values in enumerate(points) for one in _outcomes(tmp_path, f"rate={rate}", values)]
-    assert _text(tmp_path, found)[-1] == (
-        "Highest reward: rate=0, not significantly different from the uniform policy "
-        "(uniform policy 0.1, best fixed action 0.3)."
-    )
-
-
-def test_the_expected_best_of_as_many_points_of_each_configuration(tmp_path):
-    found = [
-        one
-        for bandit, values in (("softmax", [0.5, 0.7, 0.9, 0.3]), ("greedy", [0.6, 0.4]))
-        for place, value in enumerate(values)
-        for one in _outcomes(tmp_path, f"{bandit}{place}", [value], f"bandits_type={bandit}")
+def _search(folder, **values):
+    """Outcomes of a search with one seed for each point and its reward, by strategy."""
+    return [
+        outcome
+        for bandit, rewards in values.items()
+        for place, reward in enumerate(rewards)
+        for outcome in _outcomes(folder, f"{bandit}{place}", [reward], f"bandits_type={bandit}")
     ]
-    # Of two of four: (0.9 * 3 + 0.7 * 2 + 0.5) / 6.
-    assert _text(tmp_path, found)[:3] == [
+
+
+def test_the_expected_best_has_equal_numbers_of_points_for_each_configuration(tmp_path):
+    printed = _text(tmp_path, _search(tmp_path, softmax=[0.5, 0.7, 0.9, 0.3], greedy=[0.6, 0.4]))
+    # Two of four points: (0.9 * 3 + 0.7 * 2 + 0.5) / 6.
+    assert printed[:3] == [
         "Expected best of randomly sampled points, with equal numbers per configuration:",
         "  softmax: 0.6000 of 1, 0.7667 of 2 (4 points)",
         "  greedy: 0.5000 of 1, 0.6000 of 2 (2 points)",
     ]
-
-
-def test_seeds_that_selected_points_are_not_compared(tmp_path):
-    found = [
-        one
-        for bandit, values in (("softmax", [0.5, 0.7]), ("greedy", [0.2, 0.1]))
-        for place, value in enumerate(values)
-        for one in _outcomes(tmp_path, f"{bandit}{place}", [value, value + 0.01], f"bandits_type={bandit}")
-    ]
-    printed = "\n".join(_text(tmp_path, found))
-    assert "Optimistically biased: the same seeds selected these points." in printed
-    assert "greedy:" in printed
-    assert "Comparisons" not in printed
+    # Seeds that selected points are not compared.
+    assert printed[3].startswith("Optimistically biased: the same seeds selected these points.")
+    assert "Comparisons:" not in printed
 
 
 def test_fresh_seeds_are_compared(tmp_path):
-    found = [
-        one
-        for bandit, values in (("softmax", [0.5, 0.9]), ("greedy", [0.2, 0.1]))
-        for place, value in enumerate(values)
-        for one in _outcomes(tmp_path, f"{bandit}{place}", [value], f"bandits_type={bandit}")
-    ]
     fresh = {
         "bandits_type=softmax": _outcomes(tmp_path, "softmax1", [0.52, 0.55, 0.50], "bandits_type=softmax", first=1),
         "bandits_type=greedy": _outcomes(tmp_path, "greedy0", [0.21, 0.22, 0.20], "bandits_type=greedy", first=1),
     }
-    printed = _text(tmp_path, found, fresh)
+    printed = _text(tmp_path, _search(tmp_path, softmax=[0.5, 0.9], greedy=[0.2, 0.1]), fresh)
     assert printed[3:6] == [
         "Best point of each configuration on fresh seeds, 1 to 3:",
-        "  softmax: 0.52 (0.46 to 0.59); softmax1",
-        "  greedy: 0.210 (0.185 to 0.235); greedy0",
+        "  softmax: 0.52 (0.46 to 0.59), above the uniform policy; softmax1",
+        "  greedy: 0.210 (0.185 to 0.235), above the uniform policy, below the best fixed action; greedy0",
     ]
     ((name, reference, seeds, difference, *_, word),) = _comparisons(printed)
     assert (name, reference, seeds, word) == ("softmax", "greedy", "3", "better")
     assert difference.startswith("+0.313 (")
-    assert printed[-1].startswith("Highest reward: softmax, above the uniform policy (")
 
 
 def test_configurations_without_a_search_are_compared(tmp_path):
@@ -154,31 +127,19 @@ def _configurations(folder, rewards, **flags):
     ]
 
 
-def test_the_best_point_has_a_normalized_score_where_the_full_feedback_baseline_was_swept(tmp_path):
-    values = {"softmax": [0.49, 0.5, 0.51], "greedy": [0.2, 0.3, 0.25], "supervised_mse": [0.9, 0.89, 0.91]}
-    printed = _text(tmp_path, _configurations(tmp_path, {f"bandits_type={name}": one for name, one in values.items()}))
-    assert printed[-1] == (
-        "Highest reward: bandits_type=softmax, at a normalized score of 0.50 (uniform policy 0.1, "
-        "best fixed action 0.3, full-feedback baseline 0.9)."
-    )
-    assert [row[:2] for row in _comparisons(printed)] == [["softmax", "greedy"]]
-
-
-def test_points_have_verdicts_if_they_have_several_seeds(tmp_path):
+def test_points_have_verdicts_against_the_baselines(tmp_path):
     values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=init": [0.1, 0.11, 0.09]}
-    found = _configurations(tmp_path, values | {"bandits_type=supervised_mse": [0.9, 0.89, 0.91]})
-    ranked = sweep.rank(found, smallest=False)
+    outcomes = _configurations(tmp_path, values | {"bandits_type=supervised_mse": [0.9, 0.89, 0.91]})
+    ranked = sweep.rank(outcomes, smallest=False)
     points = {point[0].run.point: point for several in ranked.values() for point in several}
-    some = verdict.comparable(points, tmp_path, metrics.AVERAGE_REWARD)
-    words = {sweep.label(point): word for point, word in verdict.verdicts_by_point(some).items()}
-    assert words == {
+    words = verdict.verdicts_by_point(verdict.comparable(points, tmp_path, metrics.AVERAGE_REWARD))
+    assert {sweep.label(point): word for point, word in words.items()} == {
         "bandits_type=softmax": "at a normalized score of 0.50",
         "bandits_type=init": "not significantly different from the uniform policy",
         "bandits_type=supervised_mse": "full-feedback baseline",
     }
-    ones = {name: seeds[:1] for name, seeds in points.items()}
-    single = verdict.comparable(ones, tmp_path, metrics.AVERAGE_REWARD)
-    assert verdict.verdicts_by_point(single) == {}
+    table = verdict.ranking(ranked, ["bandits_type"], "reward", words, smallest=False)
+    assert re.search("softmax .* at a normalized score of 0.50", table)
 
 
 def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
@@ -204,13 +165,8 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
     printed = _text(tmp_path, found, reference=reference)
     ((name, *_),) = _comparisons(printed)
     assert name == "softmax, digits"
-    assert printed[-4].endswith("Not compared, because data, rewards, rounds or cohorts differ: softmax, mnist.")
-    assert printed[-3] == "Data, rewards or cohorts differ, so each combination has its own line."
-    assert [line.partition(", above")[0] for line in printed[-2:]] == [
-        "Highest reward: bandits_type=softmax,task_type=digits",
-        "Highest reward: bandits_type=softmax,task_type=mnist",
-    ]
-    ranking = verdict.ranking(sweep.rank(found, smallest=False), ["bandits_type"], "reward", smallest=False, shown=9)
+    assert printed[-1].endswith("Not compared, because data, rewards, rounds or cohorts differ: softmax, mnist.")
+    ranking = verdict.ranking(sweep.rank(found, smallest=False), ["bandits_type"], "reward", {}, smallest=False)
     assert [line.split()[:2] for line in ranking.splitlines() if line and line.split()[0] != "rank"] == [
         ["task_type=digits"],
         ["1", "softmax"],
@@ -251,7 +207,7 @@ def test_diverged_points_are_last_and_marked():
     lost = _point("lost", math.nan, client_learning_rate=10.0)
     lost.status = sweep.DIVERGED
     ranked = sweep.rank([lost, OUTCOMES[2]], smallest=False)
-    lines = verdict.ranking(ranked, ["client_learning_rate"], "score", smallest=False, shown=9).splitlines()
+    lines = verdict.ranking(ranked, ["client_learning_rate"], "score", {}, smallest=False).splitlines()
     assert [line.split() for line in lines] == [
         ["rank", "client_learning_rate", "score", "status", "rounds"],
         ["1", "0.3", "1.0000", "10"],
@@ -263,7 +219,7 @@ def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_
     words = [_point(kind, value, configuration=f"kind={kind}", kind=kind) for kind, value in [("a", 1.0), ("b", 2.0)]]
     ranked = sweep.rank(words, smallest=False)
     assert list(ranked) == ["kind=a", "kind=b"]
-    lines = verdict.ranking(ranked, ["kind"], "score", smallest=False, shown=1).splitlines()
+    lines = verdict.ranking(ranked, ["kind"], "score", {}, smallest=False, shown=1).splitlines()
     assert [line.split() for line in lines] == [
         ["rank", "kind", "score", "rounds"],
         ["1", "b", "2.0000", "10"],
@@ -271,7 +227,7 @@ def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_
     ]
     more = [*words, _point("a2", 3.0, configuration="kind=a", kind="a", client_learning_rate=0.7)]
     ranked = sweep.rank(more, smallest=False)
-    lines = verdict.ranking(ranked, ["kind", "client_learning_rate"], "score", smallest=False, shown=1).splitlines()
+    lines = verdict.ranking(ranked, ["kind", "client_learning_rate"], "score", {}, smallest=False, shown=1).splitlines()
     assert [line.split() for line in lines[:3]] == [
         ["kind=a"],
         ["rank", "client_learning_rate", "score", "rounds"],
@@ -301,19 +257,12 @@ def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
     assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in summary
 
 
-def test_the_heat_map_shows_the_best_over_other_flags(tmp_path):
+def test_a_best_point_on_an_edge_asks_for_more_values():
     grid = [
-        _point(f"{s}{c}{mu}", s * 10 + c + mu, server_learning_rate=s, client_learning_rate=c, mu=mu)
-        for s in (1.0, 2.0)
-        for c in (1.0, 2.0)
-        for mu in (0.0, 0.5)
-        if (s, c) != (2.0, 2.0)
+        _point(f"p{rate}", value, client_learning_rate=rate) for rate, value in ((0.1, 1.0), (0.2, 2.0), (0.5, 0.0))
     ]
-    (points,) = sweep.rank(grid, smallest=False).values()
-    axes = ("server_learning_rate", "client_learning_rate")
-    cells = verdict.cells(points, axes).stack().to_dict()
-    assert cells == {(1.0, 1.0): 11.5, (1.0, 2.0): 12.5, (2.0, 1.0): 21.5}
-    path = tmp_path / "heat_map.png"
-    verdict.heat_map(points, axes, path, metric="score", title="", smallest=False)
-    shape = matplotlib.image.imread(path).shape
-    assert min(shape[:2]) > 300
+    assert verdict.edges(sweep.rank(grid, smallest=False)) == []
+    assert verdict.edges(sweep.rank(grid, smallest=True)) == [
+        "The best point of the grid lies on an edge, --client_learning_rate=0.5: sweep more values."
+    ]
+    assert verdict.edges(sweep.rank([_point("nan", math.nan, client_learning_rate=0.1)], smallest=True)) == []

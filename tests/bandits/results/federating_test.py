@@ -11,7 +11,7 @@ from data.errors import UsageError
 from optimization.study import run_folder
 
 
-def _run(folder, rewards, *, examples=None, adapted=None, checksum="same", **flags):
+def _run(folder, rewards, *, examples=None, checksum="same", **flags):
     """A finished run whose clients earned this on half B, and half as much on half A."""
     folder.mkdir(parents=True)
     config = {"format": run_folder.FORMAT, "data_checksum": checksum, "flags": {"task_type": "digits", **flags}}
@@ -24,8 +24,6 @@ def _run(folder, rewards, *, examples=None, adapted=None, checksum="same", **fla
         "half_b": list(rewards.values()),
     }
     (folder / run_folder.CLIENT_REPORT_FILE).write_text(json.dumps(earned))
-    if adapted:
-        (folder / run_folder.ADAPTED_FILE).write_text(json.dumps(adapted))
     return folder
 
 
@@ -88,16 +86,6 @@ def test_a_report_has_groups_by_size_and_a_point_a_client(tmp_path):
     assert points.shape == (30, 2)
     np.testing.assert_allclose(points[25], [0.45, 0.55])
     assert federating.picture([one for one in table if one.name == "alone"]) is None
-
-
-def test_clients_that_never_train_are_reported_apart(tmp_path):
-    adapted = {"held_out": True, "clients": ["x", "y"], "examples": [1, 2], "before": [0.1, 0.2], "after": [0.3, 0.3]}
-    flags = {"federation": "federated", "personalization": "fine_tune", "seed": 0}
-    folder = _run(tmp_path / "tuned", {"a": 0.1}, adapted=adapted, **flags)
-    (line,) = federating.adapted_lines([folder])
-    assert "fine_tune: +0.15" in line
-    other = _run(tmp_path / "trained", {"a": 0.1}, adapted=adapted | {"held_out": False}, **flags)
-    assert federating.adapted_lines([other]) == []
 
 
 def test_a_client_without_an_example_in_half_b_has_no_value(tmp_path):

@@ -13,16 +13,6 @@ from bandits.results import baselines, comparison, configuration, runs
 from bandits.results.configuration import ReferenceValue
 from optimization.study.results import Run
 
-
-def test_megabytes_are_summed_over_rounds_and_averaged_over_seeds():
-    seeds = [
-        pd.DataFrame({"round_num": [1, 2], metrics.BYTES_DOWN: down, metrics.BYTES_UP: up})
-        for down, up in (([3e6, 1e6], [1e6, 1e6]), ([1e6, 1e6], [1e6, 3e6]))
-    ]
-    assert runs.megabytes(seeds).to_dict() == {1: 3.0, 2: 6.0}
-    assert runs.megabytes([seeds[0], seeds[1][["round_num", metrics.BYTES_UP]]]) is None
-
-
 BOUNDS = {"participating": {"chance": 0.1, "constant": 0.2}, "held_out": {"chance": 0.3, "constant": math.nan}}
 
 
