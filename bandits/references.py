@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, logged_clients, tasks
+from data import clients, logged_clients, tasks, text
 from optimization.study import intervals
 
 UNIFORM, FIXED = "the uniform policy", "the best fixed action"
@@ -113,7 +113,7 @@ def simple_policies(task: tasks.Task, matrix: np.ndarray) -> References:
 
         width = task.model_arguments.get("vocabulary_size") or task.model_arguments["num_features"]
         loaded = [clients.joined([part.load(index) for index in range(len(part))]) for part in parts]
-        contexts, of_held_out = (logged_clients.design(examples.features, width) for examples in loaded)
+        contexts, of_held_out = (text.design(examples.features, width) for examples in loaded)
         predicted = linear_model.Ridge().fit(contexts, everyone).predict(of_held_out)
     rows, linear = np.arange(len(rewards)), predicted.argmax(axis=1)
     earned = {

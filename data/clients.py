@@ -1,24 +1,32 @@
-"""Federated data sets: a population of clients, each with its examples.
+"""Federated data sets: a population of clients, each with its examples, in arrays or in TFF's SQLite files.
 
 Clients are read one at a time, so that memory holds a cohort, not the population. Nothing here imports
 TensorFlow: missing data is detected before slow imports.
 """
 
 import abc
+import contextlib
 import hashlib
 import itertools
 import os
+import pathlib
+import sqlite3
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tqdm
 
-from data import keys, text
+from data import files, keys, text
+from data.errors import Failure, UsageError
 
 _CHECKED_END_BYTES = 128 << 20
-
+_MAX_ROW = 2**63 - 1
+_QUERY = (
+    "SELECT serialized_example_proto FROM examples "
+    "WHERE split_name = ? AND client_id = ? AND rowid BETWEEN ? AND ? ORDER BY rowid"
+)
 
 Features = np.ndarray | text.Bags
 
@@ -81,6 +89,80 @@ class ArrayClients(ClientData):
         examples = self._examples.take(self._rows[index])
         is_bool = examples.labels.dtype == bool
         return examples._replace(labels=examples.labels.astype(np.float32)) if is_bool else examples
+
+
+class SqliteClients(ClientData):
+    """One split of a database with the tables `examples` and `client_metadata`, the form of TFF's data sets.
+
+    Clients are in the order of their names. Opening reads names only. If the table has no index, like TFF's,
+    the rows of each client are located once, and kept in a file beside the database.
+    """
+
+    def __init__(self, path: str | os.PathLike, split: str, parse: Callable[[list[bytes]], Examples]):
+        """Opens the database.
+
+        Args:
+          path: The file.
+          split: Value of `split_name`.
+          parse: Turns the serialized tf.train.Example protos of a client into arrays.
+
+        Raises:
+          UsageError: If the file is no such database, or has no such split.
+        """
+        self._path, self._split, self._parse = pathlib.Path(path), split, parse
+        # Clients are read ahead in another thread; SQLite itself lets one thread at a time in.
+        name = f"{self._path.absolute().as_uri()}?mode=ro"
+        with self._reading():
+            self._connection = sqlite3.connect(name, uri=True, check_same_thread=False)
+            pages, page_bytes = (
+                self._connection.execute(f"PRAGMA {size}").fetchone()[0] for size in ("page_count", "page_size")
+            )
+            if pages * page_bytes > self._path.stat().st_size:  # SQLite would notice only in some round.
+                raise sqlite3.DatabaseError("it is cut off")
+            query = "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id"
+            self.client_ids = [row[0] for row in self._connection.execute(query, (split,))]
+            plan = self._connection.execute(f"EXPLAIN QUERY PLAN {_QUERY}", (split, "", 0, 0)).fetchall()
+            if not self.client_ids:
+                raise sqlite3.DatabaseError(f"no clients in split {split!r}")
+        self.checksum = file_checksum(self._path)
+        has_index = any("client_id=?" in row[-1] for row in plan)
+        self._rows = None if has_index else self._find_rows()
+
+    def load(self, index: int) -> Examples:
+        client = self.client_ids[index]
+        first, last = (0, _MAX_ROW) if self._rows is None else self._rows[index].tolist()
+        with self._reading(f" of client {client}"):
+            rows = self._connection.execute(_QUERY, (self._split, client, first, last)).fetchall()
+            return self._parse([row[0] for row in rows])
+
+    def _find_rows(self) -> np.ndarray:
+        """First and last row of each client, int64 [clients, 2]; the last precedes the first if it has no rows."""
+        known_rows = self._path.with_name(f"{self._path.name}.{self._split}.rows.npz")
+        with contextlib.suppress(UsageError, KeyError):  # It is missing or damaged.
+            known = files.read_arrays(known_rows)
+            if str(known["checksum"]) == self.checksum and len(known["rows"]) == len(self.client_ids):
+                return known["rows"]
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        query = "SELECT client_id, rowid FROM examples WHERE split_name = ? ORDER BY rowid"
+        with self._reading():
+            for client, row in self._connection.execute(query, (self._split,)):
+                first.setdefault(client, row)
+                last[client] = row
+        rows = np.array([[first.get(client, _MAX_ROW), last.get(client, 0)] for client in self.client_ids])
+        with contextlib.suppress(Failure):  # An unwritable folder costs only the time of another search.
+            files.save_arrays(known_rows, {"rows": rows, "checksum": np.array(self.checksum)})
+        return rows
+
+    @contextlib.contextmanager
+    def _reading(self, where: str = "") -> Iterator[None]:
+        """Converts all errors, also those of TensorFlow, which is not imported here, to a UsageError."""
+        try:
+            yield
+        except Exception as error:
+            reason = error if isinstance(error, sqlite3.Error) else f"{type(error).__name__}{where}"
+            remedy = "delete it, or name another with --data_dir"
+            raise UsageError(f"{self._path} is not readable as TFF's SQLite data ({reason}): {remedy}.") from error
 
 
 class CappedClients(ClientData):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from data import clients
 from data.errors import Failure, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ PICTURES = (".png", ".pdf", ".svg")
 EXAMPLES = pathlib.Path(__file__).parent / "examples"
 _VARIABLE = "FEDBANDITS_DATA_DIR"
 _HOW_TO_NAME = f"name its folder with --data_dir or {_VARIABLE}. docs/data.md says where to get it."
-_UNDAMAGED = "--data_dir must hold the undamaged file."
+UNDAMAGED = "--data_dir must hold the undamaged file."
 
 
 def folder_of_environment() -> str | None:
@@ -135,7 +134,7 @@ def arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
     Raises:
       UsageError: If it is not readable, or lacks one.
     """
-    return _opened(path, lambda archive: [archive[name] for name in names], "", f": {_UNDAMAGED}")
+    return _opened(path, lambda archive: [archive[name] for name in names], "", f": {UNDAMAGED}")
 
 
 def _opened(path: pathlib.Path, read: Callable[[Any], Any], what: str, remedy: str) -> Any:
@@ -144,53 +143,6 @@ def _opened(path: pathlib.Path, read: Callable[[Any], Any], what: str, remedy: s
             return read(archive)
     except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
         raise UsageError(f"{path} is not readable{what} ({error}){remedy or '.'}") from error
-
-
-def images(
-    path: pathlib.Path, pair: Sequence[np.ndarray], shape: tuple[int, ...], num_classes: int
-) -> clients.Examples:
-    """Checks images and their labels.
-
-    Args:
-      path: The file that they come from.
-      pair: Images and their labels.
-      shape: Shape of an image.
-      num_classes: Labels must be below this.
-
-    Returns:
-      uint8 [examples, *shape] and int32 [examples].
-
-    Raises:
-      UsageError: If they are something else; it names the file.
-    """
-    pixels, labels = pair
-    if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
-        wanted = " x ".join(map(str, shape))
-        raise UsageError(
-            f"{path}: images must be uint8 of {wanted}, not {pixels.dtype} of {pixels.shape}: {_UNDAMAGED}"
-        )
-    return clients.Examples(pixels, indices(path, "labels", labels, len(pixels), num_classes).astype(np.int32))
-
-
-def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below: int | None = None) -> np.ndarray:
-    """Checks that the values are `count` whole numbers, at least 0 and less than `below`.
-
-    Args:
-      path: The file that they come from.
-      what: Their description.
-      values: The values.
-      count: How many there must be: one an example.
-      below: Bound; None for any whole number.
-
-    Raises:
-      UsageError: If they are not; it names the file.
-    """
-    is_whole = values.shape == (count,) and values.dtype.kind in "iu"
-    if not is_whole or (below is not None and not ((values >= 0) & (values < below)).all()):
-        span = "" if below is None else f" from 0 to {below - 1}"
-        actual = f"from {values.min()} to {values.max()}" if is_whole else f"{values.dtype} of shape {values.shape}"
-        raise UsageError(f"{path}: {what} must be {count} whole numbers{span}, not {actual}: {_UNDAMAGED}")
-    return values
 
 
 @contextlib.contextmanager

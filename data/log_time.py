@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from data import dates, numerals, partition, table_file
+from data import columns, partition, table_file
 from data.errors import UsageError
 from data.schema import UNOBSERVED, Schema
 
@@ -139,10 +139,10 @@ def _read(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> tuple
     parts = list(map(table_file.as_text, cells))
     written = pd.concat(parts).rename(schema.time_column)
     try:
-        found = dates.of_texts(written, 0.5)
+        found = columns.of_texts(written, 0.5)
     except UsageError as error:
         raise UsageError(f"--time_column: {str(error).partition(', or leave')[0]}.") from error
-    values = np.rint(found[0].days * 86400e6) if found else numerals.numbers(written)
+    values = np.rint(found[0].days * 86400e6) if found else table_file.numbers(written)
     read = dict(zip(named, np.split(values, np.cumsum(list(map(len, parts)))[:-1]), strict=True))
     for name, cell, part in zip(named, cells, parts, strict=True):
         if (is_wrong := ~np.isfinite(read[name]) & (part.notna() | (name != "reward_time_column"))).any():
@@ -171,7 +171,7 @@ def _window(text: str | None, zone: str | None) -> float:
     """Number of `--reward_window`, in the unit of times; 0 without one."""
     value = 0.0 if text is None else math.nan
     with contextlib.suppress(ValueError):
-        number = numerals.numbers(pd.Series([text]))[0]
+        number = table_file.numbers(pd.Series([text]))[0]
         if text and np.isfinite(number) == (zone is None):
             value = number if zone is None else pd.Timedelta(text) / pd.Timedelta("1us")
     if not 0 <= value < math.inf:

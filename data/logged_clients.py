@@ -22,7 +22,7 @@ from data.errors import UsageError
 SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
 LOG_COLUMNS = 3  # Action, reward and propensity.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
-_TOLERANCE = 1e-8  # Of LSQR, whose default leaves visible errors.
+_TOLERANCE = 1e-8  # Of LSQR; the default leaves visible errors.
 _UNIFORM_TOLERANCE = 0.01  # Relative: a propensity may be written with few digits.
 
 
@@ -49,25 +49,11 @@ class Regression:
 
     def predict(self, contexts: np.ndarray | text.Bags) -> np.ndarray:
         """Predicted rewards, float64 [rows, actions], within the range of the rewards in the fit."""
-        added = design(contexts, len(self.weights) - 1) @ self.weights
+        added = text.design(contexts, len(self.weights) - 1) @ self.weights
         if self.log_odds is None:
             return np.clip(self.base + added, self.low, self.high)
         intercept, slope = self.log_odds
         return self.low + (self.high - self.low) / (1 + np.exp(-intercept - slope * added))
-
-
-def design(contexts: np.ndarray | text.Bags, num_features: int) -> Any:
-    """Features with a last column of ones, [rows, features + 1]: an array, or of bags a sparse matrix."""
-    if isinstance(contexts, text.Bags):
-        from scipy import sparse
-
-        rows = len(contexts.offsets) - 1
-        words = sparse.csr_matrix(
-            (contexts.values.astype(np.float64), contexts.ids, contexts.offsets), shape=(rows, num_features)
-        )
-        return sparse.hstack([words, np.ones((rows, 1))], format="csr")
-    flat = contexts.reshape(len(contexts), num_features)
-    return np.concatenate([flat.astype(np.float64), np.ones((len(flat), 1))], axis=1)
 
 
 def fit(
@@ -92,7 +78,7 @@ def fit(
       is_tuned: bool [rows], rows on which the penalty is chosen, by the squared error of a fit on the others; then all
         rows are fitted. None, or all rows on one side, selects the middle penalty.
     """
-    matrix = design(contexts, num_features)
+    matrix = text.design(contexts, num_features)
     penalty = PENALTIES[len(PENALTIES) // 2]
     if is_tuned is not None and is_tuned.any() and not is_tuned.all():
         rest = ~is_tuned
@@ -135,26 +121,11 @@ def _fits(
 
 def _ridge(matrix: Any, targets: np.ndarray, penalties: Sequence[float]) -> np.ndarray:
     """Ridge weights, float64 [penalties, columns], of targets float64 [penalties, rows]."""
-    if not isinstance(matrix, np.ndarray):
-        from scipy.sparse import linalg
+    from sklearn import linear_model
 
-        return np.stack(
-            [
-                linalg.lsqr(matrix, target, damp=np.sqrt(penalty), atol=_TOLERANCE, btol=_TOLERANCE)[0]
-                for target, penalty in zip(targets, penalties, strict=True)
-            ]
-        )
-    rows, columns = matrix.shape
-    is_wide = rows < columns
-    gram = matrix @ matrix.T if is_wide else matrix.T @ matrix
-    weights = np.empty((len(penalties), columns))
-    for place, (target, penalty) in enumerate(zip(targets, penalties, strict=True)):
-        ridged = gram + penalty * np.eye(len(gram))
-        if is_wide:  # X' (X X' + penalty)^-1 y is the same, with a smaller matrix.
-            weights[place] = matrix.T @ np.linalg.solve(ridged, target)
-        else:
-            weights[place] = np.linalg.solve(ridged, matrix.T @ target)
-    return weights
+    solver = "cholesky" if isinstance(matrix, np.ndarray) else "lsqr"
+    model = linear_model.Ridge(np.array(penalties), fit_intercept=False, solver=solver, tol=_TOLERANCE)
+    return np.atleast_2d(model.fit(matrix, targets.T).coef_)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,10 +283,3 @@ def _contexts(log: interaction_log.InteractionLog) -> clients.Features:
     if log.contexts is None:
         raise ValueError("A log without contexts has no clients for a simulation.")
     return log.contexts
-
-
-def num_features(contexts: np.ndarray | text.Bags, names: Sequence[str]) -> int:
-    """Number of values in a context; for bags, the size of the vocabulary."""
-    if isinstance(contexts, text.Bags):
-        return len(names) or int(contexts.ids.max(initial=0)) + 1
-    return int(np.prod(contexts.shape[1:]))

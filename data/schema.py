@@ -290,7 +290,10 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
       UsageError: If a column is missing, or has two roles; or if rewards are fewer than two.
     """
     if len(names) == 1:
-        raise UsageError(f"{path} has only one column, {names[0]!r}: separate columns by commas, semicolons or tabs.")
+        raise UsageError(
+            f"{path} has only one column, {names[0]!r}: separate columns by commas, semicolons or tabs, and remove "
+            "lines before the header."
+        )
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
     clients = [] if schema.num_synthetic_clients else clients
     features, ignored, categories, texts = (
@@ -346,7 +349,7 @@ def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:
         if len(names) > _LISTED:
             shown = difflib.get_close_matches(name, names, _NEAREST) or names[:_NEAREST]
             which = f"of its {len(names)} columns the nearest are"
-        comment = " If the first line, which begins with #, is a comment, remove it." * names[0].startswith("#")
+        comment = " Remove comments, and other lines before the header." * names[0].startswith(("#", "sep="))
         raise UsageError(f"{flag}: there is no column {name!r} in {path}; {which} {', '.join(shown)}.{comment}")
 
 

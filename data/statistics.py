@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from data.errors import UsageError
 
 MAX_CATEGORIES = 1000
@@ -30,6 +32,30 @@ class Numbers:
     mean: float
     deviation: float
     has_missing: bool
+
+    @classmethod
+    def learned(cls, values: np.ndarray) -> "Numbers | None":
+        """Statistics of numbers, in which NaN is missing; None if all are."""
+        present = values[~np.isnan(values)]
+        if not len(present):
+            return None
+        has_missing = len(present) < len(values)
+        if present.min() == present.max():  # The deviation of equal numbers is not always exactly 0.
+            return cls(float(present[0]), 0.0, has_missing)
+        scale = np.abs(present).max()  # Squares of large numbers overflow.
+        mean, deviation = np.mean(present / scale) * scale, np.std(present / scale) * scale
+        return cls(float(mean), float(deviation), has_missing)
+
+    def standardized(self, values: np.ndarray) -> np.ndarray:
+        """Standardized numbers, float32 [rows, 1]; [rows, 2] with an indicator of missing values if there are any."""
+        is_missing, standard = np.isnan(values), np.zeros(len(values))
+        if self.deviation:
+            with np.errstate(over="ignore"):  # Halves, as a difference of large numbers overflows.
+                standard = (values / 2 - self.mean / 2) / (self.deviation / 2)
+            largest = np.finfo(np.float32).max
+            standard = np.clip(standard, -largest, largest)
+        features = [np.where(is_missing, 0.0, standard), is_missing]
+        return np.stack(features[: 1 + self.has_missing], axis=1).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,8 +152,7 @@ def read_table(path: str | None) -> OfTable | None:
         return None
     columns, labels, words = _read(path, "table", "columns", "labels", "vocabulary")
     _check(isinstance(columns, dict), path, '"columns" is no object of columns')
-    _check(_are_counts(labels), path, '"labels" is no object of counts')
-    _check(len(labels) != 1 and len(labels) <= MAX_CATEGORIES, path, f'"labels" has {len(labels)} labels')
+    _check(_are_counts(labels) and len(labels) != 1 and len(labels) <= MAX_CATEGORIES, path, f'"labels" are {labels}')
     _check(words is None or _are_names(words), path, _NO_WORDS)
     return OfTable({name: _column(path, name, column) for name, column in columns.items()}, labels, tuple(words or ()))
 
@@ -142,8 +167,7 @@ def read_posts(path: str | None) -> OfPosts | None:
         return None
     vocabulary, tags = _read(path, "posts", "vocabulary", "tags")
     _check(_are_names(vocabulary), path, _NO_WORDS)
-    _check(_are_counts(tags), path, '"tags" is no object of counts')
-    _check(len(tags) > 1, path, f'"tags" has {len(tags)} tags; a bandit needs two or more')
+    _check(_are_counts(tags) and len(tags) > 1, path, f'"tags" are not the counts of two tags or more, but {tags}')
     return OfPosts(tuple(vocabulary), tags)
 
 
@@ -176,17 +200,16 @@ def _are_counts(counts: Any) -> bool:
 def _column(path: str, name: str, column: Any) -> OfColumn | None:
     if column is None:
         return None
-    for kind in (Numbers, Dates, Categories):
-        fields = [field.name for field in dataclasses.fields(kind)]
-        if not isinstance(column, dict) or set(column) != set(fields):
-            continue
-        values = [column[field] for field in fields]
-        if kind is Categories:
-            is_right = _are_names(*values) and len(values[0]) <= MAX_CATEGORIES
-            _check(is_right, path, f"column {name!r} has no list of at most {MAX_CATEGORIES} different categories")
-            return Categories(tuple(values[0]))
-        are_finite = all(type(value) in (int, float) and abs(value) <= sys.float_info.max for value in values[:2])
-        is_right = are_finite and values[1] >= 0 and all(type(value) is bool for value in values[2:])
-        _check(is_right, path, f"column {name!r} has no finite mean, deviation of at least 0, and truth values")
-        return kind(float(values[0]), float(values[1]), *values[2:])
-    raise UsageError(f"--public_statistics={path}: column {name!r} is neither of categories, numbers nor dates.")
+    fields = set(column) if isinstance(column, dict) else set()
+    kind = next((kind for kind in (Numbers, Dates, Categories) if fields == set(kind.__annotations__)), None)
+    _check(kind is not None, path, f"column {name!r} is neither of categories, numbers nor dates")
+    if kind is Categories:
+        names = column["categories"]
+        is_right = _are_names(names) and len(names) <= MAX_CATEGORIES
+        _check(is_right, path, f"column {name!r} has no list of at most {MAX_CATEGORIES} different categories")
+        return Categories(tuple(names))
+    mean, deviation, *has = (column[field] for field in kind.__annotations__)  # type: ignore[union-attr]
+    are_finite = all(type(value) in (int, float) and abs(value) <= sys.float_info.max for value in (mean, deviation))
+    is_right = are_finite and deviation >= 0 and all(type(value) is bool for value in has)
+    _check(is_right, path, f"column {name!r} has no finite mean, deviation of at least 0, and truth values")
+    return kind(float(mean), float(deviation), *has)  # type: ignore[misc]

@@ -1,6 +1,7 @@
-"""Reader of tables from CSV and Parquet files, and from DataFrames in memory, to pandas frames.
+"""Reader of tables from CSV and Parquet files, and from DataFrames in memory, and parser of numbers written as text.
 
-`data.columns` determines the type of each column.
+CSV files are read as text by Python's `csv`, since `pandas.read_csv` fills short rows with missing values, and does not
+report the line of a row. `data.columns` determines the type of each column.
 """
 
 import codecs
@@ -18,20 +19,31 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from data import clients, frames, memory, numerals, schema
+from data import clients, frames, memory, schema
 from data.errors import UsageError
+from data.schema import COMMA, POINT
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 # pandas' own list without "None", which is as likely a category.
 MISSING = ("", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")
+MISSING_AMONG_NUMBERS = ("?", "None")  # In addition; UCI's files have the former.
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
+PERCENT = "%"
+SIGNS = "[$€£¥₹₩₽₺₪฿₫₱₦%]"
+MOSTLY = 0.9
 _SAMPLED = 200  # Records that choose a separator, if the header allows several.
 _NAMED = 3  # Number of lines in a message.
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
-_EXACT = 2**53  # Beyond it, floats round whole numbers.
+_EXACT = 2**53  # Floats round larger whole numbers.
 _END = "\0"  # A line that no file has.
-_ULPS = 4  # Rounding errors of a probability, in units of its type's precision.
+_ROUNDING = 4 * 2.0**-23  # Of a probability in single precision.
+# The exponent is bounded: pandas.to_numeric crashes on 05179e2916004192, which is an identifier.
+_NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]{1,4})?|inf(?:inity)?)", re.IGNORECASE)
+_GROUPED_WITH_POINT = r"[+-]?\d{1,3}(?:,\d{3})+\.\d+"
+_CENTS = r"[+-]?[\d.]*,(?!\d{3}(?:\D|$))\d+"  # A comma that does not group thousands.
+_WITH_COMMA = r"[+-]?(?:\d{1,3}(?:[.\s'’]\d{3})+|\d*)(?:,\d+)?(?:[eE][+-]?\d{1,4})?"
+_DECIMAL = r"[+-]?\d*\.\d+(?:[eE][+-]?\d{1,4})?"
+_MAY_GROUP = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
 _NO_ROLES = schema.Schema()
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
@@ -42,15 +54,15 @@ class Table:
     """A table as it was read.
 
     Attributes:
-      path: Its source in messages.
-      frame: Its rows, numbered from 0, without unnamed columns: row numbers that pandas and R write.
-      nameless: The unnamed columns.
+      path: Source, for messages.
+      frame: Rows, numbered from 0, without unnamed columns, which are row numbers written by pandas or R.
+      nameless: Unnamed columns.
       form: `encoding` and `separator` of a CSV file.
       missing: Number of cells with each text of `--missing_values`.
-      signs: The currency sign that was removed from cells, or the % of cells that were read as hundredths, by column.
-      lists: The columns that have replaced a column of lists, by that column.
+      signs: Currency sign that was removed from the cells of a column, or the % of cells that were read as hundredths.
+      lists: Columns that have replaced a column of lists, by its name.
       lines: int [rows], the line where each row begins; None without lines.
-      first_row: The first row's number in messages, without lines.
+      first_row: Number of the first row in messages, without lines.
       checksum: Digest of the source and of its missing values.
     """
 
@@ -100,25 +112,24 @@ class Table:
         Raises:
           UsageError: If a cell is missing, not finite, not a number or outside the range; it names the place.
         """
-        if column.empty:
-            return np.zeros(0, dtype)
-        is_word = np.zeros(len(column), bool)
         if pd.api.types.is_numeric_dtype(column.dtype):
-            exact = column.to_numpy(np.float64, na_value=np.nan)
+            exact, written = column.to_numpy(np.float64, na_value=np.nan), column
+            is_word = np.zeros(len(column), bool)
         else:
             written = as_text(column)
-            exact = numerals.numbers(written.map(lambda value: _TRUTH.get(value, value)))
+            exact = numbers(written.map(lambda value: _TRUTH.get(value, value)))
             is_word = np.asarray(np.isnan(exact) & written.notna())
-        if within[1] == 1:
-            exact = _within_rounding(exact, has_zero=within[0] == 0)
+        if within[1] == 1:  # Probabilities in single precision may exceed the bounds by rounding errors.
+            bounded = np.clip(exact, 0 if within[0] == 0 else -np.inf, 1)
+            exact = np.where(np.abs(exact - bounded) <= _ROUNDING, bounded, exact)
         with np.errstate(over="ignore"):
-            numbers = exact.astype(dtype)
-        is_outside = ~np.isfinite(numbers) | (exact < within[0]) | (exact > within[1])
-        span = f"from {within[0]:g} to {within[1]:g}" if np.isfinite(within).all() else "finite"
+            values = exact.astype(dtype)
+        low, high = within
+        span = f"from {low:g} to {high:g}" if np.isfinite(within).all() else "finite"
         for is_wrong, why in (
             (is_word, f"is not a number, as a {what} must be"),
             (np.isnan(exact), f"is not allowed: every row must have a {what}"),
-            (is_outside, f"is not a {what}, which must be {span}"),
+            (~np.isfinite(values) | (exact < low) | (exact > high), f"is not a {what}, which must be {span}"),
             (is_whole & (np.nan_to_num(exact) % 1 != 0), f"is not a {what}, which must be a whole number"),
         ):
             if not is_wrong.any():
@@ -128,29 +139,14 @@ class Table:
             if is_word.any():
                 words = written[is_word]
                 value = _SHORT.repr(words.iloc[0])
-                if numerals.has_decimal_commas(words):
+                if words.str.contains(COMMA, regex=False).any():
                     why += "; if commas are decimal points, give --decimal=, (a comma)"
-                elif words.str.contains(numerals.PERCENT, regex=False).any():
+                elif words.str.contains(PERCENT, regex=False).any():
                     why += "; a column has percents in every cell, or in none"
             place = f"in column {column.name!r} ({self.place(rows[0])} of {self.path})"
             more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
             raise UsageError(f"{flag}: {value} {place} {why}{more}.")
-        return numbers
-
-
-def _within_rounding(numbers: np.ndarray, *, has_zero: bool) -> np.ndarray:
-    """Probabilities that exceed 1, or fall below 0, by rounding errors alone are 1, or 0.
-
-    A column is of single precision if each of its numbers is, or is written like one.
-    """
-    is_off = (numbers > 1) | (numbers < 0) & has_zero
-    if not is_off.any():
-        return numbers
-    distinct = np.unique(np.clip(numbers, -1, 2))
-    is_single = all(number in (np.float32(number), float(str(np.float32(number)))) for number in distinct)
-    tolerance = _ULPS * 2.0 ** (-23 if is_single else -52)
-    bounded = np.clip(numbers, 0, 1)
-    return np.where(is_off & (np.abs(numbers - bounded) <= tolerance), bounded, numbers)
+        return values
 
 
 def as_text(column: pd.Series, missing: Collection[str] = MISSING) -> pd.Series:
@@ -158,13 +154,60 @@ def as_text(column: pd.Series, missing: Collection[str] = MISSING) -> pd.Series:
 
     Args:
       column: Cells of any type.
-      missing: Texts that are missing values; names, such as those of clients and actions, are missing if empty alone.
+      missing: Texts that are missing values. Names of clients and actions are missing only if they are empty.
     """
     filled = column.dropna()
     if pd.api.types.is_float_dtype(column.dtype) and (filled % 1 == 0).all():
         filled = filled.map("{:.0f}".format)
     filled = filled.astype(object).map(str).map(str.strip)
     return filled[~filled.isin(missing)].astype(object).reindex(column.index)
+
+
+def numbers(written: pd.Series) -> np.ndarray:
+    """Numbers of texts, float64 [rows]; NaN for anything else. 1e400 is infinite, and 1e99999 is not a number."""
+    codes, distinct = pd.factorize(written)
+    values = [float(text) if _NUMBER.fullmatch(text) else np.nan for text in distinct]
+    return np.array([*values, np.nan])[codes]
+
+
+def plain_numbers(written: pd.Series, decimal: str) -> tuple[pd.Series, str] | None:
+    """Amounts as plain numbers, and their currency sign or %; None unless at least 90% of the texts are amounts.
+
+    They have one sign, before or after the number, or none. Percents become hundredths: all of them have the sign, or
+    are 0. A comma is dropped from `$1,234.50`, as a point follows it.
+
+    Args:
+      written: Texts, none of them missing.
+      decimal: The decimal sign, `.` or `,`. If it is `,`, points and spaces group thousands.
+
+    Raises:
+      UsageError: If a point among decimal commas cannot group thousands.
+    """
+    is_signed = written.str.contains(SIGNS)
+    marks = set(written[is_signed].str.findall(SIGNS).explode())
+    if len(marks) > 1 or not (marks or decimal == COMMA):
+        return None
+    bare = written.str.replace(rf"\s*{SIGNS}\s*", "", n=1, regex=True)
+    if decimal == COMMA:
+        fits = bare.str.fullmatch(_WITH_COMMA)
+        is_doubtful = bare.str.fullmatch(_DECIMAL) & ~bare.str.fullmatch(_MAY_GROUP)
+        if is_doubtful.any() and (fits | is_doubtful).mean() >= MOSTLY:
+            column, cell = schema.as_flag([written.name]), written[is_doubtful].iloc[0]
+            raise UsageError(
+                f"--decimal=,: column {written.name!r} has {cell!r}, whose point groups no thousands: correct it, "
+                f"or add --category_columns={column} or --ignore_columns={column}."
+            )
+        with_point = bare.str.replace(r"[.\s'’]", "", regex=True).str.replace(COMMA, POINT, regex=False)
+        bare = with_point.where(fits, bare)
+    elif bare.str.fullmatch(_GROUPED_WITH_POINT).any() and not bare.str.fullmatch(_CENTS).any():
+        bare = bare.str.replace(COMMA, "", regex=False)
+    values = numbers(bare)
+    is_number = ~np.isnan(values)
+    if PERCENT in marks:
+        if (is_number & ~is_signed & (values != 0)).any():
+            return None
+        bare = bare + "e-2"
+    return (bare.where(is_number, written), "".join(marks)) if is_number.mean() >= MOSTLY else None
 
 
 def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
@@ -184,10 +227,8 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
         return dataclasses.replace(table, checksum=_checksum(path, wanted), first_row=0)
     if path.startswith(frames.PREFIX):
         raise UsageError(f"{flag}={path} was a DataFrame in Python: pass it there as table.")
-    if name.endswith(_SPREADSHEETS):
-        raise UsageError(f"{flag}={path} is a spreadsheet: save its sheet as CSV (UTF-8), and name that file.")
     if not name.endswith(SUFFIXES):
-        raise UsageError(f"{flag}={path} must be one of {', '.join(SUFFIXES)}.")
+        raise UsageError(f"{flag}={path} must be one of {', '.join(SUFFIXES)}: save a spreadsheet as CSV (UTF-8).")
     if not pathlib.Path(path).is_file():
         raise UsageError(
             f"There is no file {path}: {flag} must name one, by its path, or below the working directory, "
@@ -202,7 +243,7 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
             frame = pd.read_parquet(path, engine="pyarrow", dtype_backend="numpy_nullable")
         else:
             frame, lines, form = _read_csv(path, flag, wanted.max_table_rows)
-            if form["separator"] == "semicolon" and wanted.decimal == numerals.POINT:
+            if form["separator"] == "semicolon" and wanted.decimal == POINT:
                 _check_points(path, frame.drop(columns=wanted.read_as_text, errors="ignore"))
         table = of_frame(frame, path, wanted)
     except UsageError:
@@ -216,7 +257,7 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
 def _checksum(path: str, wanted: schema.Schema) -> str:
     is_lent = path.startswith(frames.PREFIX)
     digest = path.removeprefix(frames.PREFIX) if is_lent else clients.file_checksum(path)
-    how = sorted(schema.listed(wanted.missing_values)) + [wanted.decimal] * (wanted.decimal != numerals.POINT)
+    how = sorted(schema.listed(wanted.missing_values)) + [wanted.decimal] * (wanted.decimal != POINT)
     return f"{digest}-{hashlib.sha256(repr(how).encode()).hexdigest()[:8]}" if how else digest
 
 
@@ -237,18 +278,13 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
         raise UsageError(f"{path} is empty: {wanted.file_flag} must have named columns and at least one row.")
     frame.columns = [str(name).strip() for name in frame.columns]
     memory.check_rows(len(frame), wanted.max_table_rows, path)
-    _check_different(path, list(frame.columns), wanted.file_flag)
     nameless = tuple(name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name))
-    frame = frames.with_plain_types(frame.loc[:, [name not in nameless for name in frame.columns]])
-    frame, counts = _masked(frame, schema.listed(wanted.missing_values), wanted.read_as_text)
+    frame = frame.loc[:, [name not in nameless for name in frame.columns]]
+    if len(twice := frame.columns[frame.columns.duplicated()]):
+        raise UsageError(f"{wanted.file_flag}={path} has two columns {twice[0]!r}: rename one.")
+    frame, counts = _masked(frames.with_plain_types(frame), schema.listed(wanted.missing_values), wanted.read_as_text)
     frame, signs = _with_plain_numbers(frame, wanted)
     return Table(path, frame, nameless, missing=counts, signs=signs)
-
-
-def _check_different(path: str, names: Sequence[str], flag: str) -> None:
-    for name in names:
-        if name and names.count(name) > 1:
-            raise UsageError(f"{flag}={path} has two columns {name!r}: rename one.")
 
 
 def _masked(
@@ -259,11 +295,10 @@ def _masked(
     for name in frame.columns if missing else ():
         codes, distinct = pd.factorize(frame[name].map(str) if frames.holds_lists(frame[name]) else frame[name])
         written = as_text(pd.Series(distinct), ())
-        numbers = numerals.numbers(written)
-        for word in missing:
-            number = numerals.numbers(pd.Series([word]))[0]
+        values = numbers(written)
+        for word, number in zip(missing, numbers(pd.Series(missing, dtype=object)), strict=True):
             # As floats, whole numbers beyond 2^53 would equal their neighbours.
-            is_number = (numbers == number) & (abs(number) < _EXACT) & (name not in text_columns)
+            is_number = (values == number) & (abs(number) < _EXACT) & (name not in text_columns)
             holds = np.append((written == word) | is_number, False)[codes]  # The last one is for a missing cell.
             counts[word] += int(holds.sum())
             frame = frame.assign(**{name: frame[name].mask(holds)}) if holds.any() else frame
@@ -271,20 +306,14 @@ def _masked(
 
 
 def _with_plain_numbers(frame: pd.DataFrame, wanted: schema.Schema) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Table whose amounts are plain numbers, see `numerals.plain`, and the sign of each column that has one."""
+    """Table whose amounts are plain numbers, see `plain_numbers`, and the sign of each column that has one."""
     signs: dict[str, str] = {}
     bare_columns = {}
     for name in frame.columns.difference(wanted.read_as_text, sort=False):
         if frame[name].dtype != object or frames.holds_lists(frame[name]):
             continue
-        cells = as_text(frame[name], {*MISSING, *numerals.MISSING_AMONG_NUMBERS}).dropna()
-        if wanted.decimal == numerals.COMMA and len(doubtful := numerals.with_decimal_points(cells)):
-            column = schema.as_flag([name])
-            raise UsageError(
-                f"--decimal=,: column {name!r} has {doubtful.iloc[0]!r}, whose point groups no thousands: correct it, "
-                f"or add --category_columns={column} or --ignore_columns={column}."
-            )
-        if len(cells) and (amounts := numerals.plain(cells, wanted.decimal)):
+        cells = as_text(frame[name], {*MISSING, *MISSING_AMONG_NUMBERS}).dropna()
+        if len(cells) and (amounts := plain_numbers(cells, wanted.decimal)):
             bare_columns[name] = amounts[0].reindex(frame.index)
             signs |= {name: amounts[1]} if amounts[1] else {}
     return frame.assign(**bare_columns), signs
@@ -295,8 +324,7 @@ def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.nda
     text, encoding = _decoded(path, flag)
     if '"' not in text:  # Each line is a row, so no memory needs to be taken to count them.
         memory.check_rows(text.count("\n") - 1, max_rows, path)
-    text, named_separator = _without_preamble(text)
-    separator = named_separator or _separator(path, text)
+    separator = _separator(path, text)
     # In a file that was cut off within quotes, the last line would be a part of the last value.
     content = itertools.chain(io.StringIO(text, newline=""), [_END])
     records = csv.reader(content, delimiter=separator, skipinitialspace=True)
@@ -318,20 +346,15 @@ def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.nda
         reason = f"the value that begins in line {begins} is not readable ({error})"
         raise UsageError(f"{path}: {reason}: is a quote never closed?") from error
     header, rows = (rows[0], rows[1:]) if rows else ([], [])
-    called = SEPARATORS.get(separator, separator)
-    wrong = [
-        f"line {line} has {len(row)}{' and begins with #' * row[0].startswith('#')}"
-        for line, row in zip(lines[1:], rows, strict=True)
-        if len(row) != len(header)
-    ]
+    called = SEPARATORS[separator]
+    wrong = [(line, len(row)) for line, row in zip(lines[1:], rows, strict=True) if len(row) != len(header)]
     if wrong:
-        more = f", and so on in {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+        shown = ", ".join(f"line {line} has {count}" for line, count in wrong[:_NAMED])
         raise UsageError(
-            f"The header of {path} has {len(header)} names, separated by {called}, but rows have more or fewer values: "
-            f"{', '.join(wrong[:_NAMED])}{more}. Quotes must be around a value that holds a {called}, and each must be "
-            "closed. Comments are allowed before the header only."
+            f"The header of {path} has {len(header)} names, separated by {called}, but {len(wrong):,} rows have more "
+            f"or fewer values: {shown}. Quotes must be around a value that holds a {called}, and each must be closed. "
+            "Remove comments, and lines before the header such as sep=;."
         )
-    _check_different(path, header, flag)
     names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
     frame = pd.DataFrame(rows, columns=names, dtype=object)
     return frame.replace("", None), np.array(lines[1:], np.int64), {"encoding": encoding, "separator": called}
@@ -340,8 +363,6 @@ def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.nda
 def _decoded(path: str, flag: str) -> tuple[str, str]:
     """Text of a file and the name of its encoding."""
     content = memory.content(path)
-    if content.startswith(b"PK\x03\x04"):
-        raise UsageError(f"{path} is a spreadsheet or an archive, despite its name: save the table as CSV.")
     is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ("utf-16",) if is_utf_16 else ("utf-8-sig", "cp1252"):
         try:
@@ -349,43 +370,28 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
         except UnicodeDecodeError:
             continue
         if "\0" in text:
-            raise UsageError(f"{path} holds a NUL byte, which no text does: {flag} must be a text file.")
+            raise UsageError(f"{path} holds a NUL byte: {flag} must be a text file, not a spreadsheet.")
         return text, encoding.removesuffix("-sig")
     raise UsageError(f"{path} is neither UTF-8 nor Latin-1 or Windows-1252: {flag} must be saved as UTF-8.")
-
-
-def _without_preamble(text: str) -> tuple[str, str]:
-    """Text with empty lines for Excel's `sep=;` and for comments before the header, and the separator that is named.
-
-    The last line that begins with # is the header if it has as many separators as the next line.
-    """
-    # Each part may be empty, so that there is always a match.
-    lines = next(re.finditer(r"(?i)(?:\s*\"?sep=(.)\"?[^\S\n]*(?:\n|$))?((?:[^\S\n]*\n|#.*(?:\n|$))*)", text))
-    separator, comments, kept = lines[1] or "", lines[2], lines.end()
-    if names := re.search(r"#.*\n$", comments):
-        following = text[kept:].partition("\n")[0]
-        counts = [[line.count(mark) for mark in (separator or SEPARATORS)] for line in (names[0], following)]
-        kept -= len(names[0]) * (counts[0] == counts[1] and any(counts[0]))
-    return "\n" * text.count("\n", 0, kept) + text[kept:], separator
 
 
 def _separator(path: str, text: str) -> str:
     """Separator in the header; if there are several, the one that fits the rows."""
     header = text.lstrip().partition("\n")[0]
     candidates = [separator for separator in SEPARATORS if separator in header]
-    splits = {}
+    names, fitting = {}, []
     for separator in candidates if len(candidates) > 1 else ():
         records = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
         sample = [record for record in itertools.islice(records, _SAMPLED) if any(record)]
         if len(sample[0]) > 1:
-            splits[separator] = sample
-    fitting = [separator for separator, sample in splits.items() if len(set(map(len, sample))) == 1]
+            names[separator] = sample[0]
+            fitting += [separator] * (len(set(map(len, sample))) == 1)
     if len(fitting) > 1:
-        ways = " or ".join(f"{SEPARATORS[separator]} ({', '.join(splits[separator][0])})" for separator in fitting)
+        ways = " or ".join(f"{SEPARATORS[separator]} ({', '.join(names[separator])})" for separator in fitting)
         raise UsageError(
             f"The columns of {path} may be separated by {ways}: save it with commas, and quotes around what holds one."
         )
-    return [*fitting, *splits, *candidates, ","][0]
+    return [*fitting, *names, *candidates, ","][0]
 
 
 def _check_points(path: str, written: pd.DataFrame) -> None:
@@ -395,8 +401,8 @@ def _check_points(path: str, written: pd.DataFrame) -> None:
     """
     doubtful = {}
     for name in written.columns:
-        may_group = written[name].str.fullmatch(numerals.MAY_GROUP, na=False)
-        if (written[name].str.fullmatch(numerals.DECIMAL, na=False) & ~may_group).any():
+        may_group = written[name].str.fullmatch(_MAY_GROUP, na=False)
+        if (written[name].str.fullmatch(_DECIMAL, na=False) & ~may_group).any():
             return
         if may_group.any():
             doubtful[name] = written[name][may_group].iloc[0]

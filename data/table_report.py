@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data import columns, numerals, schema, statistics, table_file, tables
+from data import columns, schema, statistics, table_file, tables
 from data.schema import as_flag
 
 _ORDER = {"client": 0, "label": 1, "action": 1, "reward": 2, "feature": 4, "none": 5}  # All other uses come between.
@@ -120,7 +120,7 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
       what: Description of one, such as `class`.
     """
     oddities, plural = [], f"{what}{'e' * what.endswith('s')}s"
-    is_word = np.isnan(numerals.numbers(pd.Series(list(names), dtype=object)))
+    is_word = np.isnan(table_file.numbers(pd.Series(list(names), dtype=object)))
     words = [name for name, spells in zip(names, is_word, strict=True) if spells]
     ways: dict[str, dict[Any, list[str]]] = {how: collections.defaultdict(list) for how in ("number", "word")}
     for name, spells in zip(names, is_word, strict=True):
@@ -186,7 +186,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 def of_sign(name: str, sign: str) -> str:
     """Description of a column whose numbers have a sign."""
-    how = "they are read as hundredths (0.4% is 0.004)" if sign == numerals.PERCENT else "it is left out"
+    how = "they are read as hundredths (0.4% is 0.004)" if sign == table_file.PERCENT else "it is left out"
     return f"column {name!r}, numbers have the sign {sign!r}: {how}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from data import columns, dates, frames, keys, log_time, numerals, partition, statistics, table_file, text
+from data import columns, frames, keys, log_time, partition, statistics, table_file, text
 from data.errors import UsageError
 from data.schema import Roles, Schema, as_flag, check_no_log, listed, resolve
 
@@ -155,7 +155,7 @@ def action_sets(frame: pd.DataFrame, action: str) -> str | None:
     actions = set(frame[action].astype(str))
     for name in frame.columns.drop(action):
         listed = frame[frame[name].notna()]
-        if len(listed) < numerals.MOSTLY * len(frame):
+        if len(listed) < table_file.MOSTLY * len(frame):
             continue
         for part in (listed.iloc[:_FIRST_ROWS], listed):  # The first rows rule out most columns.
             sets = [_elements(cell) for cell in part[name]]
@@ -270,11 +270,11 @@ def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None) -> 
         )
     if not schema.is_log and not known and len(names) > _MANY:
         written = pd.Series(names, name="label")
-        numbers = numerals.numbers(written)
+        numbers = table_file.numbers(written)
         numbers = numbers[np.isfinite(numbers)]
         is_measured = (numbers % 1 != 0).sum() > len(names) / 2
-        is_measured |= len(numbers) > numerals.MOSTLY * len(names) and len(names) > len(labels) / 2
-        if is_measured or dates.of_texts(written, numerals.MOSTLY):
+        is_measured |= len(numbers) > table_file.MOSTLY * len(names) and len(names) > len(labels) / 2
+        if is_measured or columns.of_texts(written, table_file.MOSTLY):
             raise UsageError(
                 f"{flag} has {len(names)} distinct values in {len(labels)} rows, which are "
                 f"{'numbers' if is_measured else 'dates'}, not classes: name a column of classes."

@@ -9,7 +9,7 @@ import collections
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -173,6 +173,25 @@ class Words:
             places, lengths = entries(offsets, rows[first : first + _POSTS_AT_ONCE])
             parts.append(bags(ids[numbers[places]], lengths, max_words, normalization))
         return joined(parts)
+
+
+def num_features(contexts: np.ndarray | Bags, names: Sequence[str]) -> int:
+    """Number of values in a context; for bags, the size of the vocabulary."""
+    if isinstance(contexts, Bags):
+        return len(names) or int(contexts.ids.max(initial=0)) + 1
+    return int(np.prod(contexts.shape[1:]))
+
+
+def design(contexts: np.ndarray | Bags, num_features: int) -> Any:
+    """Features with a last column of ones, [rows, features + 1]: an array, or for bags a sparse matrix."""
+    if isinstance(contexts, Bags):
+        from scipy import sparse
+
+        values = contexts.values.astype(np.float64)
+        words = sparse.csr_matrix((values, contexts.ids, contexts.offsets), (len(contexts.offsets) - 1, num_features))
+        return sparse.hstack([words, np.ones((words.shape[0], 1))], format="csr")
+    flat = contexts.reshape(len(contexts), num_features)
+    return np.concatenate([flat.astype(np.float64), np.ones((len(flat), 1))], axis=1)
 
 
 def with_numbers(bags: Bags, numbers: np.ndarray, first_id: int) -> Bags:

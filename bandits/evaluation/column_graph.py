@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from data import columns, dates, numerals, schema, statistics, table_file
+from data import columns, schema, statistics, table_file
 from data.tasks.options import TaskOptions
 
 _SPACES = r"[\t-\r\x1c-\x1f\x{85}\p{Z}]+"  # Those that Python's `str.strip` removes.
@@ -111,7 +111,7 @@ def _categories(written: tf.Tensor, categories: Sequence[str], words: Sequence[s
 
 
 def _dates(written: tf.Tensor, known: statistics.Dates, words: Sequence[str]) -> tf.Tensor:
-    is_missing = tf.squeeze(_is_missing(written, [*words, *numerals.MISSING_AMONG_NUMBERS]), axis=1)
+    is_missing = tf.squeeze(_is_missing(written, [*words, *table_file.MISSING_AMONG_NUMBERS]), axis=1)
     is_right = tf.reduce_all(is_missing | tf.strings.regex_full_match(written, _DATE))
     with tf.control_dependencies([tf.debugging.Assert(is_right, [_DATE_FORMS])]):
         written = tf.where(is_missing, "1970-01-01", written)
@@ -131,7 +131,7 @@ def _dates(written: tf.Tensor, known: statistics.Dates, words: Sequence[str]) ->
     is_present = tf.cast(~is_missing, tf.float32)[:, tf.newaxis]
     angles = tf.cast(seconds / 86400 * 2 * np.pi, tf.float32)
     clock = [tf.stack([tf.sin(angles), tf.cos(angles)], axis=1) * is_present] * known.has_times
-    week = tf.one_hot(tf.cast((local + 3) % 7, tf.int32), len(dates.WEEKDAYS)) * is_present
+    week = tf.one_hot(tf.cast((local + 3) % 7, tf.int32), len(columns.WEEKDAYS)) * is_present
     return tf.concat([_numbers(days, known.days, ()), *clock, week], axis=1)
 
 

@@ -22,7 +22,7 @@ from bandits.evaluation import (
 from bandits.evaluation import private as private_lib
 from bandits.evaluation.estimators import KINDS, Terms, terms_of_log
 from bandits.evaluation.target_policies import Target
-from data import files, interaction_log, log_checks, log_table, log_time, log_validity
+from data import files, interaction_log, log_checks, log_time
 from data.errors import UsageError
 from data.log_checks import Finding
 from data.reward_bounds import UNIT
@@ -79,16 +79,16 @@ def evaluate(settings: cli.Settings, target: Target, private: private_lib.Plan |
     if sets:  # The probability of the logged action is all that is needed.
         log = dataclasses.replace(log, report={**log.report, "action_sets": None})
     weights = terms_of_log(log, chosen).weights
-    validity = log_validity.check(log, weights if weights.any() and target.kind != "logged" else None)
+    validity = log_checks.check(log, weights if weights.any() and target.kind != "logged" else None)
     refusal = validity if validity.is_warning and target.kind != "logged" else None
     has_model = has_model and refusal is None
     rows = terms_of_log(log, chosen, reward_models.predictions(settings, log) if has_model else None)
     sequence = None
-    if settings.anytime and (not refusal or refusal.name == log_validity.COLUMNS):
+    if settings.anytime and (not refusal or refusal.name == log_checks.COLUMNS):
         sequence = anytime.of_log(settings, log, rows, unit, is_runs=is_runs)
     asked = None if refusal and asked and MODEL_ESTIMATORS.issuperset(asked) else asked
     paths = estimates.paths(has_model, {name: settings[flag] for flag, name in estimates.FIXED.items()}, asked)
-    paths = {} if refusal and refusal.name == log_validity.ACTION_SETS else paths
+    paths = {} if refusal and refusal.name == log_checks.ACTION_SETS else paths
     layout = estimates.layout(paths)
     sums, drawn = _sums(settings, log, rows, layout)
     few_clients, by_bootstrap = estimates.few_clients(rows, settings.draws)
@@ -152,7 +152,7 @@ def _read(
         file_flag="--log",
     )
     known = target_policies.known_statistics(target.name) if target.kind == "run" else None
-    log = log_table.read(settings.log, columns, known=known, with_contexts=with_contexts)
+    log = interaction_log.read_table(settings.log, columns, known=known, with_contexts=with_contexts)
     if target.run:  # The user knows nothing of the columns that hold its predictions.
         columns_of_user = [column for column in log.report["columns"] if column["use"] != "policy"]
         log = dataclasses.replace(log, report={**log.report, "columns": columns_of_user, "policy_columns": {}})

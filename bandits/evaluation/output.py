@@ -18,7 +18,7 @@ from bandits.evaluation.estimates import Estimate
 from bandits.evaluation.estimators import KINDS, Terms
 from bandits.results import page, tables
 from bandits.results.phrases import capital
-from data import files, frames, log_checks, log_validity, table_report
+from data import files, frames, log_checks, table_report
 from data.errors import UsageError
 from data.interaction_log import InteractionLog
 from data.log_checks import Finding
@@ -112,7 +112,7 @@ def _conclusion(evaluation: Evaluation) -> list[str]:
     if evaluation.refusal:
         values = {one.name: one.value for one in evaluation.estimates}
         lines = [f"No conclusion about {policy}.", evaluation.refusal.text]
-        if evaluation.refusal.name == log_validity.COLUMNS and "snips" in values:
+        if evaluation.refusal.name == log_checks.COLUMNS and "snips" in values:
             shown = _shown(values["snips"], label=_CONFIDENCE)
             lines.append(f"Without any features, by propensities alone, SNIPS gives {shown}.")
         return lines

@@ -19,7 +19,7 @@ from bandits.evaluation import estimates, finite_sample, output, private_sums, r
 from bandits.evaluation.estimators import KINDS, Estimator, terms_of_log
 from bandits.evaluation.private_sums import Answer, Query, Value
 from bandits.evaluation.target_policies import Target
-from data import interaction_log, log_time, log_validity
+from data import interaction_log, log_checks, log_time
 from data.errors import UsageError
 from data.log_checks import Finding
 from data.reward_bounds import UNIT
@@ -326,7 +326,7 @@ def checks(answer: Answer) -> list[Finding]:
         is_wrong = bool(interval.low > _ROUNDING)
         cause = _ABOVE if is_wrong else _BELOW if interval.high * _ROUNDING < 1 else "Its expectation is 1."
         shown = "cannot be estimated" if math.isnan(interval.mean) else f"is {interval.text(label='95% CI ')}"
-        found.append(Finding(log_validity.PROPENSITIES, is_wrong, f"{what} {shown}. {cause}"))
+        found.append(Finding(log_checks.PROPENSITIES, is_wrong, f"{what} {shown}. {cause}"))
     return found
 
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from data import clients, download, files, image_files, partition, sqlite, tasks
+from data import clients, download, files, partition, tasks
 from data.errors import UsageError
+from data.tasks import images
 from data.tasks.options import TaskOptions
 
 ORIGIN = "https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.lzma"
@@ -54,7 +55,7 @@ def load(options: TaskOptions) -> tasks.Task:
         num_actions=num_classes,
         feature_spec=((*_SHAPE, 1), "float32"),
         rewards=phases,
-        normalize=image_files.normalize,
+        normalize=images.normalize,
         **tasks.image_model(options, model, (*_SHAPE, 1), num_classes),
     )
 
@@ -73,7 +74,7 @@ def _emnist(options: TaskOptions, num_classes: int) -> Populations:
         return random_writers(num_classes)
     path = download.decompressed(local) if local else download.lzma_file(ORIGIN, FILE_NAME, options.cache_dir)
     train_split, test_split = _SPLITS[num_classes]
-    return sqlite.SqliteClients(path, train_split, _parse), sqlite.SqliteClients(path, test_split, _parse)
+    return clients.SqliteClients(path, train_split, _parse), clients.SqliteClients(path, test_split, _parse)
 
 
 def random_writers(num_classes: int, num_writers: int | None = None) -> Populations:
@@ -120,10 +121,10 @@ def unipen62(data_dir: str | None) -> Populations:
     """
     path = files.find(data_dir, "unipen62_writers.npz")
     *pair, writers, names = files.arrays(path, "pixels", "label", "writer", "writer_ids")
-    examples = files.images(path, pair, _SHAPE, 62)
+    examples = images.checked(path, pair, _SHAPE, 62)
     if names.ndim != 1 or len(set(names.tolist())) < len(names):
         raise UsageError(f"{path}: writer_ids must be different names: --data_dir must hold the undamaged file.")
-    files.indices(path, "writers", writers, len(examples.labels), len(names))
+    images.indices(path, "writers", writers, len(examples.labels), len(names))
     return _hold_out(examples, writers, [str(name) for name in names], clients.file_checksum(path))
 
 
@@ -158,8 +159,8 @@ def mnist_writers(data_dir: str | None) -> Populations:
 
     def part(split: str) -> clients.ClientData:
         *pair, writers = files.arrays(path, *(f"{name}_{split}" for name in ("x", "y", "writer")))
-        examples = files.images(path, pair, _SHAPE, 10)
-        files.indices(path, f"writer_{split}", writers, len(examples.labels))
+        examples = images.checked(path, pair, _SHAPE, 10)
+        images.indices(path, f"writer_{split}", writers, len(examples.labels))
         names, client_of_row = np.unique(writers, return_inverse=True)
         return clients.ArrayClients(
             examples._replace(features=255 - np.asarray(examples.features)),

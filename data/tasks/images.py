@@ -1,19 +1,30 @@
-"""Digits and other images without writers, partitioned over clients with Dirichlet label skew.
+"""Digits and other images without writers, partitioned over clients with Dirichlet label skew; readers of image files.
 
 Scikit-learn's 1,797 handwritten digits (the test set of UCI's optdigits) need no file. Fashion-MNIST, MNIST and
 CIFAR-100 come from an archive in `--data_dir`, or are downloaded from where Keras' loaders find them; their pixels stay
 uint8.
+
+MNIST, QMNIST's labels and Fashion-MNIST are published as IDX files: two zero bytes, one for the type of the values, one
+for the number of dimensions, each size in four bytes, then the values; all big-endian. CIFAR-100 is an archive of two
+pickles, `cifar-100-python/train` and `cifar-100-python/test`. A pickle can run any code; only arrays are
+allowed here.
 """
 
 import gzip
 import importlib.metadata
+import io
+import math
 import pathlib
-from collections.abc import Callable
-from typing import NamedTuple
+import pickle
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from data import clients, download, files, image_files, keys, partition, tasks
+from data import clients, download, files, keys, partition, tasks
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 
@@ -127,7 +138,7 @@ def load_partitioned(options: TaskOptions) -> tasks.Task:
         num_actions=source.num_actions,
         feature_spec=(source.shape, "float32"),
         rewards={"exact": tasks.exact(source.num_actions)},
-        normalize=image_files.normalize,
+        normalize=normalize,
         **tasks.image_model(options, source.model, source.shape, source.num_actions, source.hidden),
     )
 
@@ -164,13 +175,13 @@ def random_images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ..
 
 def _read_pool(path: pathlib.Path, held_out_fraction: float, shape: tuple[int, ...], num_classes: int) -> Split:
     """Reads a pool whose official split is lost, and holds a seeded part of it out."""
-    examples = files.images(path, files.arrays(path, "x", "y"), shape, num_classes)
+    examples = checked(path, files.arrays(path, "x", "y"), shape, num_classes)
     return _hold_out(examples, round(held_out_fraction * len(examples.labels)), in_order=True)
 
 
 def _read_split(path: pathlib.Path) -> Split:
     pairs = [files.arrays(path, f"x_{part}", f"y_{part}") for part in ("train", "test")]
-    return [files.images(path, pair, _GREY, 10) for pair in pairs]
+    return [checked(path, pair, _GREY, 10) for pair in pairs]
 
 
 def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
@@ -179,10 +190,10 @@ def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
         name = f"{part}-ubyte.gz"
         path = download.plain_file(f"{_KERAS}{name}", f"fashion-mnist-{name}", cache_dir, digest)
         try:
-            parts.append(image_files.read_idx(path, "uint8", 3 if "images" in name else 1))
+            parts.append(read_idx(path, "uint8", 3 if "images" in name else 1))
         except ValueError as error:
             raise UsageError(f"{path} is damaged ({error}): delete it, and it is downloaded again.") from error
-    return [files.images(path, pair, _GREY, 10) for pair in (parts[:2], parts[2:])]
+    return [checked(path, pair, _GREY, 10) for pair in (parts[:2], parts[2:])]
 
 
 def _fetch_mnist(cache_dir: str | None) -> Split:
@@ -192,8 +203,138 @@ def _fetch_mnist(cache_dir: str | None) -> Split:
 def _fetch_cifar100(cache_dir: str | None) -> Split:
     path = download.plain_file(_CIFAR_ORIGIN, "cifar-100-python.tar.gz", cache_dir, _CIFAR_SHA256)
     with open(path, "rb") as file:  # Its checksum was just compared.
-        parts = image_files.read_cifar_archive(file)
+        parts = read_cifar_archive(file)
     return [clients.Examples(pixels, labels.astype(np.int32)) for pixels, labels in parts]
+
+
+def checked(
+    path: pathlib.Path, pair: Sequence[np.ndarray], shape: tuple[int, ...], num_classes: int
+) -> clients.Examples:
+    """Checks images and their labels.
+
+    Args:
+      path: The file that they come from.
+      pair: Images and their labels.
+      shape: Shape of an image.
+      num_classes: Labels must be below this.
+
+    Returns:
+      uint8 [examples, *shape] and int32 [examples].
+
+    Raises:
+      UsageError: If they are something else; it names the file.
+    """
+    pixels, labels = pair
+    if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
+        wanted = " x ".join(map(str, shape))
+        raise UsageError(
+            f"{path}: images must be uint8 of {wanted}, not {pixels.dtype} of {pixels.shape}: {files.UNDAMAGED}"
+        )
+    return clients.Examples(pixels, indices(path, "labels", labels, len(pixels), num_classes).astype(np.int32))
+
+
+def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below: int | None = None) -> np.ndarray:
+    """Checks that the values are `count` whole numbers, at least 0 and less than `below`.
+
+    Args:
+      path: The file that they come from.
+      what: Their description.
+      values: The values.
+      count: How many there must be: one an example.
+      below: Bound; None for any whole number.
+
+    Raises:
+      UsageError: If they are not; it names the file.
+    """
+    is_whole = values.shape == (count,) and values.dtype.kind in "iu"
+    if not is_whole or (below is not None and not ((values >= 0) & (values < below)).all()):
+        span = "" if below is None else f" from 0 to {below - 1}"
+        actual = f"from {values.min()} to {values.max()}" if is_whole else f"{values.dtype} of shape {values.shape}"
+        raise UsageError(f"{path}: {what} must be {count} whole numbers{span}, not {actual}: {files.UNDAMAGED}")
+    return values
+
+
+_TYPES: Mapping[str, tuple[int, Any]] = {"uint8": (0x08, np.dtype(np.uint8)), "int32": (0x0C, np.dtype(">i4"))}
+
+
+def read_idx(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
+    """Values of a file; it is gzipped if its name ends in `.gz`.
+
+    Args:
+      path: The file.
+      values: Their type, `uint8` or `int32`.
+      dimensions: Number of dimensions that the file must have.
+
+    Raises:
+      ValueError: If the file is not readable, or holds something else.
+    """
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = file.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(str(error)) from error
+    kind, dtype = _TYPES[values]
+    start = 4 + 4 * dimensions
+    magic = bytes((0, 0, kind, dimensions))
+    if content[:4] != magic or len(content) < start:
+        raise ValueError(f"it begins with {content[:4].hex()}, not with {magic.hex()}")
+    shape = struct.unpack_from(f">{dimensions}I", content, 4)
+    if (size := len(content) - start) != math.prod(shape) * dtype.itemsize:
+        wanted = " x ".join(map(str, shape))
+        raise ValueError(f"its header promises {wanted} values of {dtype.itemsize} bytes, and {size} bytes follow")
+    return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(values)
+
+
+CIFAR_PARTS = ("train", "test")
+_FOLDER = "cifar-100-python"
+# Classes of arrays, and of bytes that Python 3 wrote for Python 2.
+_HARMLESS = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        if (module_name, global_name) not in _HARMLESS:
+            raise pickle.UnpicklingError(f"it calls {module_name}.{global_name}, which no array needs")
+        return super().find_class(module_name, global_name)
+
+
+def read_cifar(file: IO[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Images of a pickle, uint8 [examples, 32, 32, 3], and their fine labels, int64 [examples].
+
+    Raises:
+      ValueError: If it is no such pickle.
+    """
+    try:
+        values = _Unpickler(io.BytesIO(file.read()), encoding="bytes").load()
+        pixels, labels = values[b"data"], np.array(values[b"fine_labels"])
+        return np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
+    except Exception as error:  # A damaged pickle raises many types.
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def read_cifar_archive(file: IO[bytes]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Result of `read_cifar` for each of `CIFAR_PARTS`, from `cifar-100-python.tar.gz`.
+
+    Raises:
+      ValueError: If it is no such archive.
+    """
+    try:
+        with tarfile.open(fileobj=file) as archive:
+            members = [archive.extractfile(f"{_FOLDER}/{part}") for part in CIFAR_PARTS]
+            return [read_cifar(member or io.BytesIO()) for member in members]
+    except (tarfile.TarError, KeyError, OSError, EOFError, zlib.error) as error:
+        raise ValueError(str(error)) from error
+
+
+def normalize(pixels: np.ndarray) -> np.ndarray:
+    """Images as float32 [examples, height, width, channels] in [0, 1]; the input may lack channels.
+
+    Pixels of float32 are returned unchanged.
+    """
+    if pixels.dtype == np.float32:
+        return pixels
+    with_channels = pixels if pixels.ndim == 4 else pixels[..., np.newaxis]
+    return with_channels.astype(np.float32) / np.float32(255)
 
 
 # Pools hold out as large a part as the official test sets are. Cho et al. 2020 give Fashion-MNIST two hidden layers and

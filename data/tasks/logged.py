@@ -11,9 +11,7 @@ from data import (
     frames,
     interaction_log,
     log_checks,
-    log_table,
     log_time,
-    log_validity,
     logged_clients,
     reward_bounds,
     tasks,
@@ -51,7 +49,7 @@ def load(options: TaskOptions) -> tasks.Task:
         logged_clients.check_uniform(log)
     split = log_time.hold_out(options.hold_out, log_time.of_log(log), log.clients, len(log.client_ids))
     train, held_out = log.take(np.flatnonzero(split.is_train)), log.take(np.flatnonzero(split.is_held_out))
-    num_actions, width = len(log.action_names), logged_clients.num_features(log.contexts, log.feature_names)
+    num_actions, width = len(log.action_names), text.num_features(log.contexts, log.feature_names)
     known = logged_clients.learn(train, width)
     keeps_log = options.learn_from in (REPLAY, "regression", "ips")
     feedback, furthest = logged_clients.SIMULATOR, 0.0
@@ -96,7 +94,7 @@ def load(options: TaskOptions) -> tasks.Task:
         f"Log: {len(log):,} rows of {len(log.client_ids):,} clients, {num_actions} actions; held out: {split.how}.",
         file=sys.stderr,
     )
-    for finding in (log_validity.check(log), *log_checks.reading(log), log_checks.duplicates(log)):
+    for finding in (log_checks.check(log), *log_checks.reading(log), log_checks.duplicates(log)):
         if finding.is_warning or finding.name in ("signs", log_checks.SELECTED):
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
     matrix = tasks.exact(num_actions)
@@ -124,7 +122,7 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
     if options.action_column:
-        log = log_table.read(path, options)
+        log = interaction_log.read_table(path, options)
         return log, path.removeprefix(frames.PREFIX) if is_frame else clients.file_checksum(path)
     if is_frame:
         raise UsageError(f"A DataFrame as a log needs the names of its columns: give {', '.join(_COLUMNS)}.")

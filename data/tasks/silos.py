@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data import clients, files, image_files, keys, schema, table_report, tables
+from data import clients, files, keys, schema, table_report, tables
 from data.errors import UsageError
-from data.tasks import handwriting
+from data.tasks import handwriting, images
 
 GENERATED_TARGET = "worker_2"
 HOSPITALS = "heart_disease_4sites.csv"  # UCI: 303, 294, 123 and 200 patients.
@@ -178,7 +178,7 @@ def _writers(options: SiloOptions) -> Silos:
         silos=tuple(silos),
         checksum=populations[0].checksum,
         report={"writers": count, "positive_labels": numbers},
-        normalize=lambda pixels: image_files.normalize(pixels).reshape(len(pixels), -1),
+        normalize=lambda pixels: images.normalize(pixels).reshape(len(pixels), -1),
     )
 
 

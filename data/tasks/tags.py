@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, download, files, keys, sqlite, statistics, tasks, text
+from data import clients, download, files, keys, statistics, tasks, text
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 
@@ -94,7 +94,7 @@ def load_stackoverflow(options: TaskOptions) -> tasks.Task:
         return examples if options.keep_untagged else examples.take(np.flatnonzero(labels.any(axis=1)))
 
     return tasks.tag_task(
-        options, sqlite.SqliteClients(path, "train", parse), sqlite.SqliteClients(path, "heldout", parse), known
+        options, clients.SqliteClients(path, "train", parse), clients.SqliteClients(path, "heldout", parse), known
     )
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 import re
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data import clients, columns, interaction_log, text
+from data import clients, columns, files, frames, interaction_log, log_checks, schema, statistics, text
 from data.errors import UsageError
 
 
@@ -269,3 +270,313 @@ def test_a_log_without_rows_is_read_as_empty(tmp_path):
     path = _write(tmp_path / "log.parquet")
     pq.write_table(pq.read_table(path).slice(0, 0), path)
     assert len(interaction_log.read(path)) == 0
+
+
+def _schema(client="user", **columns):
+    names = {"action_column": "action", "reward_column": "reward", "propensity_column": "propensity"}
+    return schema.Schema(client_column=client, **names | columns, file_flag="--log")
+
+
+WANTED = _schema()
+
+
+def _frame(**changed) -> pd.DataFrame:
+    columns = {
+        "user": ["b", "a", "b", "10"],
+        "action": [10, 9, 10, 2],
+        "reward": [1.0, 0.0, 0.5, 0.0],
+        "propensity": [0.5, 0.25, 1.0, 0.125],
+        "age": [20.0, 40.0, 20.0, 40.0],
+        "place": [1, 2, 1, 3],
+    }
+    return pd.DataFrame(columns | changed)
+
+
+def _read(tmp_path: pathlib.Path, frame: pd.DataFrame, wanted: schema.Schema = WANTED, **others):
+    path = tmp_path / "log.parquet"
+    frame.to_parquet(path)
+    return interaction_log.read_table(str(path), wanted, **others)
+
+
+def test_rows_are_read_by_client_and_typed_as_tables_are(tmp_path):
+    log = _read(tmp_path, _frame())
+    assert log.client_ids == ("10", "a", "b")
+    assert log.action_names == ("2", "9", "10")
+    np.testing.assert_array_equal(log.clients, [0, 1, 2, 2])
+    np.testing.assert_array_equal(log.actions, [0, 1, 2, 2])
+    np.testing.assert_array_equal(log.rewards, [0, 0, 1, 0.5])
+    np.testing.assert_array_equal(log.propensities, [0.125, 0.25, 0.5, 1])
+    assert log.feature_names == ("age", "place")
+    np.testing.assert_allclose(log.contexts[:, 0], [1, 1, -1, -1])
+    assert log.rounds is log.periods is log.probabilities is None
+    assert log.report["rows"] == 4
+    assert log.report["duplicated_rows"] == 0
+
+
+def test_a_position_is_a_category_of_the_context(tmp_path):
+    wanted = _schema(position_column="place", ignore_columns="age")
+    log = _read(tmp_path, _frame(), wanted)
+    assert log.feature_names == ("place=1", "place=2", "place=3")
+    np.testing.assert_array_equal(log.contexts, [[0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 0, 0]])
+
+
+def test_several_client_columns_make_a_client_of_each_combination(tmp_path):
+    wanted = _schema("user,place")
+    log = _read(tmp_path, _frame(place=[1, 2, 2, 3]), wanted)
+    assert log.client_ids == ("10 | 3", "a | 2", "b | 1", "b | 2")
+    assert log.feature_names == ("age",)
+
+
+def test_rounds_periods_and_a_policys_probabilities_are_read(tmp_path):
+    frame = _frame(round=[3, 1, 4, 2], period=[1, 0, 1, 0], new=[0.1, 0.2, 0.3, 0.4])
+    wanted = _schema(round_column="round", period_column="period", probability_columns="new", ignore_columns="age")
+    log = _read(tmp_path, frame, wanted)
+    np.testing.assert_array_equal(log.rounds, [2, 1, 3, 4])
+    np.testing.assert_array_equal(log.periods, [0, 0, 1, 1])
+    np.testing.assert_array_equal(log.probabilities, [0.4, 0.2, 0.1, 0.3])
+    each = frame.assign(p2=0.5, p9=0.25, p10=0.25)
+    for flag in ("p2,p9,p10", "p10,p2,p9", "10=p10,2=p2,9=p9"):
+        log = _read(tmp_path, each, _schema(probability_columns=flag))
+        assert log.probabilities.tolist() == [[0.5, 0.25, 0.25]] * 4
+        assert log.report["policy_columns"] == {"2": "p2", "9": "p9", "10": "p10"}
+    assert "p2" not in log.feature_names
+
+
+def test_actions_that_were_never_logged_can_be_named(tmp_path):
+    wanted = _schema(action_names="3,9")
+    log = _read(tmp_path, _frame(), wanted)
+    assert log.action_names == ("2", "3", "9", "10")
+    np.testing.assert_array_equal(log.actions, [0, 2, 3, 3])
+
+
+def test_rows_without_a_client_or_an_action_are_dropped_and_counted(tmp_path):
+    log = _read(tmp_path, _frame(user=["b", None, "b", "10"], action=["x", "y", None, "z"]))
+    assert log.client_ids == ("10", "b")
+    assert log.report["dropped_rows"] == {"without_client": 1, "without_action": 1}
+    assert log.action_names == ("x", "z")
+    [finding] = log_checks.reading(log)
+    assert finding.is_warning
+    assert finding.text == "Rows were left out: 1 without client and 1 without action."
+    assert not log_checks.reading(_read(tmp_path, _frame()))
+
+
+def test_equal_rows_are_counted(tmp_path):
+    frame = pd.concat([_frame(), _frame()[:2]])
+    log = _read(tmp_path, frame.reset_index(drop=True))
+    assert log.report["duplicated_rows"] == 2
+    assert log_checks.duplicates(log).is_warning
+    assert "2 row(s) equal" in log_checks.duplicates(log).text
+
+
+def test_contexts_can_be_typed_by_anothers_statistics_or_left_unread(tmp_path):
+    known = statistics.OfTable({"age": statistics.Numbers(0.0, 10.0, False), "place": None}, {})
+    log = _read(tmp_path, _frame(), known=known)
+    np.testing.assert_array_equal(log.contexts, [[4], [4], [2], [2]])
+    assert not log.report["learned_statistics"]
+    assert _read(tmp_path, _frame()).report["learned_statistics"]
+    assert _read(tmp_path, _frame(), with_contexts=False).contexts is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"propensity": [0.5, 0.0, 0.0, 0.2]}, r"--propensity_column: 0 .*\(row 2 of .*\(and 1 more"),
+        ({"propensity": [0.5, 0.5, 0.1, 1.2]}, r"1.2 .*\(row 4 of .* from 1e-18 to 1"),
+        ({"propensity": [0.5, 0.5, 1e-300, 0.2]}, r"1e-300 .*\(row 3 of"),
+        ({"reward": [1.0, 0.0, -1e300, 0.0]}, r"--reward_column: -1e\+300 .*\(row 3 of .* 1e\+18"),
+        ({"propensity": [1.0, 1.0, 1.0, 1.0]}, "deterministic"),
+        ({"user": ["b"] * 4}, "--client_column=user has one value only, 'b'"),
+        ({"action": [3] * 4}, "--action_column=action has one value only, '3'"),
+        ({"user": [None] * 4}, "No row of .* has what --client_column"),
+    ],
+)
+def test_bad_logs_are_named(tmp_path, changed, message):
+    with pytest.raises(UsageError, match=message):
+        _read(tmp_path, _frame(**changed))
+
+
+@pytest.mark.skipif("FEDBANDITS_DATA_DIR" not in os.environ, reason="needs the real log")
+def test_the_small_sample_of_open_bandit_has_its_published_overlap():
+    """The uniform policy over 80 items, from the log of Bernoulli Thompson sampling."""
+    folder = pathlib.Path(os.environ["FEDBANDITS_DATA_DIR"], "open_bandit")
+    users = ",".join(f"user_feature_{number}" for number in range(4))
+    wanted = schema.Schema(
+        client_column=users,
+        action_column="item_id",
+        reward_column="click",
+        propensity_column="propensity_score",
+        position_column="position",
+    )
+    log = interaction_log.read_table(str(folder / "bts_all.csv.gz"), wanted, with_contexts=False)
+    weights = 1 / 80 / log.propensities
+    assert (len(log), len(log.action_names), log.rewards.sum()) == (10000, 80, 42)
+    assert log_checks.effective_sample_size(weights) == pytest.approx(340.38, abs=0.005)
+    assert weights.mean() == pytest.approx(1.01111, abs=5e-6)
+    assert weights.max() == pytest.approx(277.778, abs=5e-4)
+    assert (weights * log.rewards).mean() == pytest.approx(0.00235964, abs=5e-9)
+    assert not log_checks.mean_inverse_propensity(log).is_warning
+
+
+def test_missing_value_words_are_names_of_actions_and_clients_with_a_warning(tmp_path):
+    frame = _frame(action=["NA", "EU", "NA", "inf"], user=["NULL", "a", "b", ""])
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    log = interaction_log.read_table(str(tmp_path / "log.csv"), WANTED)
+    assert (log.client_ids, log.action_names) == (("NULL", "a", "b"), ("EU", "NA"))
+    texts = [finding.text for finding in log_checks.reading(log)]
+    assert texts[0] == "Rows were left out: 1 without client."
+    assert "--client_column=user has the client 'NULL'" in texts[1]
+    assert "--action_column has the action 'NA', which is a name here: if it means a missing value" in texts[2]
+    assert [finding.text for finding in log_checks.public(log)] == texts[2:]
+    dropped = interaction_log.read_table(str(tmp_path / "log.csv"), _schema(missing_values="NULL")).report[
+        "dropped_rows"
+    ]
+    assert dropped == {"without_client": 2, "without_action": 0}
+
+
+@pytest.mark.parametrize(
+    ("actions", "ways"),
+    [
+        (["Email", "email", "sms", "sms"], "one word in several ways: 'Email' and 'email'."),
+        (["caf\u00e9", "cafe\u0301", "tea", "tea"], r"one word in several ways: 'cafe\u0301' and 'caf\xe9'."),
+        (["1", "1.0", "2", "01"], "one number in several ways: '01' and '1' and '1.0'."),
+        (["12345678901234567", "12345678901234568", "1", "2"], ""),
+    ],
+)
+def test_actions_that_may_be_one_are_warned_of(tmp_path, actions, ways):
+    warnings = [finding.text for finding in log_checks.public(_read(tmp_path, _frame(action=actions)))]
+    assert warnings == ([f"--action_column has actions that are {ways}"] if ways else [])
+
+
+def test_percents_are_hundredths_and_reported(tmp_path):
+    log = _read(tmp_path, _frame(propensity=["0.4%", "50%", "25 %", "100%"], reward=["1%", "0", "0", "2%"]))
+    assert sorted(log.propensities) == [0.004, 0.25, 0.5, 1]
+    assert sorted(log.rewards) == [0, 0, 0.01, 0.02]
+    sentence = "In column '{}', numbers have the sign '%': they are read as hundredths (0.4% is 0.004)."
+    assert [finding.text for finding in log_checks.public(log)] == [
+        sentence.format("reward"),
+        sentence.format("propensity"),
+    ]
+    with pytest.raises(UsageError, match="a column has percents in every cell, or in none"):
+        _read(tmp_path, _frame(propensity=["0.4%", "0.5", "0.5", "1"]))
+
+
+def _case(shared_data, name, form, **columns):
+    """Log of a case file, as the file or as DataFrames."""
+    wanted = schema.Schema(
+        client_column="user",
+        action_column="item",
+        reward_column="click",
+        propensity_column="p",
+        file_flag="--log",
+        **columns,
+    )
+    path = shared_data / "cases" / name
+    if form == "file":
+        return interaction_log.read_table(str(path), wanted)
+    if name.endswith(".parquet"):
+        frame = pd.read_parquet(path, dtype_backend=form)
+    else:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    with frames.lent(frame) as lent:
+        return interaction_log.read_table(lent, wanted)
+
+
+@pytest.mark.parametrize("form", ["file", "numpy_nullable", "pyarrow"])
+def test_clients_with_64_bit_ids_stay_apart(shared_data, form):
+    assert len(_case(shared_data, "large_ids_log.parquet", form).client_ids) == 120
+
+
+@pytest.mark.parametrize("form", ["file", "numpy_nullable", "pyarrow"])
+def test_single_precision_propensities_are_accepted(shared_data, form):
+    assert _case(shared_data, "float32_propensity.parquet", form).propensities.max() == 1
+
+
+@pytest.mark.parametrize("form", ["file", "text"])
+def test_percents_and_missing_words_of_the_cases_are_read(shared_data, form):
+    log = _case(shared_data, "percent_propensity.csv.gz", form)
+    assert set(log.propensities) == {0.004}
+    assert (log.rewards / 250 / log.propensities).mean() == pytest.approx(0.105, abs=5e-4)
+    log = _case(shared_data, "na_action.csv.gz", form)
+    assert log.action_names == ("APAC", "EU", "NA")
+    assert np.bincount(log.actions).tolist() == [974, 996, 1030]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "frame"])
+def test_features_from_after_the_action_are_found_in_files_and_frames(tmp_path, form):
+    draw = np.random.default_rng(0)
+    action = draw.integers(2, size=2000)
+    reward = draw.random(2000) < 0.02 + 0.1 * action
+    when = pd.Series(pd.Timestamp("2025-01-02 06:07:35"), range(2000)).where(reward)
+    frame = pd.DataFrame(
+        {
+            "user": np.arange(2000) // 4,
+            "action": action,
+            "reward": reward * 1,
+            "propensity": 0.5,
+            "age": 3,
+            "paid": when,
+        }
+    )
+    with frames.lent(frame) as name:
+        path = name if form == "frame" else str(tmp_path / f"log.{form}")
+        if form != "frame":
+            getattr(frame, f"to_{form}")(path, index=False)
+        log = interaction_log.read_table(path, WANTED)
+    finding = log_checks.check(log)
+    assert (finding.name, "'paid'" in finding.text) == (log_checks.COLUMNS, True)
+    uses = {column["name"]: column["use"] for column in log.report["columns"]}
+    assert uses == {
+        "user": "client", "action": "action", "reward": "reward", "propensity": "propensity", "age": "feature",
+        "paid": "feature",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("each", "logged", "is_off", "words"),
+    [
+        ((0.25, 0.5, 0.25), None, False, "sum to 1 to 1 in a row; all rows sum to 1, but for rounding"),
+        ((0.33, 0.33, 0.33), None, False, "sum to 0.99 to 0.99 in a row; all rows sum to 1, but for rounding"),
+        ((0.25, 0.5, 0.35), None, True, "sum to 1.1 to 1.1 in a row; 4 of 4 rows do not sum to 1"),
+        ((0.25, 0.5, 0.25), [0.25, 0.5, 0.25, 0.25], False, "In 0 rows the propensity is not"),
+        ((0.25, 0.5, 0.25), [0.25, 0.5, 0.25, 0.5], True, "In 1 rows the propensity is not"),
+    ],
+)
+def test_probabilities_of_all_actions_are_checked(tmp_path, each, logged, is_off, words):
+    frame = _frame(**dict(zip(("p_2", "p_9", "p_10"), each, strict=True))).drop(columns="propensity")
+    if logged:
+        frame["propensity"] = logged
+    wanted = _schema(propensity_column="propensity" if logged else None, propensity_columns="p_10,p_2,p_9")
+    log = _read(tmp_path, frame, wanted)
+    np.testing.assert_allclose(log.propensities[1:], [each[1], each[2], each[2]])
+    checked = log_checks.Finding(*log.report["propensity_columns"])
+    assert checked.is_warning == is_off
+    assert words in checked.text
+    assert log_checks.check(log).is_warning == is_off
+
+
+def test_a_chosen_action_of_probability_0_is_refused(tmp_path):
+    frame = _frame(p_2=0.5, p_9=[0.5, 0.0, 0.5, 0.5], p_10=0.5)
+    with pytest.raises(UsageError, match=r"--propensity_columns: the action that was chosen in row 2 has .* 0\."):
+        _read(tmp_path, frame, _schema(propensity_column=None, propensity_columns="p_2,p_9,p_10"))
+
+
+def test_a_list_column_of_available_actions_is_recognized_and_no_feature(tmp_path):
+    log = _read(tmp_path, _frame(offered=[["10", "9"], ["9", "2"], ["10"], ["2", "9", "10"]]))
+    assert log.report["action_sets"] == "offered"
+    assert log.feature_names == ("age", "place")
+
+
+def test_the_shipped_log_has_120_clients_four_offers_and_honest_propensities():
+    wanted = schema.Schema(
+        client_column="customer",
+        action_column="offer",
+        reward_column="bought",
+        propensity_column="propensity",
+        probability_columns="rule",
+    )
+    log = interaction_log.read_table(str(files.EXAMPLES / "shop_log.csv"), wanted)
+    assert (len(log), len(log.client_ids)) == (2269, 120)
+    assert log.action_names == ("coupon", "free_shipping", "gift", "none")
+    assert [name for name in log.feature_names if "=" in name] == ["device=laptop", "device=phone", "device=tablet"]
+    assert set(log.rewards) == {0, 1}
+    assert not log_checks.mean_inverse_propensity(log).is_warning

@@ -1,9 +1,11 @@
 """Tests of data.log_checks: what may be wrong with a log, in words."""
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy import stats
 
-from data import interaction_log, log_checks
+from data import interaction_log, log_checks, tables
 
 
 def _log(propensities, actions=None, clients=None, num_actions=2, **others) -> interaction_log.InteractionLog:
@@ -66,3 +68,100 @@ def test_actions_that_only_the_policy_chooses_are_named():
     assert finding.is_warning
     assert "lacks 'a1', 'a3', which the policy chooses in 25.00% of interactions" in finding.text
     assert not log_checks.support(log, np.array([[0.5, 0.0, 0.5, 0.0]] * 2)).is_warning
+
+
+_ACTIONS = ("a", "b", "c")
+_LOGGING = np.array([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]])  # By kind of client.
+_RATES = np.array([0.3, 0.15, 0.05])
+
+
+def _sampled_log(seed, clients=300, rows=8, logging=_LOGGING, after=False, rarest=None, **changed):
+    """Log of clients of two kinds; `after` adds the column `converted_at is missing`, which follows the reward."""
+    draw = np.random.default_rng(seed)
+    kinds = np.repeat(draw.integers(2, size=clients), rows)
+    probabilities = np.asarray(logging)[kinds]
+    if rarest is not None:
+        probabilities = np.tile([1 - 2 * rarest, rarest, rarest], (len(kinds), 1))
+    actions = (draw.random((len(kinds), 1)) > probabilities.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    rewards = (draw.random(len(kinds)) < _RATES[actions]).astype(float)
+    features = [kinds, draw.normal(size=len(kinds)), draw.random(len(kinds)) < 0.01, draw.standard_t(2, len(kinds))]
+    names = ["kind", "age", "color=red", "price"]
+    if after:
+        features, names = [*features, rewards == 0], [*names, "converted_at is missing"]
+    columns = {"actions": actions, "rewards": rewards, "propensities": probabilities[np.arange(len(kinds)), actions]}
+    used = [{"name": name, "use": "feature"} for name in ("kind", "age", "color", "price", "converted_at")]
+    return interaction_log.ordered(
+        [f"c{number}" for number in range(clients)],
+        np.repeat(np.arange(clients), rows),
+        np.stack(features, axis=1).astype(np.float32),
+        _ACTIONS,
+        columns | changed,
+        feature_names=tuple(names),
+        report={"columns": used},
+    )
+
+
+def _uniform(log):
+    return 1 / (3 * log.propensities)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "how", [{}, {"rarest": 0.01}, {"rarest": 0.003, "rows": 2}, {"clients": 12}, {"clients": 12, "rows": 40}]
+)
+def test_correct_logs_fail_no_more_often_than_the_level(how):
+    logs = [_sampled_log(seed, **how) for seed in range(60)]
+    failures = sum(log_checks.check(log, _uniform(log)).is_warning for log in logs)
+    assert failures <= stats.binom.ppf(0.99, len(logs), log_checks.LEVEL)
+
+
+def test_a_column_from_after_the_action_is_named():
+    finding = log_checks.check(_sampled_log(0, after=True))
+    assert (finding.name, finding.is_warning) == (log_checks.COLUMNS, True)
+    assert "The features of 'converted_at' depend on the chosen action" in finding.text
+    assert not log_checks.check(_sampled_log(0)).is_warning
+
+
+def test_wrong_propensities_are_found_with_and_without_a_policy():
+    log = _sampled_log(0)
+    swapped = {"propensities": np.where(log.actions == 0, 0.3, np.where(log.actions == 1, 0.5, 0.2))}
+    finding = log_checks.check(_sampled_log(0, **swapped))
+    assert finding.name == log_checks.PROPENSITIES
+    assert "an action's rows count for more than all rows" in finding.text
+    doubled = _sampled_log(0, propensities=np.minimum(2 * log.propensities, 1))
+    finding = log_checks.check(doubled, _uniform(doubled))
+    assert finding.name == log_checks.PROPENSITIES
+    assert "average 0.517" in finding.text
+
+
+def test_only_policies_that_need_an_unavailable_action_are_refused():
+    log = _sampled_log(0, logging=[[0.6, 0.4, 0], [0.5, 0.2, 0.3]])
+    assert "average 0.8" in log_checks.check(log, _uniform(log)).text
+    always_a = np.where(log.actions == 0, 1 / log.propensities, 0)
+    assert not log_checks.check(log, always_a).is_warning
+
+
+def test_rounded_propensities_and_few_rows_are_not_refused():
+    thirds = _sampled_log(0, logging=[[1 / 3, 1 / 3, 1 / 3]] * 2)
+    rounded = _sampled_log(0, logging=[[1 / 3, 1 / 3, 1 / 3]] * 2, propensities=thirds.propensities.round(2))
+    assert not log_checks.check(rounded, _uniform(rounded)).is_warning
+    assert "No action has enough rows" in log_checks.check(_sampled_log(0, clients=4, rows=3)).text
+
+
+@pytest.mark.parametrize(
+    ("cells", "is_set"),
+    [
+        (["x|y", "y|z", "z"], True),
+        (['["x", "y"]', '["y"]', '["z", "y"]'], True),
+        ([np.array(["x", "y"]), ["y", "x"], ("z", "y")], True),
+        (["x y", "y z", "z x"], True),
+        (["x|y", "z", "z|y"], False),  # Without the second row's action.
+        (["x|y|z"] * 3, False),  # The same in all rows.
+        (["x", "y", "z"], False),
+        (["home|x", "y|home|a", "see, z"], False),  # Most elements are not actions.
+        ([1.0, None, 2.0], False),
+    ],
+)
+def test_a_column_of_available_actions_is_recognized(cells, is_set):
+    frame = pd.DataFrame({"item": ["x", "y", "z"], "age": [1, 2, 3], "available": cells})
+    assert tables.action_sets(frame, "item") == ("available" if is_set else None)

@@ -60,13 +60,13 @@ def test_a_column_without_statistics_is_named(write, column, message):
     [
         (statistics.read_table, POSTS, "'posts', but this task needs 'table'"),
         (statistics.read_table, TABLE | {"columns": ["age"]}, '"columns" is no object'),
-        (statistics.read_table, TABLE | {"labels": ["yes", "no"]}, '"labels" is no object of counts'),
-        (statistics.read_table, TABLE | {"labels": {"yes": 1.5, "no": 1}}, '"labels" is no object of counts'),
-        (statistics.read_table, TABLE | {"labels": {"yes": 1}}, '"labels" has 1 labels'),
+        (statistics.read_table, TABLE | {"labels": ["yes", "no"]}, '"labels" are'),
+        (statistics.read_table, TABLE | {"labels": {"yes": 1.5, "no": 1}}, '"labels" are'),
+        (statistics.read_table, TABLE | {"labels": {"yes": 1}}, '"labels" are'),
         (statistics.read_posts, TABLE, "'table', but this task needs 'posts'"),
         *((statistics.read_posts, POSTS | {"vocabulary": words}, '"vocabulary"') for words in ([], ["a", "a"], [1, 2])),
-        (statistics.read_posts, POSTS | {"tags": {"tap": -1, "pub": 1}}, '"tags" is no object of counts'),
-        (statistics.read_posts, POSTS | {"tags": {"tap": 1}}, '"tags" has 1 tags'),
+        (statistics.read_posts, POSTS | {"tags": {"tap": -1, "pub": 1}}, '"tags" are not the counts'),
+        (statistics.read_posts, POSTS | {"tags": {"tap": 1}}, '"tags" are not the counts'),
     ],
 )
 def test_other_content_is_named(write, read, content, message):

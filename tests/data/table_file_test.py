@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import memory, numerals, schema, table_file
+from data import memory, schema, table_file
 from data.errors import UsageError
 
 TEXT = "site, age\n007, 1\nä,\n"
@@ -68,8 +68,8 @@ def test_columns_without_a_name_are_left_out_also_where_the_header_has_blanks(re
 
 MISTAKES = {
     "other_suffix": ("a,b\n1,2\n", "table.sav", "--data_file.* must be one of"),
-    "spreadsheet": ("", "Table.XLSX", "--data_file=.* is a spreadsheet"),
-    "hidden_spreadsheet": (b"PK\x03\x04\x00", "table.csv", "is a spreadsheet or an archive"),
+    "spreadsheet": ("", "Table.XLSX", "--data_file=.* save a spreadsheet as CSV"),
+    "hidden_spreadsheet": (b"PK\x03\x04\x00", "table.csv", "text file, not a spreadsheet"),
     "nul_byte": (b"a,b\n1,2\n3,\x004\n", "table.csv", "NUL byte"),
     "no_encoding": (b"a,b\n1,\xff\n1,\x81\n", "table.csv", "neither UTF-8 nor"),
     "empty": ("", "table.csv", "is empty: --data_file"),
@@ -79,7 +79,7 @@ MISTAKES = {
     "two_columns_of_one_name": ("a,a\n1,2\n", "table.csv", "--data_file=.* has two columns 'a'"),
     "long_row": ("a,b\n1,2\n\n3,4,5\n", "table.csv", r"2 names, separated by comma, .* line 4 has 3\."),
     "short_row": ("a;b\n1;2\n3\n", "table.csv", r"2 names, separated by semicolon, .* line 3 has 1\."),
-    "long_rows": ("a,b\n" + "1,2,3\n" * 5, "table.csv", "line 2 has 3, line 3 has 3, line 4 has 3, .* 2 more"),
+    "long_rows": ("a,b\n" + "1,2,3\n" * 5, "table.csv", "5 rows have .* line 2 has 3, line 3 has 3, line 4 has 3\\."),
     "open_quote": ('a,b\n1,2\n"1,2\n3,4\n', "table.csv", "begins in line 3 .*ends within quotes"),
     "cut_off": ('a,b\n"1","2"\n"3","4', "table.csv", "begins in line 3 .*ends within quotes"),
     "endless_quote": ('a,b\n1,2\n"' + "1,2\n" * 40_000, "table.csv", "begins in line 3 "),
@@ -245,22 +245,10 @@ def test_decimal_commas_are_read_with_a_flag_that_a_refusal_names(read):
     assert read("who;p;q\na;1.500;?\nb;2;1,5\n", decimal=",").frame["p"].tolist() == ["1500", "2"]
 
 
-@pytest.mark.parametrize("first", ["sep=;\n", '"sep=;"\r\n', "SEP=;\n", "sep=|\n"])
-def test_excels_line_names_the_separator(read, first):
-    mark = first.strip().strip('"')[-1]
-    table = read(first + f"a{mark}b,c\n1{mark}2,5\n")
-    assert table.frame.to_dict("list") == {"a": ["1"], "b,c": ["2,5"]}
-    assert table.place(0) == "line 3"
-
-
-def test_comments_before_the_header_are_skipped_and_others_named(read):
-    table = read("# made by a tool\n#, on a day\n\na,b,c\n1,2,3\n")
-    assert (table.frame.columns.tolist(), table.place(0)) == (["a", "b", "c"], "line 5")
-    assert read("#a,b\n1,2\n").frame.columns.tolist() == ["#a", "b"]
-    with pytest.raises(
-        UsageError, match=r"line 3 has 1 and begins with #.*Comments are allowed before the header only"
-    ):
-        read("a,b\n1,2\n# the end\n")
+@pytest.mark.parametrize("text", ["sep=;\na;b;c\n1;2;5\n", "# made by a tool\na,b\n1,2\n", "a,b\n1,2\n# the end\n"])
+def test_comments_are_refused(read, text):
+    with pytest.raises(UsageError, match=r"more or fewer values.*Remove comments, and lines before the header"):
+        read(text)
 
 
 @pytest.mark.parametrize(
@@ -279,9 +267,7 @@ def test_probabilities_may_exceed_1_by_the_rounding_of_their_column(values):
     assert _numbers_of(table)[1] == 1
 
 
-@pytest.mark.parametrize(
-    "values", [[1 / 3, 1.0000001], ["0.1234567891", "1.0000001"], ["0.1", "1.001"], np.float32([0.1, 1.000002])]
-)
+@pytest.mark.parametrize("values", [[1 / 3, 1.000001], ["0.1", "1.001"], np.float32([0.1, 1.000002])])
 def test_probabilities_beyond_rounding_are_refused_with_all_their_digits(values):
     table = table_file.of_frame(pd.DataFrame({"p": values}), "t.parquet")
     with pytest.raises(UsageError, match=r"--p: 1\.0+[12]\d* .*from 1e-18 to 1"):
@@ -335,19 +321,19 @@ def test_a_file_beyond_the_memory_is_refused_while_it_is_decompressed(read, monk
 
 @pytest.mark.parametrize("text", ["1", "-2.5", "+.5", "3.", "1e5", "1E-300", "inf", "-Infinity", "0012", "1e400"])
 def test_numbers_are_those_of_python(text):
-    np.testing.assert_equal(numerals.numbers(pd.Series([text, None])), [float(text), math.nan])
+    np.testing.assert_equal(table_file.numbers(pd.Series([text, None])), [float(text), math.nan])
 
 
 @pytest.mark.parametrize("text", ["05179e2916004192", "1e99999", "1_000", "nan", "1,5", "0x10", "١", "1 2", "e5", "."])
 def test_other_texts_are_none(text):
-    assert np.isnan(numerals.numbers(pd.Series([text], dtype=object))).all()
+    assert np.isnan(table_file.numbers(pd.Series([text], dtype=object))).all()
 
 
 def test_hexadecimal_identifiers_are_no_numbers():
     """`pandas.to_numeric` ends the process on some of them."""
     draw = random.Random(0)
     names = [f"{draw.getrandbits(64):016x}" for _ in range(60_000)]
-    is_number = ~np.isnan(numerals.numbers(pd.Series(names)))
+    is_number = ~np.isnan(table_file.numbers(pd.Series(names)))
     assert all("." not in name for name in np.array(names)[is_number])
     assert is_number.mean() < 0.01
 
@@ -365,17 +351,17 @@ def test_hexadecimal_identifiers_are_no_numbers():
     ids=range(6),
 )
 def test_decimal_commas(cells, values):
-    plain, _ = numerals.plain(pd.Series(cells), ",")
-    np.testing.assert_allclose(numerals.numbers(plain), values)
-    assert len(numerals.with_decimal_points(pd.Series(cells))) == 0
+    plain, _ = table_file.plain_numbers(pd.Series(cells), ",")
+    np.testing.assert_allclose(table_file.numbers(plain), values)
 
 
-def test_points_that_group_nothing_are_no_part_of_a_number_with_a_decimal_comma():
-    cells = pd.Series(["1,5", "1.5", "0.500", "1.500", "2.5 €"])
-    assert numerals.with_decimal_points(cells).tolist() == ["1.5", "0.500", "2.5 €"]
-    assert numerals.with_decimal_points(pd.Series(["03.04.2023", "sunny", "1.5"])).empty
+@pytest.mark.parametrize("cell", ["1.5", "0.500", "2.5 €"])
+def test_points_that_group_nothing_are_refused_beside_decimal_commas(cell):
+    with pytest.raises(UsageError, match=f"column 'x' has '{cell}', whose point groups no thousands"):
+        table_file.plain_numbers(pd.Series(["1,5", "1.500", cell], name="x"), ",")
+    assert table_file.plain_numbers(pd.Series(["03.04.2023", "sunny", cell], name="x"), ",") is None
 
 
 @pytest.mark.parametrize("cells", [["0.4%", "0.4"], ["1%", "€2"], ["1%", "red"]])
 def test_a_mixture_is_no_amount(cells):
-    assert numerals.plain(pd.Series(cells), ".") is None
+    assert table_file.plain_numbers(pd.Series(cells), ".") is None

@@ -92,10 +92,9 @@ def test_lists_are_neither_categories_nor_text(flags):
         _read({"e": [[1], [2]], "x": [1, 2], "y": [0, 1]}, label_column="y", **flags)
 
 
-def test_a_first_line_with_a_number_sign_is_named_where_a_column_is_missing(tmp_path):
+@pytest.mark.parametrize("text", ["# exported, today\nwho,y\na,1\nb,0\n", "sep=;\nwho;y\na;1\nb;0\n"])
+def test_a_line_before_the_header_is_named_where_a_column_is_missing(tmp_path, text):
     path = tmp_path / "table.csv"
-    path.write_text("# exported, today\nwho,y\na,1\nb,0\n")
-    with pytest.raises(
-        UsageError, match=r"no column 'who' .*If the first line, which begins with #, is a comment, remove"
-    ):
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"(?i)remove .*lines before the header"):
         tables.read(str(path), schema.Schema(client_column="who", label_column="y"))

@@ -1,15 +1,18 @@
 """Tests of data.convert.posts, on small files in the published forms, sound and damaged."""
 
 import collections
+import csv
+import gzip
 import json
 import tracemalloc
 from xml.sax import saxutils
 
 import h5py
+import pandas as pd
 import pytest
 
 from data.convert import __main__ as convert
-from data.convert import posts
+from data.convert import texts
 from data.errors import UsageError
 from data.tasks import tags
 from data.tasks.options import TaskOptions
@@ -88,9 +91,9 @@ def _dump(path, *rows: str):
     return path
 
 
-def _read(path) -> tuple[list[posts.Post], dict[str, int]]:
+def _read(path) -> tuple[list[texts.Post], dict[str, int]]:
     skipped: collections.Counter[str] = collections.Counter()
-    return list(posts.read_dump(path, skipped)), dict(skipped)
+    return list(texts.read_dump(path, skipped)), dict(skipped)
 
 
 @pytest.fixture
@@ -103,9 +106,9 @@ def test_answers_take_their_questions_title_and_tags_also_before_it(dump):
     found, skipped = _read(_dump(dump, early, _row(QUESTION), _row(ANSWER)))
     site = "beer.stackexchange.com"
     assert found == [
-        posts.Post(site, f"{site}/7", "Why?", "First", ("a", "b")),
-        posts.Post(site, f"{site}/5", "Why?", "How", ("a", "b")),
-        posts.Post(site, f"{site}/6", "Why?", "So", ("a", "b")),
+        texts.Post(site, f"{site}/7", "Why?", "First", ("a", "b")),
+        texts.Post(site, f"{site}/5", "Why?", "How", ("a", "b")),
+        texts.Post(site, f"{site}/6", "Why?", "So", ("a", "b")),
     ]
     assert skipped == {}
 
@@ -113,24 +116,24 @@ def test_answers_take_their_questions_title_and_tags_also_before_it(dump):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (_row(ANSWER, OwnerUserId=None), posts.UNKNOWN_USER),
-        (_row(ANSWER, OwnerUserId=None, OwnerDisplayName="user17"), posts.UNKNOWN_USER),
-        (_row(ANSWER, OwnerUserId="-1"), posts.UNKNOWN_USER),
-        (_row(ANSWER, ParentId="99"), posts.NO_QUESTION),
-        (_row(ANSWER, PostTypeId="5"), posts.OTHER_TYPE),
-        (_row(QUESTION, Id=None), posts.MALFORMED),
-        (_row(QUESTION, Id="one"), posts.MALFORMED),
-        (_row(QUESTION, Id="9" * 5000), posts.MALFORMED),
-        (_row(QUESTION, Id="8", PostTypeId=None), posts.MALFORMED),
-        (_row(QUESTION, Id="8", PostTypeId="question"), posts.MALFORMED),
-        (_row(QUESTION, Id="8", Title=None), posts.MALFORMED),
-        (_row(QUESTION, Id="8", Tags=None), posts.MALFORMED),
-        (_row(QUESTION, Id="8", Body=None), posts.MALFORMED),
-        (_row(QUESTION, Id="8", OwnerUserId="x1"), posts.MALFORMED),
-        (_row(QUESTION, Id="8", OwnerUserId=""), posts.MALFORMED),
-        (_row(ANSWER, ParentId=None), posts.MALFORMED),
-        (_row(ANSWER, ParentId="1.5"), posts.MALFORMED),
-        ("<row />\n", posts.MALFORMED),
+        (_row(ANSWER, OwnerUserId=None), texts.UNKNOWN_USER),
+        (_row(ANSWER, OwnerUserId=None, OwnerDisplayName="user17"), texts.UNKNOWN_USER),
+        (_row(ANSWER, OwnerUserId="-1"), texts.UNKNOWN_USER),
+        (_row(ANSWER, ParentId="99"), texts.NO_QUESTION),
+        (_row(ANSWER, PostTypeId="5"), texts.OTHER_TYPE),
+        (_row(QUESTION, Id=None), texts.MALFORMED),
+        (_row(QUESTION, Id="one"), texts.MALFORMED),
+        (_row(QUESTION, Id="9" * 5000), texts.MALFORMED),
+        (_row(QUESTION, Id="8", PostTypeId=None), texts.MALFORMED),
+        (_row(QUESTION, Id="8", PostTypeId="question"), texts.MALFORMED),
+        (_row(QUESTION, Id="8", Title=None), texts.MALFORMED),
+        (_row(QUESTION, Id="8", Tags=None), texts.MALFORMED),
+        (_row(QUESTION, Id="8", Body=None), texts.MALFORMED),
+        (_row(QUESTION, Id="8", OwnerUserId="x1"), texts.MALFORMED),
+        (_row(QUESTION, Id="8", OwnerUserId=""), texts.MALFORMED),
+        (_row(ANSWER, ParentId=None), texts.MALFORMED),
+        (_row(ANSWER, ParentId="1.5"), texts.MALFORMED),
+        ("<row />\n", texts.MALFORMED),
     ],
 )
 def test_what_is_no_usable_post_is_skipped_and_counted(dump, row, reason):
@@ -158,7 +161,7 @@ def test_what_is_no_usable_post_is_skipped_and_counted(dump, row, reason):
     ],
 )
 def test_plain_text(markup, expected):
-    assert posts.plain_text(markup) == expected
+    assert texts.plain_text(markup) == expected
 
 
 def test_entities_of_the_xml_and_of_the_html_are_decoded(dump):
@@ -192,7 +195,7 @@ def test_memory_does_not_grow_with_the_dump(dump):
     _dump(dump, _row(QUESTION), *answers)
     assert dump.stat().st_size > 4_000_000
     tracemalloc.start()
-    count = sum(1 for _ in posts.read_dump(dump, collections.Counter()))
+    count = sum(1 for _ in texts.read_dump(dump, collections.Counter()))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 1999
@@ -205,4 +208,88 @@ def test_memory_does_not_grow_with_the_dump(dump):
 def test_tags_of_both_notations_also_of_a_question_without_an_owner(dump, written, tags):
     found, skipped = _read(_dump(dump, _row(QUESTION, Tags=written, OwnerUserId="-1"), _row(ANSWER)))
     assert [(post.body, post.tags) for post in found] == [("So", tags)]
-    assert skipped == {posts.UNKNOWN_USER: 1}
+    assert skipped == {texts.UNKNOWN_USER: 1}
+
+
+SITES = ("cleveland", "hungarian", "switzerland", "va")
+LINE = "63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0\n"
+
+
+@pytest.fixture
+def source(tmp_path):
+    for site in SITES:
+        (tmp_path / f"processed.{site}.data").write_text(LINE * 5)
+    (tmp_path / "processed.va.data").write_text(LINE + "38,1,4,105,0,?,0,166,0,-.5,1,?,?,2\n\n")
+    return tmp_path
+
+
+def test_the_table_has_the_hospital_of_each_row_and_gaps_for_question_marks(source):
+    header, *rows = texts.heart_disease(source).decode().splitlines()
+    assert header == "site,age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,target"
+    assert [row.partition(",")[0] for row in rows] == ["cleveland"] * 5 + ["hungarian"] * 5 + ["switzerland"] * 5 + [
+        "va"
+    ] * 2
+    assert rows[0] == f"cleveland,{LINE.strip()}"
+    assert rows[-1] == "va,38.0,1.0,4.0,105.0,0.0,,0.0,166.0,0.0,-0.5,1.0,,,2"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1,2,3", "line 2: 3 values instead of 14"),
+        (LINE.replace(",0\n", ",?\n"), "line 2: could not convert string to float"),
+        (LINE.replace("63.0", "x"), "line 2: could not convert string to float: 'x'"),
+    ],
+)
+def test_a_wrong_line_is_named(source, line, message):
+    (source / "processed.hungarian.data").write_text(LINE + line)
+    with pytest.raises(UsageError, match=rf"processed\.hungarian\.data is damaged \({message}"):
+        texts.heart_disease(source)
+
+
+HEADER = "prompt,mixtral-8x7b-instruct-v0.1,gpt-4-1106-preview\n"
+OTHER_HEADER = "prompt,mistralai/Mixtral-8x7B-Instruct-v0.1,gpt-4-1106-preview\n"
+
+
+@pytest.fixture
+def answers(tmp_path):
+    (tmp_path / "mmlu_abstract_algebra.csv").write_text(
+        HEADER + '"Which?\nA. 0\nB. ""1""",True,False\nWhat?,False,True\n'
+    )
+    (tmp_path / "mmlu_virology.csv").write_text(OTHER_HEADER + "Who?,True,True\n")
+    return tmp_path
+
+
+def test_the_table_has_a_row_for_each_question(answers):
+    table = list(csv.reader(gzip.decompress(texts.routellm(answers)).decode().splitlines(keepends=True)))
+    assert table == [
+        ["subject", "prompt", "mixtral_correct", "gpt4_correct"],
+        ["abstract_algebra", 'Which?\nA. 0\nB. "1"', "1", "0"],
+        ["abstract_algebra", "What?", "0", "1"],
+        ["virology", "Who?", "1", "1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (HEADER + "What?,True,perhaps\n", "line 2: 'perhaps' is neither"),
+        (HEADER + "What?,True\n", "line 2: None is neither"),
+        ("prompt,gpt-4-1106-preview\n", "its columns are prompt, gpt-4"),
+        ("", "its columns are"),
+    ],
+)
+def test_a_damaged_file_is_named(answers, content, message):
+    (answers / "mmlu_virology.csv").write_text(content)
+    with pytest.raises(UsageError, match=rf"mmlu_virology\.csv is damaged \({message}"):
+        texts.routellm(answers)
+
+
+def test_rewards_of_the_published_answers(shared_data):
+    """At a price of .1 for the dearer model: best action, best action by subject, best by question."""
+    table = pd.read_csv(shared_data / "routellm_mmlu.csv.gz")
+    rewards = table[["mixtral_correct", "gpt4_correct"]] - [0, 0.1]
+    assert (len(table), table["subject"].nunique()) == (14042, 57)
+    assert rewards.mean().max() == pytest.approx(0.706, abs=5e-4)
+    assert rewards.groupby(table["subject"]).sum().max(axis=1).sum() / len(table) == pytest.approx(0.729, abs=5e-4)
+    assert rewards.max(axis=1).mean() == pytest.approx(0.841, abs=5e-4)
