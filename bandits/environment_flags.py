@@ -1,131 +1,26 @@
 """Flags of non-stationary environments and of resets, and what they mean."""
 
-import dataclasses
-from typing import Any
-
 from bandits import environments, registry, resets
-from bandits.options import DRIFT
 from data.errors import UsageError
-from data.settings import Count, Fraction, Positive, declared, make_options, names, setting
+from data.settings import make_options, names
 from data.tasks import options as task_options
 from optimization.posterior import flags as posterior_flags
-from optimization.study import cli, selector_flags
+from optimization.selection import availability
+from optimization.study import cli
 
-_DRIFTS, _DELAYS, _RESETS = (tuple(kinds) for kinds in (environments.DRIFTS, environments.DELAYS, resets.WHAT))
-_MOST_ROUNDS = 1e9  # Above any run's length.
 # Their defaults depend on the length of the run or of its deployment period.
 OF_LENGTH = ("drift_start", "drift_rounds", "drift_period", "delay_rounds")
 _WITHOUT_REWARDS = (*task_options.OFFLINE, task_options.REPLAY)  # Values of --learn_from without simulated rewards.
 
 
-@dataclasses.dataclass(frozen=True)
-class Environments:
-    """Non-stationary environments."""
-
-    reward_drift: str = setting(
-        lambda settings: "abrupt" if settings.scenario == DRIFT else None,
-        "How rewards change over the bandits' rounds: each change permutes the actions' columns of the reward "
-        "matrix (default: abrupt with --scenario=drift, else none)",
-        {"none": "stationary", **environments.DRIFTS},
-        used=lambda value, _: None if value == "none" else value,
-    )
-    drift_start: Count = setting(
-        None,
-        "First round of the change (default: the first of the run's second half)",
-        only={"reward_drift": ("abrupt", "linear", "client")},
-        filled=lambda settings: settings.total_rounds // 2 + 1,
-    )
-    drift_every: Count = setting(
-        None,
-        "Rounds between changes, each to another environment (default: one change)",
-        only={"reward_drift": ("abrupt",)},
-    )
-    drift_rounds: Count = setting(
-        None,
-        "Length of the change, in rounds (default: a quarter of the run)",
-        only={"reward_drift": ("linear", "client")},
-        filled=lambda settings: max(1, settings.total_rounds // 4),
-    )
-    drift_period: int = setting(
-        None,
-        "Length of both seasons together, in rounds (default: half of the run)",
-        low=2,
-        only={"reward_drift": ("seasonal",)},
-        filled=lambda settings: max(2, settings.total_rounds // 2),
-    )
-    drift_overlap: Fraction = setting(
-        None, "Fraction of each season that blends into the next", only={"reward_drift": ("seasonal",)}, filled=0.0
-    )
-    drift_world: int = setting(
-        None,
-        "Run all rounds in this environment of the drift, 0 for the task's own. With "
-        "--bandits_type=supervised_mse this is the full-feedback baseline for dynamic regret (default: as they "
-        "change)",
-        only={"reward_drift": _DRIFTS},
-    )
-    world_seed: int = setting(
-        lambda settings: 0 if settings.reward_drift or settings.availability else None,
-        "Seed of the environment, shared by runs of all seeds: permutations, clients' times of change, and "
-        "clients' time zones",
-    )
-    reward_delay: str = setting(
-        None,
-        "Delay of rewards. A client trains on observed rewards; rewards that are not observed before the next "
-        "deployment are lost. Needs --cache=persistent (default: none)",
-        {"none": "no delay", **environments.DELAYS},
-        used=lambda value, _: None if value == "none" else value,
-    )
-    delay_rounds: float = setting(
-        None,
-        "Maximum or mean delay, in rounds (default: half of --bandits_deploy_freq)",
-        high=_MOST_ROUNDS,
-        only={"reward_delay": _DELAYS},
-        filled=lambda settings: float(settings.bandits_deploy_freq // 2),
-    )
-    delay_never: Fraction = setting(
-        None, "Fraction of the rewards that are never observed", below=True, only={"reward_delay": _DELAYS}, filled=0.0
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Resets:
-    """Resets."""
-
-    reset: str = setting(
-        None,
-        "What a reset of the training restarts, for non-stationary environments",
-        {"none": "nothing", **resets.WHAT},
-        used=lambda value, _: None if value == "none" else value,
-    )
-    reset_when: str = setting(
-        None, "Trigger of a reset", resets.WHEN, only={"reset": _RESETS}, filled=resets.PAGE_HINKLEY
-    )
-    reset_watch: str = setting(
-        None, "Series that detectors watch", resets.WATCHED, only={"reset_when": resets.DETECTORS}, filled=resets.LOSS
-    )
-    reset_window: Count = setting(None, "Rounds from one reset to the next", only={"reset_when": (resets.WINDOW,)})
-    reset_warmup: Count = setting(
-        None,
-        "Rounds after a start or a reset before a detector may trigger",
-        only={"reset_when": resets.DETECTORS},
-        filled=10,
-    )
-    page_hinkley_threshold: Positive = setting(
-        None,
-        "Rise of the series, summed over rounds, that triggers a reset; see docs/environments.md",
-        only={"reset_when": (resets.PAGE_HINKLEY,)},
-        filled=0.5,
-    )
-
-
-# Flags of the environment.
-NAMES = ("scenario", *names(Environments), *names(selector_flags.Availabilities))
+_CLASSES = (environments.Drift, environments.Delay, availability.Availability)
+NAMES = ("scenario", *names(*_CLASSES))
 
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags."""
-    flags.group(Environments, *declared(selector_flags.Availabilities))
-    flags.group(Resets)
+    flags.group("Non-stationary environments", *_CLASSES)
+    flags.group(resets.Reset)
 
 
 def check(settings: cli.Settings) -> None:
@@ -134,11 +29,13 @@ def check(settings: cli.Settings) -> None:
     Raises:
       UsageError: If they contradict each other, there are too many environments, or resets cannot happen.
     """
-    if settings.scenario == DRIFT and not settings.reward_drift:
-        raise UsageError(f"--scenario={DRIFT} has non-stationary rewards: leave out --reward_drift=none.")
+    if settings.scenario == environments.SCENARIO and not settings.reward_drift:
+        raise UsageError(
+            f"--scenario={environments.SCENARIO} has non-stationary rewards: leave out --reward_drift=none."
+        )
     _check_availability(settings)
-    if "world_seed" in settings.set_by_user and not (settings.reward_drift or settings.availability):
-        raise UsageError("--world_seed has an effect only with --reward_drift or --availability.")
+    if "environment_seed" in settings.set_by_user and not (settings.reward_drift or settings.availability):
+        raise UsageError("--environment_seed has an effect only with --reward_drift or --availability.")
     for name in ("reward_drift", "reward_delay"):
         if settings[name] and settings.learn_from in _WITHOUT_REWARDS:
             raise UsageError(f"--{name}: with --learn_from={settings.learn_from} all rewards were logged before.")
@@ -177,9 +74,10 @@ def _check_environments(settings: cli.Settings) -> None:
             f"--drift_every={settings.drift_every} makes {count} environments; the maximum is "
             f"{environments.MOST_ENVIRONMENTS}: give a larger --drift_every."
         )
-    if settings.drift_world is not None and settings.drift_world >= count:
+    if settings.drift_environment is not None and settings.drift_environment >= count:
         raise UsageError(
-            f"--drift_world={settings.drift_world} must be one of this drift's environments, 0 to {count - 1}."
+            f"--drift_environment={settings.drift_environment} must be one of the drift's environments, 0 to "
+            f"{count - 1}."
         )
 
 
@@ -199,31 +97,8 @@ def _environments(settings: cli.Settings) -> int:
     return 2 + max(0, (settings.total_rounds - settings.drift_start) // every) if every else 2
 
 
-def _prefixed(settings: cli.Settings, prefix: str) -> dict[str, Any]:
-    return {name.removeprefix(prefix): settings[name] for name in settings if name.startswith(prefix)}
-
-
 def drift_of(settings: cli.Settings) -> environments.Drift:
     """How rewards change."""
     if not settings.reward_drift:
         return environments.NO_DRIFT
-    kind, count, seed = settings.reward_drift, _environments(settings), settings.world_seed
-    values = _prefixed(settings, "drift_")
-    return make_options(environments.Drift, values, kind=kind, environments=count, seed=seed, only=settings.drift_world)
-
-
-def delay_of(settings: cli.Settings) -> environments.Delay:
-    """How late rewards are."""
-    values = _prefixed(settings, "delay_")
-    return make_options(environments.Delay, values, kind=settings.reward_delay or "none")
-
-
-def reset_of(settings: cli.Settings) -> resets.Reset:
-    """What is reset, and when."""
-    return make_options(
-        resets.Reset,
-        _prefixed(settings, "reset_"),
-        what=settings.reset or "none",
-        watched=settings.reset_watch or resets.LOSS,
-        threshold=settings.page_hinkley_threshold or 0.0,
-    )
+    return make_options(environments.Drift, settings, environments=_environments(settings))

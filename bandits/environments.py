@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data import keys
+from data.settings import Count, Fraction, none_of, setting
 
 DRIFTS: Mapping[str, str] = {
     "abrupt": "they change for all clients at --drift_start, and repeatedly with --drift_every",
@@ -24,7 +25,9 @@ DRIFTS: Mapping[str, str] = {
     "seasonal": "two environments alternate within each --drift_period, with an overlap",
     "client": "each client changes at its own time, within --drift_rounds from --drift_start",
 }
+SCENARIO = "drift"  # Value of --scenario: random initial weights and non-stationary rewards.
 MOST_ENVIRONMENTS = 10
+_MOST_ROUNDS = 1e9  # Above any run's length.
 DELAYS: Mapping[str, str] = {
     "uniform": "each after 0 to --delay_rounds rounds, uniformly",
     "geometric": "each after --delay_rounds rounds on average, with the same probability in each round",
@@ -35,30 +38,79 @@ _LEAST_IN_TIME = 0.01  # Fraction of the rewards below which almost nothing is l
 
 @dataclasses.dataclass(frozen=True)
 class Drift:
-    """How rewards change over rounds.
+    """Non-stationary environments.
 
     Attributes:
-      kind: One of `DRIFTS`, or `none`.
-      start: First round of the change; not for `seasonal`.
-      every: For `abrupt`, rounds between changes; 0 for one change alone.
-      rounds: For `linear`, rounds from the old environment to the new one; for `client`, rounds within which clients
-        change.
-      period: For `seasonal`, rounds of both seasons; the first half is the first environment's.
-      overlap: For `seasonal`, the last fraction of each season, which blends into the next.
       environments: Number of reward matrices.
-      seed: Of the permutations and of the clients' times of change.
-      only: Environment of all rounds, from 0; None for the scheduled ones.
     """
 
-    kind: str = "none"
-    start: int = 1
-    every: int = 0
-    rounds: int = 1
-    period: int = 2
-    overlap: float = 0.0
+    kind: str = setting(
+        lambda settings: "abrupt" if settings["scenario"] == SCENARIO else None,
+        "How rewards change over the bandits' rounds: each change permutes the actions' columns of the reward matrix "
+        "(default: abrupt with --scenario=drift, else none)",
+        {"none": "stationary", **DRIFTS},
+        name="reward_drift",
+        unset="none",
+        used=none_of("none"),
+    )
+    start: Count = setting(
+        None,
+        "First round of the change (default: the first of the run's second half)",
+        name="drift_start",
+        unset=1,
+        only={"reward_drift": ("abrupt", "linear", "client")},
+        filled=lambda settings: settings["total_rounds"] // 2 + 1,
+    )
+    every: Count = setting(
+        None,
+        "Rounds between changes, each to another environment (default: one change)",
+        name="drift_every",
+        unset=0,
+        only={"reward_drift": ("abrupt",)},
+    )
+    rounds: Count = setting(
+        None,
+        "Length of the change, in rounds; for client, rounds within which clients change (default: a quarter of the "
+        "run)",
+        name="drift_rounds",
+        unset=1,
+        only={"reward_drift": ("linear", "client")},
+        filled=lambda settings: max(1, settings["total_rounds"] // 4),
+    )
+    period: int = setting(
+        None,
+        "Length of both seasons together, in rounds (default: half of the run)",
+        name="drift_period",
+        unset=2,
+        low=2,
+        only={"reward_drift": ("seasonal",)},
+        filled=lambda settings: max(2, settings["total_rounds"] // 2),
+    )
+    overlap: Fraction = setting(
+        None,
+        "Fraction of each season, its last rounds, that blends into the next",
+        name="drift_overlap",
+        unset=0.0,
+        only={"reward_drift": ("seasonal",)},
+        filled=0.0,
+    )
     environments: int = 1
-    seed: int = 0
-    only: int | None = None
+    seed: int = setting(
+        lambda settings: 0 if settings["reward_drift"] or settings["availability"] else None,
+        "Seed of the environment, shared by runs of all seeds: permutations, clients' times of change, and clients' "
+        "time zones",
+        name="environment_seed",
+        unset=0,
+        spelled="world_seed",
+    )
+    only: int | None = setting(
+        None,
+        "Run all rounds in this environment of the drift, 0 for the task's own. With --bandits_type=supervised_mse "
+        "this is the full-feedback baseline for dynamic regret (default: as they change)",
+        name="drift_environment",
+        only={"reward_drift": tuple(DRIFTS)},
+        spelled="drift_world",
+    )
 
     def matrices(self, matrix: np.ndarray) -> np.ndarray:
         """Reward matrices of all environments.
@@ -147,17 +199,35 @@ NO_DRIFT = Drift()
 
 @dataclasses.dataclass(frozen=True)
 class Delay:
-    """Distribution of the delay of rewards.
+    """Delayed rewards."""
 
-    Attributes:
-      kind: One of `DELAYS`, or `none`.
-      rounds: For `uniform`, the maximum; for `geometric`, the mean.
-      never: Fraction of the rewards that are never observed.
-    """
-
-    kind: str = "none"
-    rounds: float = 0.0
-    never: float = 0.0
+    kind: str = setting(
+        None,
+        "Delay of rewards. A client trains on observed rewards; rewards that are not observed before the next "
+        "deployment are lost. Needs --cache=persistent (default: none)",
+        {"none": "no delay", **DELAYS},
+        name="reward_delay",
+        unset="none",
+        used=none_of("none"),
+    )
+    rounds: float = setting(
+        None,
+        "Maximum or mean delay, in rounds (default: half of --bandits_deploy_freq)",
+        name="delay_rounds",
+        unset=0.0,
+        high=_MOST_ROUNDS,
+        only={"reward_delay": tuple(DELAYS)},
+        filled=lambda settings: float(settings["bandits_deploy_freq"] // 2),
+    )
+    never: Fraction = setting(
+        None,
+        "Fraction of the rewards that are never observed",
+        name="delay_never",
+        unset=0.0,
+        below=True,
+        only={"reward_delay": tuple(DELAYS)},
+        filled=0.0,
+    )
 
     def observed(self, seed: int, period: int, client: int, count: int, waited: int) -> np.ndarray:
         """Whether each of a client's rewards was observed, bool [count]; observed rewards stay observed.

@@ -7,10 +7,12 @@ from typing import Any
 
 from bandits import (
     environment_flags,
+    environments,
     federation_flags,
     initial_flags,
     logged_flags,
     registry,
+    resets,
     schedule_flags,
     task_defaults,
 )
@@ -209,8 +211,8 @@ def options(settings: cli.Settings) -> BanditOptions:
         # What the published program pays a bandit that is never trained.
         rewards="exact" if is_published and not bandit.trains else rewards,
         drift=environment_flags.drift_of(settings),
-        delay=environment_flags.delay_of(settings),
-        reset=environment_flags.reset_of(settings),
+        delay=make_options(environments.Delay, settings),
+        reset=make_options(resets.Reset, settings),
         cohorts=make_options(
             Cohorts, settings, size=settings.clients_per_round, availability=selector_flags.availability(settings)
         ),

@@ -25,8 +25,7 @@ from optimization.posterior import flags as posterior_flags
 from optimization.selection import selectors
 
 REPLAY_ROWS = 10  # Most rows of a client that a round of a replay offers, each row in one round alone.
-DRIFT = "drift"  # Scenario with random initial weights and non-stationary rewards.
-UNTRAINED = ("scratch", DRIFT)  # Scenarios without an initial training.
+UNTRAINED = ("scratch", environments.SCENARIO)  # Scenarios without an initial training.
 ALONE, POOLED = "alone", "pooled"
 FINE_TUNE, LOCAL_HEAD = "fine_tune", "local_head"
 # Offline training has a greedy policy, whose actions matter only in evaluation.
@@ -84,7 +83,7 @@ class Study:
         "scratch",
         "Initial model and rewards. scratch starts with random weights; init with a model that a few clients train "
         "with full feedback; init_shift likewise, before rewards change; drift is scratch with changing rewards",
-        ["scratch", *PRETRAINED, DRIFT],
+        ["scratch", *PRETRAINED, environments.SCENARIO],
         basic=True,
     )
     variant: str = setting(

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from data.settings import Count, Positive, none_of, setting
+
 WHAT: Mapping[str, str] = {
     "model": "the model in training and the server optimizer's state; the deployed model stays in use",
     "optimizer": "the server optimizer's state alone",
@@ -34,23 +36,53 @@ ADWIN_SCALE = 100.0  # Scales the series to [0, 1]: 1 / its spread from round to
 
 @dataclasses.dataclass(frozen=True)
 class Reset:
-    """What is reset, and when.
+    """Resets."""
 
-    Attributes:
-      what: One of `WHAT`, or `none`.
-      when: One of `WHEN`.
-      watched: For detectors, one of `WATCHED`; a fall of the reward counts as a rise of the loss.
-      window: For `window`, rounds from one reset to the next.
-      warmup: For detectors, losses after a reset before the next reset.
-      threshold: For `page_hinkley`, summed rise that triggers a reset, in units of the series.
-    """
-
-    what: str = "none"
-    when: str = WINDOW
-    watched: str = LOSS
-    window: int = 0
-    warmup: int = 0
-    threshold: float = 0.0
+    what: str = setting(
+        None,
+        "What a reset of the training restarts, for non-stationary environments",
+        {"none": "nothing", **WHAT},
+        name="reset",
+        unset="none",
+        used=none_of("none"),
+    )
+    when: str = setting(
+        None,
+        "Trigger of a reset",
+        WHEN,
+        name="reset_when",
+        unset=WINDOW,
+        only={"reset": tuple(WHAT)},
+        filled=PAGE_HINKLEY,
+    )
+    watched: str = setting(
+        None,
+        "Series that detectors watch",
+        WATCHED,
+        name="reset_watch",
+        unset=LOSS,
+        only={"reset_when": DETECTORS},
+        filled=LOSS,
+    )
+    window: Count = setting(
+        None, "Rounds from one reset to the next", name="reset_window", unset=0, only={"reset_when": (WINDOW,)}
+    )
+    warmup: Count = setting(
+        None,
+        "Rounds after a start or a reset before a detector may trigger",
+        name="reset_warmup",
+        unset=0,
+        only={"reset_when": DETECTORS},
+        filled=10,
+    )
+    threshold: Positive = setting(
+        None,
+        "Rise of the series, summed over rounds, that triggers a reset; see docs/environments.md",
+        name="page_hinkley_threshold",
+        unset=0.0,
+        only={"reset_when": (PAGE_HINKLEY,)},
+        filled=0.5,
+    )
 
     @property
     def reads_losses(self) -> bool:

@@ -205,6 +205,11 @@ def setting(default: Any = None, help: str | Any = "", words: Any = None, /, **o
     return dataclasses.field(default=value, metadata={_KEY: declaration})
 
 
+def none_of(word: Any) -> Callable[[Any, Any], Any]:
+    """`Setting.used` of a setting in which a word, or a number, means no value."""
+    return lambda value, _: None if value == word else value
+
+
 def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
     """Settings that a class declares itself, in its order.
 

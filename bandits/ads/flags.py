@@ -80,11 +80,12 @@ class _RoundsAndClients:
 class _World:
     """Time zones."""
 
-    world_seed: int = setting(
+    environment_seed: int = setting(
         None,
         "Seed of clients' time zones, the same for runs of all seeds (default: 0)",
         only={"availability": list(availability.KINDS)},
         filled=0,
+        spelled="world_seed",
     )
 
 
@@ -151,7 +152,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(*registry.rule_settings(RULES, "epsilon_greedy"), _Weights)
     flags.group(_RoundsAndClients)
     # Clients here have no labels, by which they could share time zones.
-    when = [one for one in declared(selector_flags.Availabilities) if one.name != "time_zones_by_label"]
+    when = [one for one in declared(availability.Availability) if one.name != "time_zones_by_label"]
     flags.group("Devices that are not always connected", *when, _World)
     flags.group(_Privacy)
     flags.group(_Data)

@@ -31,7 +31,11 @@ EDGE = "edge:"  # Likewise: whether that lies on an edge of the grid that ran; t
 DIVERGED, UNPAIRED, ROUNDS = "diverged", "unpaired", "rounds"  # The first two are 0 or 1, and missing where all are 0.
 _VALUE = "value"  # The metric of an operand.
 _SAMPLE = "sampled_clients"  # Clients that baselines were computed on, if these are a sample.
-_CHANGE_FLAGS = ("reward_drift", "world_seed", *(name for name in environment_flags.NAMES if name.startswith("drift_")))
+_CHANGE_FLAGS = (
+    "reward_drift",
+    "environment_seed",
+    *(name for name in environment_flags.NAMES if name.startswith("drift_")),
+)
 
 
 class MissingError(Exception):
@@ -420,7 +424,7 @@ def _key(figure: Figure, planned: plan.Configuration, *, is_uniform: bool = Fals
 
 def _is_stationary(figure: Figure, planned: plan.Configuration) -> bool:
     flags = _settings(figure.binary, planned.arguments)
-    return not flags.get("reward_drift") or flags.get("drift_world") is not None
+    return not flags.get("reward_drift") or flags.get("drift_environment") is not None
 
 
 def _has_one_environment(figure: Figure, planned: plan.Configuration) -> bool:

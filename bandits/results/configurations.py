@@ -40,7 +40,7 @@ _OF_ENVIRONMENT = (
     "max_examples_per_client",
 )
 _DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A baseline may differ in them, and is then named.
-_DRIFT_WORLD = "drift_world"
+_DRIFT_ENVIRONMENT = "drift_environment"
 CONTENT = "content"  # In a data report: the digest of a table.
 _FRAME = "DataFrame"
 
@@ -82,14 +82,14 @@ class ComparableRuns:
 
     def full_feedback_by_environment(self, one: Configuration) -> dict[int, Configuration]:
         """Finished full-feedback baselines that were trained in a single environment of a drift, by environment."""
-        key = environment_key(one.flags, _DRIFT_WORLD)
+        key = environment_key(one.flags, _DRIFT_ENVIRONMENT)
         alike = [
             other
             for other in self.configurations
-            if other.role is Baseline.full_feedback and other.flags.get(_DRIFT_WORLD) is not None
-            if is_finished(other) and environment_key(other.flags, _DRIFT_WORLD) == key
+            if other.role is Baseline.full_feedback and other.flags.get(_DRIFT_ENVIRONMENT) is not None
+            if is_finished(other) and environment_key(other.flags, _DRIFT_ENVIRONMENT) == key
         ]
-        groups = runs.grouped(alike, lambda other: int(other.flags[_DRIFT_WORLD]))
+        groups = runs.grouped(alike, lambda other: int(other.flags[_DRIFT_ENVIRONMENT]))
         nearest = ((environment, _nearest(one, others)) for environment, others in sorted(groups.items()))
         return {environment: other for environment, other in nearest if other}
 

@@ -113,7 +113,7 @@ def sections(part: ComparableRuns) -> list[Section]:
             shown.append((one, regret))
         elif lacking := [environment for environment in needed if environment not in full_feedback]:
             numbers = " and ".join(f"environment {environment}" for environment in lacking)
-            flags = " and ".join(f"--drift_world={environment}" for environment in lacking)
+            flags = " and ".join(f"--drift_environment={environment}" for environment in lacking)
             missing.append(
                 f"The dynamic regret of {one.name} needs the full-feedback baseline of {numbers}: run the same with "
                 f"--bandits_type={FULL_FEEDBACK}, and {flags}."

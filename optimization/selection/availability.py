@@ -6,30 +6,53 @@ from collections.abc import Mapping
 import numpy as np
 
 from data import clients, keys
+from data.settings import Count, Fraction, none_of, setting
 
 KINDS: Mapping[str, str] = {"diurnal": "each with a probability that rises and falls over a day, by its time zone"}
+_KINDS = {"availability": tuple(KINDS)}
 MIDNIGHT, NOON = 0.1, 0.9  # Probability of being available.
 
 
 @dataclasses.dataclass(frozen=True)
 class Availability:
-    """Availability of clients over time.
+    """Availability of clients.
 
     Attributes:
-      kind: One of `KINDS`, or `always`.
-      day: Rounds of a day.
-      time_zones: Number of time zones, evenly spaced over the day; noon of the first is in round 1.
-      by_labels: Whether clients of similar labels share a time zone, instead of each having a random one.
-      drop_out: Probability that a client of a cohort never reports.
-      world_seed: Seed of the time zones.
+      seed: Seed of the time zones.
     """
 
-    kind: str = "always"
-    day: int = 1
-    time_zones: int = 1
-    by_labels: bool = False
-    drop_out: float = 0.0
-    world_seed: int = 0
+    kind: str = setting(
+        None,
+        "Availability of clients to a round's cohort (default: always)",
+        {"always": "all are", **KINDS},
+        name="availability",
+        unset="always",
+        used=none_of("always"),
+    )
+    day: int = setting(None, "Rounds of a day", name="availability_day", unset=1, low=2, only=_KINDS, filled=24)
+    time_zones: Count = setting(
+        None,
+        "Number of time zones, evenly spaced over the day; noon of the first is in round 1",
+        unset=1,
+        only=_KINDS,
+        filled=4,
+    )
+    by_labels: bool = setting(
+        None,
+        "Time zones by clients' most frequent labels, instead of at random (default: no)",
+        name="time_zones_by_label",
+        unset=False,
+        only=_KINDS,
+        filled=False,
+    )
+    drop_out: Fraction = setting(
+        None,
+        "Probability that a client of a cohort never reports (default: 0)",
+        unset=0.0,
+        below=True,
+        used=none_of(0.0),
+    )
+    seed: int = 0
 
     @property
     def may_be_absent(self) -> bool:
@@ -60,7 +83,7 @@ class Availability:
 
     def random_zones(self, num_clients: int) -> np.ndarray:
         """Time zones that are independent of the clients' data, int [num_clients]."""
-        return keys.generator(self.world_seed, keys.Purpose.TIME_ZONE).integers(self.time_zones, size=num_clients)
+        return keys.generator(self.seed, keys.Purpose.TIME_ZONE).integers(self.time_zones, size=num_clients)
 
     def probabilities(self, zones: np.ndarray, round_num: int) -> np.ndarray:
         """Probability of each client to be available in a round, float64 [clients], from its zone."""

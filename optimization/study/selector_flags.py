@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from data.errors import UsageError
-from data.settings import Count, Fraction, Setting, setting
+from data.settings import Count, Fraction, Setting, make_options, setting
 from optimization.selection import selectors
-from optimization.selection.availability import ALWAYS, KINDS, Availability
+from optimization.selection.availability import ALWAYS, Availability
 from optimization.study import cli
 
 
@@ -34,7 +34,6 @@ SELECTORS: Mapping[str, SelectorEntry] = {
     "active_fl": SelectorEntry(selectors.ActiveFl, "active federated learning: random, in favour of high losses"),
 }
 _TAKE_CANDIDATES = ("pow_d", "rpow_d")
-_KINDS = tuple(KINDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,41 +118,8 @@ def check_population(selection: selectors.Selection, population: int, cohort_siz
     selection.build([1] * population, cohort_size)
 
 
-@dataclasses.dataclass(frozen=True)
-class Availabilities:
-    """Availability of clients."""
-
-    availability: str = setting(
-        None,
-        "Availability of clients to a round's cohort (default: always)",
-        {"always": "all are", **KINDS},
-        used=lambda kind, _: None if kind == "always" else kind,
-    )
-    availability_day: int = setting(None, "Rounds of a day", low=2, only={"availability": _KINDS}, filled=24)
-    time_zones: Count = setting(
-        None, "Number of time zones, evenly spaced over the day", only={"availability": _KINDS}, filled=4
-    )
-    time_zones_by_label: bool = setting(
-        None, "Time zones by clients' most frequent labels (default: no)", only={"availability": _KINDS}, filled=False
-    )
-    drop_out: Fraction = setting(
-        None,
-        "Probability that a client of a cohort never reports (default: 0)",
-        below=True,
-        used=lambda probability, _: probability or None,
-    )
-
-
 def availability(settings: cli.Settings) -> Availability:
-    """Availability of clients by round."""
-    drop_out = settings.drop_out or 0.0
-    if not settings.availability:
-        return Availability(drop_out=drop_out) if drop_out else ALWAYS
-    return Availability(
-        kind=settings.availability,
-        day=settings.availability_day,
-        time_zones=settings.time_zones,
-        by_labels=settings.get("time_zones_by_label") or False,
-        drop_out=drop_out,
-        world_seed=settings.world_seed,
-    )
+    """Availability of clients by round; needs `--environment_seed`."""
+    if not settings.availability and not settings.drop_out:
+        return ALWAYS
+    return make_options(Availability, settings, seed=settings.environment_seed or 0)

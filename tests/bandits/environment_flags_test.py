@@ -61,7 +61,7 @@ def test_the_scenario_is_a_change_in_the_middle():
             Drift("abrupt", 50, 3, environments=2),
         ),
         (
-            ("--reward_drift=client", "--drift_rounds=7", "--world_seed=5"),
+            ("--reward_drift=client", "--drift_rounds=7", "--environment_seed=5"),
             Drift("client", 11, 0, 7, environments=2, seed=5),
         ),
         (
@@ -96,8 +96,14 @@ def test_what_flags_of_delay_mean(arguments, expected):
         (("--drop_out=0",), ALWAYS),
         (("--availability=diurnal",), Availability("diurnal", day=24, time_zones=4)),
         (
-            ("--availability=diurnal", "--time_zones_by_label", "--time_zones=2", "--world_seed=3", "--drop_out=0.9"),
-            Availability("diurnal", 24, 2, by_labels=True, drop_out=0.9, world_seed=3),
+            (
+                "--availability=diurnal",
+                "--time_zones_by_label",
+                "--time_zones=2",
+                "--environment_seed=3",
+                "--drop_out=0.9",
+            ),
+            Availability("diurnal", 24, 2, by_labels=True, drop_out=0.9, seed=3),
         ),
     ],
 )
@@ -109,9 +115,9 @@ def test_what_flags_of_availability_mean(arguments, expected):
 def test_a_run_can_stay_in_one_environment_of_a_drift(drift_flags):
     changes = ("--reward_drift=abrupt", "--total_rounds=20", *drift_flags)
     chosen, last = _drift(*changes), _drift(*changes).environments - 1
-    assert _drift(*changes, f"--drift_world={last}") == dataclasses.replace(chosen, only=last)
-    with pytest.raises(UsageError, match=f"^--drift_world={last + 1} .* 0 to {last}.$"):
-        _drift(*changes, f"--drift_world={last + 1}")
+    assert _drift(*changes, f"--drift_environment={last}") == dataclasses.replace(chosen, only=last)
+    with pytest.raises(UsageError, match=f"^--drift_environment={last + 1} .* 0 to {last}.$"):
+        _drift(*changes, f"--drift_environment={last + 1}")
 
 
 def test_environments_are_at_most_ten():

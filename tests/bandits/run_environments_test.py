@@ -53,14 +53,14 @@ def test_a_change_that_does_not_come_changes_no_bit(plain, kind, tmp_path):
 
 
 def test_the_first_environment_alone_is_that_without_drift(plain, tmp_path):
-    run = play(tmp_path, *DRIFTS["abrupt"], "--drift_world=0")
+    run = play(tmp_path, *DRIFTS["abrupt"], "--drift_environment=0")
     assert_same(run, plain)
     assert (run / "bounds.json").read_bytes() == (plain.parent / "run" / "bounds.json").read_bytes()
 
 
 def test_another_environment_alone_is_the_run_of_rewards_that_are_permuted_by_hand(tmp_path, monkeypatch):
     supervised = "--bandits_type=supervised_mse"
-    alone = play(tmp_path / "alone", *DRIFTS["abrupt"], "--drift_world=2", supervised)
+    alone = play(tmp_path / "alone", *DRIFTS["abrupt"], "--drift_environment=2", supervised)
     elsewhere = play(tmp_path, supervised)
 
     class Permuted(run_federated.BanditStudy):

@@ -157,11 +157,11 @@ def test_regret_to_full_feedback_is_shown_if_there_is_such_a_baseline(tmp_path):
 
 
 def test_dynamic_regret_is_shown_if_rewards_change(tmp_path, capsys):
-    drift = dict.fromkeys(("drift_every", "drift_rounds", "drift_period", "drift_overlap", "drift_world"))
-    drift |= {"scenario": "drift", "reward_drift": "abrupt", "drift_start": 2, "world_seed": 0, "total_rounds": 2}
+    drift = dict.fromkeys(("drift_every", "drift_rounds", "drift_period", "drift_overlap", "drift_environment"))
+    drift |= {"scenario": "drift", "reward_drift": "abrupt", "drift_start": 2, "environment_seed": 0, "total_rounds": 2}
     _run(tmp_path / "softmax", [0.5, 0.25], bandits_type="softmax", **drift)
     for world, reward in enumerate((1.0, 0.75)):
-        supervised = drift | {"bandits_type": "supervised_mse", "drift_world": world}
+        supervised = drift | {"bandits_type": "supervised_mse", "drift_environment": world}
         _run(tmp_path / f"world_{world}", [0.0, reward], **supervised)
     status, page = _report(tmp_path, tmp_path)
     printed = capsys.readouterr()

@@ -366,7 +366,7 @@ def test_baselines_have_the_configuration_s_clients_and_environment(flag, word):
         ("--reward_drift=linear", 2, None),
         ("--max_examples_per_client=9", 5, 3.0),
         ("--reward_drift=abrupt --cache=persistent", 5, None),
-        ("--reward_drift=abrupt --drift_world=1", 6, 3.0),
+        ("--reward_drift=abrupt --drift_environment=1", 6, 3.0),
     ],
 )
 def test_the_best_fixed_action_of_the_last_rounds_needs_one_environment(flags, rounds, constant):

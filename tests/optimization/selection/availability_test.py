@@ -54,7 +54,7 @@ def test_random_zones_are_independent_of_the_data():
     assert set(zones) == {0, 1, 2, 3}
     np.testing.assert_array_equal(zones, DAILY.zones(population, 1))
     np.testing.assert_array_equal(zones[7:90], DAILY.zones(population, 1, range(7, 90)))
-    assert (zones != Availability("diurnal", time_zones=4, world_seed=1).zones(population, 1)).any()
+    assert (zones != Availability("diurnal", time_zones=4, seed=1).zones(population, 1)).any()
     assert DAILY.revealed == ()
 
 
