@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bandits import environment_flags, federation_flags, metrics, studies, task_defaults
+from bandits import federation_flags, metrics, resets, studies, task_defaults
 from bandits import flags as run_flags
 from bandits import options as run_options
 from bandits.advice import findings
@@ -20,6 +20,7 @@ from bandits.plans.plan import Run
 from bandits.results import baselines, federating
 from bandits.results.configuration import Baseline, Configuration
 from data.errors import UsageError
+from data.settings import make_options
 from optimization.privacy import calibration
 from optimization.privacy.mechanisms import Mechanism
 from optimization.study import run_folder
@@ -255,7 +256,7 @@ def refused_noise(base: Sequence[str]) -> str:
         return "initial training spends privacy, too (scripts.privacy_budget and docs/privacy.md compose both)"
     if settings.availability or settings.drop_out:
         return "absent clients make no Poisson sample, so sampling does not amplify privacy (docs/environments.md)"
-    return environment_flags.reset_of(settings).voids or ""
+    return make_options(resets.Reset, settings).voids
 
 
 def noise(deployment: Mechanism, rounds: int, cohort: int, epsilon: float, dimension: int = 1) -> dict[str, Any]:

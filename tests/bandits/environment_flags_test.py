@@ -22,7 +22,7 @@ def _drift(*arguments):
 
 def test_without_them_nothing_changes_and_nothing_is_recorded():
     settings = _resolve()
-    starts = ("drift_", "delay_", "reward_d", "availability", "time_zones", "drop_out", "world_")
+    starts = ("drift_", "delay_", "reward_d", "availability", "time_zones", "drop_out", "environment_")
     names = [name for name in settings if name.startswith(starts)]
     assert {"scenario", *names} == set(environment_flags.NAMES)
     for resolved in (settings, _resolve("--reward_drift=none", "--reward_delay=none", "--availability=always")):
