@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import metrics, personalization, process, references
+from bandits import metrics, personalization, process
 from bandits.options import Phase
 from data import clients, tasks
 from optimization import fed_avg, models
@@ -38,13 +38,10 @@ class _Evaluated(NamedTuple):
         sizes = [len(part.labels) for _, part in parts if len(part.labels)]
         return cls(clients.joined([part for _, part in parts]), names, sizes)
 
-    def sums(self, rewards: np.ndarray) -> np.ndarray:
-        """Sum of each client's rewards, float64 [clients], of float [examples]."""
-        return np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
-
     def means(self, rewards: np.ndarray) -> dict[str, list]:
         """Mean reward of each client, of float [examples]."""
-        return {"clients": self.names, "examples": self.sizes, "rewards": (self.sums(rewards) / self.sizes).tolist()}
+        sums = np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
+        return {"clients": self.names, "examples": self.sizes, "rewards": (sums / self.sizes).tolist()}
 
 
 class Evaluation:
@@ -81,7 +78,6 @@ class Evaluation:
         self.client_rewards: dict[str, Any] = {}
         self.adapted_rewards: dict[str, Any] = {}
         self.is_evaluated = False
-        self._earned = np.zeros(0)  # Rewards of the held-out examples in the last evaluation.
 
     def evaluate(self, server: fed_avg.State) -> dict[str, float]:
         """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients.
@@ -95,7 +91,6 @@ class Evaluation:
             return self._evaluate_adapted(server)
         held_out, compared = self._held_out, self._compared
         right, reward, each = self._greedy(server, held_out.examples)
-        self._earned = each
         count = len(held_out.examples.labels)
         if compared is not held_out:
             _, _, each = self._greedy(server, compared.examples)
@@ -143,27 +138,6 @@ class Evaluation:
     def _take_no_part(self, names: Sequence[str]) -> bool:
         """Whether none of these clients can train; in some tasks the clients who train have held-out examples, too."""
         return set(names).isdisjoint(self._task.clients.client_ids)
-
-    def best_fixed_reward(self, server: fed_avg.State) -> float:
-        """Mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
-        matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
-        rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
-        return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
-
-    def compared_with_references(self, server: fed_avg.State, action: int, name: str) -> str:
-        """The greedy policy's reward on held-out clients beside those of `references`, in words.
-
-        Args:
-          server: The last state.
-          action: The best fixed action.
-          name: Its name.
-        """
-        held_out = self._held_out
-        matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
-        rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
-        sums = [held_out.sums(each) for each in (self._earned, rewards.mean(axis=1, dtype=float), rewards[:, action])]
-        of_references = dict(zip((references.UNIFORM, references.FIXED), sums[1:], strict=True))
-        return references.in_words(sums[0], of_references, np.array(held_out.sizes), name)
 
     def _environment(self, server: fed_avg.State) -> tf.Tensor:
         return tf.constant(self._phase.drift.at(max(1, int(server.round_num)), None), tf.float32)

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import interactions, losses, process, round_parts
-from bandits.participation import Participation
+from bandits.round_parts import Participation
 from data import clients, keys, tasks, text
 from optimization import fed_avg, models
 from optimization.runtime import rounds

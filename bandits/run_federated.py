@@ -26,7 +26,6 @@ from bandits import (
     metrics,
     object_flags,
     phase_privacy,
-    recorded_baselines,
     references,
     registry,
     schedule_flags,
@@ -167,8 +166,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
 
         options, task = run.options, run.data
         least, largest = task.reward_range(options.rewards)
-        baselines = recorded_baselines.of_run(options, task)
-        best_action, bounds = baselines["held_out"].action, recorded_baselines.as_json(baselines)
+        bounds = references.bounds_as_json(references.bounds_of_run(options, task))
         bounds["rewards"] = {"least": least, "largest": largest}
         run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
@@ -203,11 +201,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
             outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=rounds.loggers)
-            _write_results(task, phase, trained, folder, rounds, outcome, best_action if is_last else None)
+            _write_results(task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
                 return outcome.signum
-            if is_last == (options.name == "init"):
-                _warn_of_weak_initial_model(options, folder, rounds, outcome)
             weights = outcome.state.server.weights
         if run.settings.export:
             results.read(run.folder.path, [self.columns], self.predictor).export(run.folder.path / run_folder.EXPORT)
@@ -221,7 +217,6 @@ def _write_results(
     folder: run_folder.RunFolder,
     rounds: "experiment.BanditRounds",
     outcome: "runner.Outcome",
-    best_action: int | None,
 ) -> None:
     """Writes the results of a phase, even if it was stopped, and prints those of a finished one.
 
@@ -232,7 +227,6 @@ def _write_results(
       folder: The folder of the phase.
       rounds: Its rounds.
       outcome: How they ended.
-      best_action: The best fixed action, which the policy is compared with; None for no comparison.
     """
     from optimization.study import panels
 
@@ -264,9 +258,6 @@ def _write_results(
         )
         if task.clipping and not phase_privacy.mechanism(phase).noise_multiplier:
             print(task.clipping)
-        if best_action is not None and not (phase.is_alone or phase.has_local_head):
-            name = interactions.action_names(task)[best_action]
-            print(rounds.evaluation.compared_with_references(outcome.state.server, best_action, name))
         model = "" if phase.is_alone else ", model/weights.npz"
         print(spent["summary"])
         print(f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json{model}")
@@ -300,26 +291,6 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
         shown = f" (round{'s' * (len(reset_rounds) > 1)} {loggers.spans(reset_rounds)})" if reset_rounds else ""
         text += f". Resets: {len(reset_rounds)}{shown}"
     return text
-
-
-def _warn_of_weak_initial_model(
-    options: BanditOptions,
-    folder: run_folder.RunFolder,
-    rounds: "experiment.BanditRounds",
-    outcome: "runner.Outcome",
-) -> None:
-    """Warns if the initial model's greedy policy is no better on held-out data than the best fixed action."""
-    reward = results.read_metrics(folder.path)[metrics.HELD_OUT_REWARD].iloc[-1]
-    fixed = rounds.evaluation.best_fixed_reward(outcome.state.server)
-    if reward <= fixed:
-        rates = "(--init_server_learning_rate, --init_client_learning_rate)"
-        longer = f"train it longer (--init_rounds) or at other rates {rates}"
-        print(
-            f"Warning: the initial model's reward on held-out data, {reward:.4g}, does not exceed that of the best "
-            f"fixed action, {fixed:.4g}. This run does not start from a strong initial model: "
-            f"{longer if options.initial else 'give another --initial_model_path'}.",
-            file=sys.stderr,
-        )
 
 
 def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:
