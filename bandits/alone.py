@@ -89,7 +89,7 @@ def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[t
 
 
 class AloneState(NamedTuple):
-    """State of the server, which only counts rounds, and what it knows of the clients.
+    """State of the server, which only counts rounds, and each client's participation.
 
     Attributes:
       round_num, weights, deployed, optimizer, aggregator: The fields of the first `fed_avg.State`.
@@ -123,10 +123,10 @@ class AloneRounds(round_parts.FederatedRounds):
 
         Args:
           process_of: Process of federated rounds, from the round's number.
-          definition: What defines it.
+          definition: Definition of the process.
           states: The clients' states.
           population: Number of clients.
-          run: Executes a round of each of some clients.
+          run: Runs one round of each of several clients.
         """
         super().__init__(process_of, definition)
         self.states, self._deploy_every, self._population = states, definition.deploy_every, population
@@ -169,7 +169,7 @@ class AloneRounds(round_parts.FederatedRounds):
         return [f"Keep {models} private: it holds a model of each client that took part."]
 
     def _state(self, client: int, last: int, round_num: int) -> fed_avg.State:
-        """A client's state at the start of a round, with the deployments since its `last` one, 0 before its first."""
+        """A client's state at the start of a round, with the deployments since its `last` round; 0 is none."""
         state = self.states.load(client, last, self._first) if last else self._first
         missed = (round_num - 1) // self._deploy_every - last // self._deploy_every
         models = [tuple(state.weights)] * missed + list(state.deployed)

@@ -46,7 +46,7 @@ class Drift:
       period: For `seasonal`, rounds of both seasons; the first half is the first environment's.
       overlap: For `seasonal`, the last fraction of each season, which blends into the next.
       environments: Number of reward matrices.
-      seed: Of the permutations and of the clients' times of change.
+      seed: Seed of the permutations and of the clients' times of change.
       only: Environment of all rounds, from 0; None for the scheduled ones.
     """
 

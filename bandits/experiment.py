@@ -183,7 +183,7 @@ def read_clients(
       task: The task.
       phase: The phase.
       population: The task's clients, with capped examples.
-      changes: What optional parts of the round change: (participation, round) -> participation.
+      changes: Changes by the optional parts of the round: (participation, round) -> participation.
       positions: int [clients], in the phase's population.
       round_num: The round.
     """

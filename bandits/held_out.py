@@ -49,7 +49,7 @@ class Evaluation:
 
     Attributes:
       client_rewards: Mean reward of each client in the last evaluation.
-      adapted_rewards: Rewards of each client before and after its adaptation, likewise.
+      adapted_rewards: Rewards of each client before and after its adaptation in the last evaluation.
       is_evaluated: Whether there was an evaluation.
     """
 
@@ -67,7 +67,7 @@ class Evaluation:
           task: The task.
           phase: The phase.
           population: Clients that train, with capped examples.
-          definition: What defines the rounds.
+          definition: Definition of the rounds.
           is_private: Whether a mechanism protects the clients.
         """
         self._task, self._phase, self._clients, self._definition = task, phase, population, definition
@@ -99,7 +99,7 @@ class Evaluation:
         rewards = np.array(self.client_rewards["rewards"])
         # The worst tenth of few clients is one client, whose reward a private run must not show.
         is_hidden = not is_apart and self._is_private and len(rewards) <= _FEW_CLIENTS
-        # Only labels say which action is right: a reward above 0, in a table or a log, does not.
+        # Only labels define which action is right; a reward above 0 in a table or a log does not.
         has_right = not self._phase.task.reward_columns and self._phase.task.task_type != "logged"
         return {
             metrics.ACCURACY: right / count if has_right else np.nan,
@@ -123,7 +123,7 @@ class Evaluation:
             return {}
         held_out, seed = self._task.held_out, self._phase.seed
         indices, population = range(len(held_out)), held_out
-        if is_nobodys := len(held_out) < 2:
+        if has_no_owner := len(held_out) < 2:
             indices, population = self._phase.population, self._clients
         compared = clients.chosen(population, indices, _MOST_COMPARED, seed)
         names = [population.client_ids[index] for index, _ in compared]
@@ -132,7 +132,7 @@ class Evaluation:
         scheduled = self._phase.scheduled_value(self._task.num_actions, period) or 0.0
         environment = float(self._environment(server))
         after, rewards = self._adapted.evaluate(server.weights, names, examples, scheduled, environment)
-        self.adapted_rewards = {"held_out": not is_nobodys and self._take_no_part(names), **rewards}
+        self.adapted_rewards = {"held_out": not has_no_owner and self._take_no_part(names), **rewards}
         return {metrics.PERSONALIZED_REWARD: after}
 
     def _take_no_part(self, names: Sequence[str]) -> bool:
@@ -161,14 +161,14 @@ class Evaluation:
 
     @functools.cached_property
     def _compared(self) -> _Evaluated:
-        """The clients whose rewards are compared: those that take part, where the held-out examples are nobody's."""
+        """Clients whose rewards are compared: participating ones if the held-out examples belong to no client."""
         if len(self._task.held_out) > 1:
             return self._held_out
         return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, self._phase.seed)
 
     @functools.cached_property
     def _greedy_sums(self):
-        """Of (weights, environment, features, labels): right answers, rewards, and each reward of the greedy policy."""
+        """(weights, environment, features, labels) -> right answers, rewards, and each reward of the greedy policy."""
         definition, multi_label = self._definition, self._task.multi_label
         specs = [definition.model.specs, tf.TensorSpec(()), definition.feature_spec, definition.label_spec]
 

@@ -28,7 +28,7 @@ _NEAR = 0.8  # Share of the linear model's gain over the uniform policy.
 _TO_99 = 2.576 / 1.960  # From the half width of a 95% interval to that of a 99% interval.
 _ROUNDING = 1e-13  # Where all clients agree, rounding errors leave a spread of this many times the values.
 MOST_CLIENTS = 2000  # Reading more would take seconds.
-_DRAWS = 2000  # Of cohorts.
+_DRAWS = 2000  # Number of sampled cohorts.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class References:
     On a log, they are doubly robust estimates.
 
     Attributes:
-      rewards: Of the uniform policy, the best fixed action and the central linear model, by name.
+      rewards: Rewards of the uniform policy, the best fixed action and the central linear model, by name.
       linear_gain: Reward of the linear model minus that of the uniform policy. On a log, it is measured on all clients,
         each with a regression that was fitted without it.
       measured: Rewards of the uniform policy and the linear model as runs measure a model: on a log, by its simulator.
@@ -162,7 +162,7 @@ def _text(interval: intervals.Interval, sign: str = "") -> str:
     return f"{interval.mean:{sign}.4f} ({interval.low:{sign}.4f} to {interval.high:{sign}.4f})"
 
 
-_scores: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # Of held-out clients, which all seeds share.
+_scores: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # By held-out clients, which all seeds share.
 
 
 def simulator_scores(held_out: clients.ClientData, training: clients.ClientData | None = None) -> list[Score]:
@@ -221,7 +221,7 @@ def row_mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None
     Args:
       sums: float64 [clients], over each client's rows.
       rows: int [clients], how many these are.
-      minus: What is taken from `sums`, likewise.
+      minus: Sums of the subtracted value, float64 [clients].
     """
     total, differences = rows.sum(), sums if minus is None else sums - minus
     mean = float(differences.sum() / total)
@@ -255,7 +255,7 @@ class Bounds:
       clients: Number of clients read, sampled at random.
       population: Number of clients in all.
       chance_error: Standard error of `chance` as an estimate for the population; 0 if all clients were read.
-      constant_error: Standard error of `constant`, likewise.
+      constant_error: Standard error of `constant` as an estimate for the population.
     """
 
     chance: float
@@ -281,7 +281,7 @@ class Values(NamedTuple):
     shares: np.ndarray
 
 
-_last: list[tuple[Any, Any, dict[str, Bounds]]] = []  # Of the task at hand, which seeds share.
+_last: list[tuple[Any, Any, dict[str, Bounds]]] = []  # Of the current task, which seeds share.
 
 
 def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
@@ -347,7 +347,7 @@ def action_values(
       population: The clients.
       indices: Those that count.
       matrix: float [labels, actions], the reward of an action given one label; several labels add up. Or the function
-        of a client's index that gives its own one.
+        from a client's index to its matrix.
       cap: Most examples of a client that count; 0 for all.
       cohort: How a round's clients are drawn, for the mean of rounds; None for that of all examples.
     """

@@ -107,7 +107,7 @@ class Round(NamedTuple):
       round_num: The round, from 1.
       before: The server's state before it.
       cohort: Its clients.
-      counts: What it measured.
+      counts: Its measurements.
       row: Its metrics so far.
     """
 
@@ -227,7 +227,7 @@ class Resets(Part):
         """Stores what a reset needs.
 
         Args:
-          reset: What is reset, and when.
+          reset: The kind and times of resets.
           bounds: Bounds of the rewards, which detectors see mapped to [0, 1]; None for rewards as they are.
           initialize: Returns the server's first state.
         """

@@ -1,6 +1,6 @@
 """Runs a federated contextual bandit; see `--help`.
 
-The way of a command: `bandits.flags` checks the flags and says what they mean (`bandits.options`), the task is opened,
+A command takes these steps: `bandits.flags` checks the flags and makes `bandits.options` from them, the task is opened,
 the run's folder claimed, and only then TensorFlow Federated is imported and the rounds of `bandits.experiment` run.
 """
 
@@ -103,7 +103,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         warnings: list[str] = []
         for phase in phases(options, task):
             if plan := phase_privacy.plan(phase, 1):
-                phase = phase_privacy.planned(phase, plan.mechanism)
+                phase = phase_privacy.with_planned_noise(phase, plan.mechanism)
             mechanism = phase_privacy.mechanism(phase)
             warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
             if task.has_learned_bounds and phase.releases and mechanism.noise_multiplier:
@@ -192,7 +192,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 print(f"{phase.label}: {phase.total_rounds:,} rounds, {then}.", file=sys.stderr, flush=True)
                 folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER, run.folder.command)
                 frame.open_folder(folder, run.settings, task)
-            phase = _planned(phase, folder, dimension)
+            phase = _with_planned_noise(phase, folder, dimension)
             logs = options.logs_interactions and phase.logs
             shown = [interactions.IN_WORDS] * logs + [federation_flags.REPORT_IN_WORDS] * phase.reports_clients
             before = None if is_last and options.is_initial_model_public else trained
@@ -268,7 +268,7 @@ def _write_results(
 
 
 def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> str:
-    """The last evaluation, in words."""
+    """Description of the last evaluation."""
     last, is_logged = table.iloc[-1], phase.task.task_type == "logged"
     reward = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}"
     if phase.is_alone:
@@ -277,7 +277,7 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
         text = f"reward {last[metrics.PERSONALIZED_REWARD]:.4f} of the policy with a reconstructed last layer"
     elif is_logged:
         text = f"{reward}, {'of sampled rewards' if logged_flags.is_simulated(phase.task) else 'doubly robust'}"
-    elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
+    elif phase.drift.kind != "none":  # Labels do not define the right action any more.
         text = f"{reward} in the last round's environment"
     else:  # No action of a table of rewards is right or wrong.
         text = reward if phase.task.reward_columns else f"accuracy {last[metrics.ACCURACY]:.4f}"
@@ -293,7 +293,7 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
     return text
 
 
-def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:
+def _with_planned_noise(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:
     """Copy of a phase with the noise and cohorts planned at its first start; prints the plan."""
 
     def first() -> dict[str, Any] | None:
@@ -304,7 +304,7 @@ def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phas
     if recorded is None:
         return phase
     print(f"Planned noise: {recorded['reason']}", file=sys.stderr, flush=True)
-    return phase_privacy.planned(phase, mechanisms.of_values(recorded["mechanism"]))
+    return phase_privacy.with_planned_noise(phase, mechanisms.of_values(recorded["mechanism"]))
 
 
 def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import personalization, policies, process
+from bandits import personalization, policies
 from data import clients
 from optimization import client_work, fed_avg, models
 from tests.bandits import process_test, whole_runs
@@ -83,27 +83,6 @@ def test_fine_tuning_equals_the_calculation_by_hand(epochs, only_head):
     delta = _sgd(INITIAL, features, action, rewards[rows, action], client.keys.training, 1, 0.1)
     for one, weight, first in zip(output.delta, delta, INITIAL, strict=True):
         np.testing.assert_allclose(one, weight - first, rtol=1e-4, atol=1e-6)
-
-
-def test_only_the_last_layer_adapts():
-    client, initial = _with_halves(9, 2), DEEP.initial_weights(1)
-    definition = _process(only_head=True, model=DEEP)
-    body = DEEP.body(initial, client.features)
-    log = {name: tf.constant(value) for name, value in _log(client, initial).items()}
-    log = process.kept({"features": tf.constant(client.features), **log}, ~client.half)
-    key = _fold_in(client.keys.cache, ADAPTATION)
-    linear = _process(model=models.mlp(5, (), 3))
-    adapted = linear._adapted(initial[2:], {**log, "features": body[~client.half]}, key)
-    own = definition._adapted(initial, log, key)
-    for one, other in zip(own, (*initial[:2], *adapted), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
-    assert np.abs(own[2] - initial[2]).max() > 1e-3
-
-
-def _log(client, weights):
-    definition = process.BanditProcess(**_fields(process_test.make()) | {"model": DEEP, "halves": 1})
-    cache, _ = definition.act((weights,), client)
-    return {name: cache[name].numpy() for name in ("action", "reward", "propensity")}
 
 
 def _local_head(**changes):
@@ -235,17 +214,6 @@ def test_another_log_of_a_client_changes_its_own_clipped_update_alone(tff_worker
     for one, old, new in zip(difference, before, after, strict=True):
         np.testing.assert_allclose(one, new - old, atol=1e-6)
     assert 0 < _norm(difference) <= 2 * CLIP_NORM * (1 + 1e-5)
-
-
-def test_halves_differ_by_one_at_most_and_an_example_stays_in_its_half():
-    rows = np.arange(101)
-    half = clients.second_half(1, 5, rows)
-    assert abs(2 * half.sum() - 101) == 1
-    some = np.array([3, 40, 7, 100])
-    np.testing.assert_array_equal(clients.second_half(1, 5, some), half[some])
-    assert len(clients.second_half(1, 5, rows[:0])) == 0
-    assert not np.array_equal(clients.second_half(1, 6, rows), half)
-    assert 0.4 < np.mean([clients.second_half(0, client, rows[:1])[0] for client in range(1000)]) < 0.6
 
 
 SMALL = ("--total_rounds=4", "--clients_per_round=3", "--bandits_deploy_freq=2", "--rounds_per_checkpoint=2")
