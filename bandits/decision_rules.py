@@ -237,8 +237,8 @@ class Thompson(DecisionRule):
 class ExtremeExplore(Greedy):
     """Executes every action every round (section 8.3.2), with the estimates of the value rules.
 
-    The caller adopts `best_action` of the round's rewards. If rewards are observed one round later, it adopts the action
-    with the highest estimate, by `select`.
+    The caller adopts `best_action` of the round's rewards. If rewards are observed one round later, it adopts the
+    action with the highest estimate, by `select`.
     """
 
     explores_all = True

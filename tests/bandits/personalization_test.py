@@ -216,6 +216,17 @@ def test_another_log_of_a_client_changes_its_own_clipped_update_alone(tff_worker
     assert 0 < _norm(difference) <= 2 * CLIP_NORM * (1 + 1e-5)
 
 
+def test_halves_differ_by_one_at_most_and_an_example_stays_in_its_half():
+    rows = np.arange(101)
+    half = clients.second_half(1, 5, rows)
+    assert abs(2 * half.sum() - 101) == 1
+    some = np.array([3, 40, 7, 100])
+    np.testing.assert_array_equal(clients.second_half(1, 5, some), half[some])
+    assert len(clients.second_half(1, 5, rows[:0])) == 0
+    assert not np.array_equal(clients.second_half(1, 6, rows), half)
+    assert 0.4 < np.mean([clients.second_half(0, client, rows[:1])[0] for client in range(1000)]) < 0.6
+
+
 SMALL = ("--total_rounds=4", "--clients_per_round=3", "--bandits_deploy_freq=2", "--rounds_per_checkpoint=2")
 
 

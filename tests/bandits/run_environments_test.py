@@ -47,11 +47,6 @@ def drifting(request, tmp_path_factory):
     return play(tmp_path_factory.mktemp(request.param), *kinds[request.param], *LOGGED, draws=request.param == "late")
 
 
-@pytest.mark.parametrize("kind", ["abrupt", "client"])
-def test_a_change_that_does_not_come_changes_no_bit(plain, kind, tmp_path):
-    assert_same(play(tmp_path, f"--reward_drift={kind}", "--drift_start=7"), plain)
-
-
 def test_another_environment_alone_is_the_run_of_rewards_that_are_permuted_by_hand(tmp_path, monkeypatch):
     supervised = "--bandits_type=supervised_mse"
     alone = play(tmp_path / "alone", *DRIFTS["abrupt"], "--drift_world=2", supervised)
