@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from bandits import process, round_parts
-from bandits.participation import Participation
+from bandits.round_parts import Participation
 from data import files
 from data.errors import Failure
 from optimization import fed_avg
@@ -89,7 +89,7 @@ def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[t
 
 
 class AloneState(NamedTuple):
-    """State of the server, which only counts rounds, and what it knows of the clients.
+    """State of the server, which only counts rounds, and each client's participation.
 
     Attributes:
       round_num, weights, deployed, optimizer, aggregator: The fields of the first `fed_avg.State`.
@@ -123,10 +123,10 @@ class AloneRounds(round_parts.FederatedRounds):
 
         Args:
           process_of: Process of federated rounds, from the round's number.
-          definition: What defines it.
+          definition: Definition of the process.
           states: The clients' states.
           population: Number of clients.
-          run: Executes a round of each of some clients.
+          run: Runs one round of each of several clients.
         """
         super().__init__(process_of, definition)
         self.states, self._deploy_every, self._population = states, definition.deploy_every, population
@@ -165,26 +165,13 @@ class AloneRounds(round_parts.FederatedRounds):
         return server._replace(taken_part=taken_part), total
 
     def finish(self, server: Any, folder: run_folder.RunFolder) -> Sequence[str]:
-        lines = [
-            f"Keep {folder.path / run_folder.CLIENT_MODELS} private: it holds a model of each client that took part."
-        ]
-        untrained, count = self.never_trained(server.taken_part)
-        if untrained:
-            lines.append(
-                f"{untrained:,} of these {count:,} clients acted with the first model alone: they took part once, or "
-                "not again after a deployment. --alone_budget=equal trains a cohort in every round."
-            )
-        return lines
+        models = folder.path / run_folder.CLIENT_MODELS
+        return [f"Keep {models} private: it holds a model of each client that took part."]
 
     def _state(self, client: int, last: int, round_num: int) -> fed_avg.State:
-        """A client's state at the start of a round, with the deployments since its `last` one, 0 before its first."""
+        """A client's state at the start of a round, with the deployments since its `last` round; 0 is none."""
         state = self.states.load(client, last, self._first) if last else self._first
         missed = (round_num - 1) // self._deploy_every - last // self._deploy_every
         models = [tuple(state.weights)] * missed + list(state.deployed)
         deployed = type(state.deployed)(models[: len(state.deployed)])
         return state._replace(round_num=np.int32(round_num - 1), deployed=deployed)
-
-    def never_trained(self, taken_part: np.ndarray) -> tuple[int, int]:
-        """Clients that acted with the first model alone, and all that took part."""
-        first, last = taken_part[taken_part[:, 0] > 0].T
-        return int(np.sum((last - 1) // self._deploy_every * self._deploy_every < first)), len(first)

@@ -20,7 +20,7 @@ Array: TypeAlias = np.ndarray | tf.Tensor
 
 
 class ValueState(NamedTuple):
-    """What a rule with estimated values knows.
+    """State of a rule with estimated values.
 
     Attributes:
       values: float32 [..., actions], estimated expected rewards.
@@ -32,11 +32,11 @@ class ValueState(NamedTuple):
 
 
 class BetaState(NamedTuple):
-    """What a Bayesian rule knows, beside its prior.
+    """State of a Bayesian rule, without its prior.
 
     Attributes:
       successes: float32 [..., actions], rewards of 1, discounted if the rule discounts.
-      failures: float32 [..., actions], rewards of 0, likewise.
+      failures: float32 [..., actions], rewards of 0, discounted if the rule discounts.
     """
 
     successes: Array
@@ -237,8 +237,8 @@ class Thompson(DecisionRule):
 class ExtremeExplore(Greedy):
     """Executes every action every round (section 8.3.2), with the estimates of the value rules.
 
-    The caller adopts `best_action` of the round's rewards; where rewards come a round late, `select`, the action with
-    the highest estimate.
+    The caller adopts `best_action` of the round's rewards. If rewards are observed one round later, it adopts the
+    action with the highest estimate, by `select`.
     """
 
     explores_all = True

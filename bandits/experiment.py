@@ -5,17 +5,20 @@ aggregation in `process` -> the metrics here. What options add to a round is in 
 """
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import held_out, metrics, participation, process_factory, round_parts
+from bandits import held_out, metrics, process, process_factory, round_parts
 from bandits.options import Phase
-from data import clients, tasks
+from bandits.round_parts import Cohort, Participation, Prepare, Read, period
+from data import clients, keys, tasks
 from data.settings import make_options
-from optimization import aggregators, fed_avg, models, options
+from optimization import aggregators, cohorts, fed_avg, models, options
 from optimization.posterior import flags as posterior_flags
 from optimization.privacy import mechanisms
+from optimization.selection import availability
 from optimization.study import compiled, frame, payloads, run_folder, runner
 from optimization.study.metrics import mean
 
@@ -27,7 +30,7 @@ class RoundState(NamedTuple):
       server: State of the TFF process.
       reward_total: float64, sum over rounds of the rounds' mean rewards.
       reward_rounds: int64, number of rounds with at least one example.
-      clients: State of `participation.SampledClients` or `SelectedClients`.
+      clients: State of `SampledClients` or `SelectedClients`.
       parts: State of each optional part of the round.
     """
 
@@ -79,14 +82,14 @@ class BanditRounds(runner.Rounds):
             held_out.Evaluation(task, phase, capped, self._definition, mechanism.kind != "none"),
         )
         changes = [part.inputs for part in self._parts]
-        self.participations = functools.partial(participation.read, task, phase, capped, changes)
+        self.participations = functools.partial(read_clients, task, phase, capped, changes)
         read = self.participations, self._rounds.prepared
-        self._clients: participation.SampledClients | participation.SelectedClients
+        self._clients: SampledClients | round_parts.SelectedClients
         if phase.selection.is_uniform:
             is_secret = phase.bandit.trains and mechanism.rests_on_cohorts
-            self._clients = participation.SampledClients(task, phase, *read, is_secret)
+            self._clients = SampledClients(task, phase, *read, is_secret)
         else:
-            self._clients = participation.SelectedClients(phase, capped, *read, self._losses)
+            self._clients = round_parts.SelectedClients(phase, capped, *read, self._losses)
         held = aggregators.secrets_in_state(phase.aggregation, mechanism) if phase.bandit.trains else []
         self.secrets = (*held, *self._clients.secrets)
 
@@ -164,3 +167,104 @@ def _report(counts: fed_avg.RoundMetrics, reward_total: float, reward_rounds: in
         metrics.EMPTY_CLIENTS: int(counts.empty_clients),
         metrics.NONFINITE_CLIENTS: int(counts.nonfinite_clients),
     }
+
+
+def read_clients(
+    task: tasks.Task,
+    phase: Phase,
+    population: clients.CappedClients,
+    changes: Sequence[Callable[[Participation, int], Participation]],
+    positions: np.ndarray,
+    round_num: int,
+) -> list[Participation]:
+    """Reads the clients of a cohort.
+
+    Args:
+      task: The task.
+      phase: The phase.
+      population: The task's clients, with capped examples.
+      changes: Changes by the optional parts of the round: (participation, round) -> participation.
+      positions: int [clients], in the phase's population.
+      round_num: The round.
+    """
+    acts_at = period(phase, round_num) if phase.keeps_cache else round_num
+    participations = []
+    for place, position in enumerate(positions):
+        client = phase.population[position]
+        examples, rows = population.load_with_rows(client, acts_at if phase.redraws_examples else None)
+        client_keys = process.ClientKeys(
+            cache=keys.tensorflow_key(phase.seed, keys.Purpose.CACHE, acts_at, client),
+            training=keys.tensorflow_key(phase.seed, keys.Purpose.TRAINING, round_num, client),
+        )
+        features = task.normalize(examples.features)
+        inputs = process.ClientInput(features, examples.labels, client_keys, position=np.int32(place))
+        participation = Participation(inputs, client, rows)
+        for change in changes:
+            participation = change(participation, round_num)
+        participations.append(participation)
+    # The worker takes them in this order: with the small ones last, its cores end together.
+    return sorted(participations, key=lambda participation: len(participation.rows), reverse=True)
+
+
+class SampledClients:
+    """Cohorts that are sampled by `--seed`, or by a secret seed where privacy rests on them.
+
+    Their state is that secret seed, uint32 [4], or empty.
+    """
+
+    def __init__(self, task: tasks.Task, phase: Phase, read: Read, prepare: Prepare, is_secret: bool):
+        """Stores what sampling needs; reads each client once if time zones follow labels."""
+        self._names, self._phase, self._read, self._prepare_inputs = task.clients.client_ids, phase, read, prepare
+        self.secrets = ["the seed of the cohorts"] * is_secret
+        present = phase.cohorts.availability
+        self._attendance = None
+        if present.may_be_absent:
+            zones = present.zones(task.clients, len(task.rewards["exact"]), phase.population)
+            self._attendance = availability.Attendance(present, zones, phase.seed)
+        self._ahead = cohorts.PreparedAhead(self._prepare, phase.total_rounds)
+
+    def initial_state(self) -> Any:
+        """State before round 1."""
+        return cohorts.secret_seed() if self.secrets else ()
+
+    def next(self, secret_seed: Any, server: fed_avg.State, round_num: int) -> tuple[Cohort, Any]:
+        """Cohort of a round, which is read while the worker computes the round before; and the state."""
+        del server
+        seed = cohorts.as_integer(secret_seed) if len(secret_seed) else self._phase.seed
+        return self._ahead(round_num, seed), secret_seed
+
+    def observe(self, secret_seed: Any, counts: fed_avg.RoundMetrics) -> Any:
+        """State after a round."""
+        del counts
+        return secret_seed
+
+    def _prepare(self, round_num: int, seed: int) -> Cohort:
+        participations = self._read(self.positions(round_num, seed), round_num)
+        uploads = downloads = len(participations)
+        if self._phase.cohorts.availability.drop_out:
+            downloads = len(self.positions(round_num, seed, with_drop_outs=True))
+        return Cohort(participations, self._prepare_inputs(participations, round_num), downloads, uploads)
+
+    def positions(self, round_num: int, seed: int, *, with_drop_outs: bool = False) -> np.ndarray:
+        """Positions in the phase's population of a round's clients, int [clients].
+
+        Args:
+          round_num: The round.
+          seed: Seed of the cohorts. All other draws depend on the client alone and need no secret.
+          with_drop_outs: Whether to include clients that start the round and drop out.
+        """
+        phase = self._phase
+        sampled_in = 1 if phase.alone_budget == "equal" else round_num
+        groups = self._groups(seed) if phase.cohorts.sampling == "cyclic_poisson" else None
+        sampled = cohorts.draw(phase.cohorts, len(phase.population), seed, sampled_in, groups)
+        if self._attendance is None:
+            return sampled
+        attending = self._attendance.start if with_drop_outs else self._attendance.come
+        # A client that is skipped waits for its next turn. It is not replaced.
+        return attending(sampled, round_num, fill=phase.cohorts.sampling == "fixed")
+
+    @functools.cached_property
+    def _groups(self) -> Callable[[int], np.ndarray]:
+        """Function from the seed of the cohorts to the groups of the phase's clients."""
+        names = [self._names[client] for client in self._phase.population]
+        return functools.cache(lambda seed: cohorts.groups(names, self._phase.cohorts.groups, seed))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import metrics, personalization, process, references
+from bandits import metrics, personalization, process
 from bandits.options import Phase
 from data import clients, tasks
 from optimization import fed_avg, models
@@ -38,13 +38,10 @@ class _Evaluated(NamedTuple):
         sizes = [len(part.labels) for _, part in parts if len(part.labels)]
         return cls(clients.joined([part for _, part in parts]), names, sizes)
 
-    def sums(self, rewards: np.ndarray) -> np.ndarray:
-        """Sum of each client's rewards, float64 [clients], of float [examples]."""
-        return np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
-
     def means(self, rewards: np.ndarray) -> dict[str, list]:
         """Mean reward of each client, of float [examples]."""
-        return {"clients": self.names, "examples": self.sizes, "rewards": (self.sums(rewards) / self.sizes).tolist()}
+        sums = np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
+        return {"clients": self.names, "examples": self.sizes, "rewards": (sums / self.sizes).tolist()}
 
 
 class Evaluation:
@@ -52,7 +49,7 @@ class Evaluation:
 
     Attributes:
       client_rewards: Mean reward of each client in the last evaluation.
-      adapted_rewards: Rewards of each client before and after its adaptation, likewise.
+      adapted_rewards: Rewards of each client before and after its adaptation in the last evaluation.
       is_evaluated: Whether there was an evaluation.
     """
 
@@ -70,7 +67,7 @@ class Evaluation:
           task: The task.
           phase: The phase.
           population: Clients that train, with capped examples.
-          definition: What defines the rounds.
+          definition: Definition of the rounds.
           is_private: Whether a mechanism protects the clients.
         """
         self._task, self._phase, self._clients, self._definition = task, phase, population, definition
@@ -81,7 +78,6 @@ class Evaluation:
         self.client_rewards: dict[str, Any] = {}
         self.adapted_rewards: dict[str, Any] = {}
         self.is_evaluated = False
-        self._earned = np.zeros(0)  # Rewards of the held-out examples in the last evaluation.
 
     def evaluate(self, server: fed_avg.State) -> dict[str, float]:
         """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients.
@@ -95,7 +91,6 @@ class Evaluation:
             return self._evaluate_adapted(server)
         held_out, compared = self._held_out, self._compared
         right, reward, each = self._greedy(server, held_out.examples)
-        self._earned = each
         count = len(held_out.examples.labels)
         if compared is not held_out:
             _, _, each = self._greedy(server, compared.examples)
@@ -104,7 +99,7 @@ class Evaluation:
         rewards = np.array(self.client_rewards["rewards"])
         # The worst tenth of few clients is one client, whose reward a private run must not show.
         is_hidden = not is_apart and self._is_private and len(rewards) <= _FEW_CLIENTS
-        # Only labels say which action is right: a reward above 0, in a table or a log, does not.
+        # Only labels define which action is right; a reward above 0 in a table or a log does not.
         has_right = not self._phase.task.reward_columns and self._phase.task.task_type != "logged"
         return {
             metrics.ACCURACY: right / count if has_right else np.nan,
@@ -128,7 +123,7 @@ class Evaluation:
             return {}
         held_out, seed = self._task.held_out, self._phase.seed
         indices, population = range(len(held_out)), held_out
-        if is_nobodys := len(held_out) < 2:
+        if has_no_owner := len(held_out) < 2:
             indices, population = self._phase.population, self._clients
         compared = clients.chosen(population, indices, _MOST_COMPARED, seed)
         names = [population.client_ids[index] for index, _ in compared]
@@ -137,33 +132,12 @@ class Evaluation:
         scheduled = self._phase.scheduled_value(self._task.num_actions, period) or 0.0
         environment = float(self._environment(server))
         after, rewards = self._adapted.evaluate(server.weights, names, examples, scheduled, environment)
-        self.adapted_rewards = {"held_out": not is_nobodys and self._take_no_part(names), **rewards}
+        self.adapted_rewards = {"held_out": not has_no_owner and self._take_no_part(names), **rewards}
         return {metrics.PERSONALIZED_REWARD: after}
 
     def _take_no_part(self, names: Sequence[str]) -> bool:
         """Whether none of these clients can train; in some tasks the clients who train have held-out examples, too."""
         return set(names).isdisjoint(self._task.clients.client_ids)
-
-    def best_fixed_reward(self, server: fed_avg.State) -> float:
-        """Mean reward of the best fixed action in hindsight, on the held-out examples of `evaluate`."""
-        matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
-        rewards = process.reward_vectors(self._held_out.examples.labels, matrix)
-        return float(np.asarray(rewards).mean(axis=0, dtype=float).max())
-
-    def compared_with_references(self, server: fed_avg.State, action: int, name: str) -> str:
-        """The greedy policy's reward on held-out clients beside those of `references`, in words.
-
-        Args:
-          server: The last state.
-          action: The best fixed action.
-          name: Its name.
-        """
-        held_out = self._held_out
-        matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
-        rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
-        sums = [held_out.sums(each) for each in (self._earned, rewards.mean(axis=1, dtype=float), rewards[:, action])]
-        of_references = dict(zip((references.UNIFORM, references.FIXED), sums[1:], strict=True))
-        return references.in_words(sums[0], of_references, np.array(held_out.sizes), name)
 
     def _environment(self, server: fed_avg.State) -> tf.Tensor:
         return tf.constant(self._phase.drift.at(max(1, int(server.round_num)), None), tf.float32)
@@ -187,14 +161,14 @@ class Evaluation:
 
     @functools.cached_property
     def _compared(self) -> _Evaluated:
-        """The clients whose rewards are compared: those that take part, where the held-out examples are nobody's."""
+        """Clients whose rewards are compared: participating ones if the held-out examples belong to no client."""
         if len(self._task.held_out) > 1:
             return self._held_out
         return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, self._phase.seed)
 
     @functools.cached_property
     def _greedy_sums(self):
-        """Of (weights, environment, features, labels): right answers, rewards, and each reward of the greedy policy."""
+        """(weights, environment, features, labels) -> right answers, rewards, and each reward of the greedy policy."""
         definition, multi_label = self._definition, self._task.multi_label
         specs = [definition.model.specs, tf.TensorSpec(()), definition.feature_spec, definition.label_spec]
 

@@ -24,7 +24,7 @@ from data.errors import UsageError
 from data.tasks import registry
 from optimization.study import cli, loggers, run_folder
 
-# What no guarantee covers, for `privacy.json`.
+# Excluded from every guarantee, for `privacy.json`.
 IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
 _PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
 _PERIOD = re.compile(r"period_(\d+)\.npz")
@@ -32,11 +32,11 @@ _MOST_ROWS = 1 << 20  # Rows kept in memory; more are written before the checkpo
 
 
 class LoggedRound(NamedTuple):
-    """What the clients of a round logged.
+    """Log of the clients of a round.
 
     Attributes:
       round_num: The round, from 1.
-      period: Its deployment period, from 0.
+      period: Deployment period of the round, from 0.
       deployed: The model that is deployed in it, by name.
       columns: Arrays with one row per interaction, named as those of `interaction_log.InteractionLog`. `clients` int32
         are positions in the task's clients; `models` int32 the period whose deployed model acted; `rows` int64 which of
@@ -161,10 +161,10 @@ class LoggedRun:
     """A run that wrote a log.
 
     Attributes:
-      folder: Its folder.
-      options: What its flags mean.
+      folder: Folder of the run.
+      options: Options of the run.
       models: The deployed model's file by period.
-      log: What its clients logged; contexts as its models take them.
+      log: Log of its clients; contexts as its models take them.
     """
 
     folder: pathlib.Path

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import interactions, losses, process, round_parts
-from bandits.participation import Participation
+from bandits.round_parts import Participation
 from data import clients, keys, tasks, text
 from optimization import fed_avg, models
 from optimization.runtime import rounds
@@ -36,7 +36,7 @@ class Group(NamedTuple):
 
     Attributes:
       features: Their contexts, as `process.ClientInput` has those of one.
-      labels: Likewise.
+      labels: Their labels, as `process.ClientInput` has those of one.
       bounds: int32 [clients + 1], where each one's examples begin, and the end.
       keys: int32 [clients, 2], keys of their actions.
       scalars: Numbers of `process.ClientInput`, each [clients].
@@ -123,11 +123,11 @@ class LoggedRounds(round_parts.FederatedRounds):
     def act(
         self, deployed: Sequence, participations: Sequence[Participation], round_num: int
     ) -> list[process.ClientInput]:
-        """Has a round's clients act, keeps their log in `logged`, and returns the inputs that train on it.
+        """Lets a round's clients act, stores their log in `logged`, and returns the inputs that train on it.
 
         Args:
           deployed: The models of the round, as `fed_avg.State` has them before it.
-          participations: Its clients.
+          participations: Clients of the round.
           round_num: The round.
         """
         deployment, cohort = (round_num - 1) // self.definition.deploy_every, [each.inputs for each in participations]

@@ -27,7 +27,7 @@ _POISSON = scipy.stats.poisson(1).cdf(np.arange(20)).astype(np.float32)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _RewardLoss:
-    """What the losses of rewards share; see `BanditLoss` and `SupervisedLoss`."""
+    """Common part of `BanditLoss` and `SupervisedLoss`."""
 
     cross_entropy: bool = False
     sigmoid: bool = False
@@ -61,7 +61,7 @@ class BanditLoss(_RewardLoss):
 
     @property
     def needs_only_chosen_output(self) -> bool:
-        """Whether the chosen action's output says it all."""
+        """Whether the loss depends on the chosen action's output alone."""
         return self.sigmoid or not self.cross_entropy
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -127,7 +127,7 @@ class SupervisedLoss(_RewardLoss):
 
 @dataclasses.dataclass(frozen=True)
 class Bootstrapped:
-    """The mean over a model's heads of a loss, in which each head weighs every example by a number of its own.
+    """The mean over a model's heads of a loss, in which each head weights every example by a number of its own.
 
     Poisson(1) numbers make heads an online bootstrap ensemble (Oza and Russell 2001). A head's last layer has the
     gradient of its own loss, as if the head were alone; so has the body, on average (`models.of_task`).
@@ -145,7 +145,7 @@ class Bootstrapped:
 
     @property
     def needs_only_chosen_output(self) -> bool:
-        """Whether the chosen action's outputs, one of each head, say it all."""
+        """Whether the loss depends on the chosen action's outputs alone, one for each head."""
         return self.loss.needs_only_chosen_output
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:

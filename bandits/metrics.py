@@ -37,7 +37,7 @@ RESET = Metric("train/reset", "Whether the round began with a reset")
 UPDATE_NORM = metrics.UPDATE_NORM
 CLIP_NORM = Metric("train/clip_norm", "Clip norm", drawn=True)
 CLIPPED_CLIENTS = Metric("train/clipped_clients", "Clients whose update was clipped")
-# By --accountant (with pld at evaluations only); infinite where nothing is guaranteed. With dpsgd and cohorts of a
+# By --accountant (with pld at evaluations only); infinite without a guarantee. With dpsgd and cohorts of a
 # fixed size it holds if they were Poisson samples: privacy.json has the proven figure beside it.
 EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent", better="down", drawn=True)
 EXAMPLES = metrics.EXAMPLES
@@ -58,7 +58,7 @@ HELD_OUT_REWARD = Metric(
     reward=True,
     bounds="held_out",
 )
-# Of the same policy, over held-out clients; over participating ones where the held-out examples are nobody's.
+# The same policy over held-out clients, or over participating ones if the held-out examples belong to no client.
 WORST_TENTH = Metric(
     "eval/worst_tenth_reward",
     "Reward of the worst tenth of clients, greedy policy",
@@ -67,7 +67,7 @@ WORST_TENTH = Metric(
     in_summary=True,
     reward=True,
 )
-# Of the policy on half B, after the adaptation on half A; over the clients of the two above.
+# The policy on half B after the adaptation on half A, over the clients of the metric above.
 PERSONALIZED_REWARD = Metric(
     "eval/personalized_reward",
     "Expected reward on half B, after adaptation on half A",
@@ -97,7 +97,7 @@ def jain_index(values: np.ndarray, *, of_zeros: float = math.nan) -> float:
     """Jain's index, (sum x)^2 / (n sum x^2): 1 for equal values, 1 / n if one client has everything.
 
     Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination", 1984, equation 1; of losses, Cho et
-    al. 2020, equation 3. Not a number of none, nor where a value is negative, of which it says nothing.
+    al. 2020, equation 3. NaN without values, and if a value is negative, where it is not defined.
 
     Args:
       values: float [clients], such as rewards.

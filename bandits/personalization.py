@@ -42,12 +42,12 @@ class PersonalizedProcess(process.BanditProcess):
         if not self.adaptation.epochs:
             return super().acts_by(policy, weights, features, rewards, client)
         key, is_a = client.keys.cache, tf.logical_not(client.half)
-        of_a, of_b = process.kept(features, is_a), process.kept(features, client.half)
+        of_a, of_b = process.masked(features, is_a), process.masked(features, client.half)
         before = super().acts_by(policy, weights, of_a, rewards, client)
         in_a = tf.scatter_nd(tf.where(is_a), before, tf.shape(rewards, tf.int64))
         # The draw of all examples, so that those of half A are the ones that the round logs.
         cache = self.weighted(process.bandit_inference(in_a, rewards, key), key)
-        log = {"features": of_a, **process.kept(self.trained_on(cache, rewards), is_a)}
+        log = {"features": of_a, **process.masked(self.trained_on(cache, rewards), is_a)}
         adapted = self._adapted(weights, log, tf.random.experimental.stateless_fold_in(key, _ADAPTATION))
         after = super().acts_by(policy, adapted, of_b, rewards, client)
         return tf.tensor_scatter_nd_update(in_a, tf.where(client.half), after)
@@ -97,7 +97,7 @@ class ReconstructedHead:
         def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
             examples = dict(examples)
             half = examples.pop("half")
-            log_a, log_b = (process.kept(examples, mask) for mask in (tf.logical_not(half), half))
+            log_a, log_b = (process.masked(examples, mask) for mask in (tf.logical_not(half), half))
             log_a["features"] = model.body(weights, log_a["features"])
             first, key_a = weights[-2:], tf.random.experimental.stateless_fold_in(key, _ADAPTATION)
             for variable, before, change in zip(head, first, train_head(first, log_a, key_a).delta, strict=True):

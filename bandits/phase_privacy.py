@@ -1,4 +1,4 @@
-"""What the phases of a bandit run are accounted as, and whose data their models know.
+"""Privacy accounting of the phases of a bandit run, and the clients that their models were trained on.
 
 A run's `privacy.json` records its mechanism, a digest of its clients, and which of them trained its model. For a run
 that starts from that model, these show whether both have the same clients.
@@ -20,7 +20,7 @@ from data.tasks.options import TaskOptions
 from optimization.privacy import calibration, mechanisms
 from optimization.study import aggregation_flags, run_folder, selector_flags
 
-# Options of tasks that do not say who the clients are: places of files, whose contents are in the checksum, and models.
+# Options of tasks that do not define the clients: places of files, whose contents are in the checksum, and models.
 _NOT_OF_CLIENTS = {"data_file", "missing_values", "public_statistics", "model", "hidden", "norm", "init_labels"}
 _NOT_OF_CLIENTS |= {"ignore_columns", "category_columns", "text_columns", "action_prices", "reward_bounds"}
 _NOT_OF_CLIENTS |= {"decimal", "max_table_rows"}
@@ -31,7 +31,7 @@ class Trained:
     """The private training behind a model.
 
     Attributes:
-      mechanism: What is accounted.
+      mechanism: The accounted mechanism.
       rounds: Number of rounds.
       checksum: Digest of the population; empty if unknown.
       clients: Ranges [start, end) of its clients in that population.
@@ -83,7 +83,7 @@ def of_initial_model(chosen: BanditOptions) -> Trained | None:
 
 
 def _recorded_clients(path: pathlib.Path) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """What `Trained.report` recorded of the clients; nothing if unknown."""
+    """The clients that `Trained.report` recorded; empty if unknown."""
     try:
         population = json.loads(path.read_text())["population"]
         ranges = tuple((int(start), int(end)) for start, end in population["clients"])
@@ -127,7 +127,7 @@ def plan(phase: Phase, dimension: int) -> calibration.Plan | None:
     )
 
 
-def planned(phase: Phase, mechanism: mechanisms.Mechanism) -> Phase:
+def with_planned_noise(phase: Phase, mechanism: mechanisms.Mechanism) -> Phase:
     """Copy of a phase with the noise and cohorts of its plan."""
     aggregation, cohorts = aggregation_flags.planned(phase.aggregation, phase.cohorts, len(phase.population), mechanism)
     return dataclasses.replace(phase, aggregation=aggregation, cohorts=cohorts)
@@ -144,12 +144,12 @@ def of_phase(
     """Accounting of a phase after `phase.total_rounds`.
 
     Args:
-      options: What the task is made of.
+      options: Options of the task.
       task: The task.
       phase: The phase.
       dimension: Parameters of the model.
       before: The training behind its initial model; None for none on private clients.
-      apart_from: What else of these clients the run shows without noise, in words.
+      apart_from: Descriptions of whatever else the run shows of these clients without noise.
 
     Raises:
       UsageError: If the flags do not fit the population.

@@ -24,7 +24,7 @@ _ROUNDING = 1e-3  # More than the sum of a row's rounding errors, less than any 
 _LARGEST, _SMALLEST = tf.float32.max, 1e-37  # The latter is not yet rounded to 0, nor its inverse to infinity.
 
 
-# What a policy asks for by naming it among the arguments of its `probabilities`, beside `predicted_rewards`.
+# Further arguments that a policy gets if its `probabilities` names them, beside `predicted_rewards`.
 MORE: Mapping[str, str] = {
     "head_rewards": "float32 [batch, heads, actions], the rewards that each head of the model predicts",
     "representation": "float32 [batch, units], the inputs of the model's last layer",
@@ -49,7 +49,7 @@ class Policy(abc.ABC):
         Args:
           predicted_rewards: float32 [batch, actions], finite; with several heads their mean.
           *args: Those of MORE that a policy names here.
-          **kwargs: Likewise.
+          **kwargs: The same, by keyword.
         """
 
     def __call__(self, predicted_rewards: tf.Tensor, **more: Any) -> tf.Tensor:
@@ -57,7 +57,7 @@ class Policy(abc.ABC):
 
         Args:
           predicted_rewards: float32 [batch, actions].
-          **more: What the policy `asks` for.
+          **more: The arguments that the policy `asks` for.
 
         Returns:
           float32 [batch, actions]; every row is a distribution.

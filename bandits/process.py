@@ -1,4 +1,4 @@
-"""What a client of a federated bandit brings, and how it acts (Agarwal et al. 2023, Algorithms 1 and 2).
+"""Input of a client of a federated bandit, and how it acts (Agarwal et al. 2023, Algorithms 1 and 2).
 
 `optimization.fed_avg` has the whole round, Algorithm 4. Algorithm 1's cache, which a client keeps for a whole
 deployment period, differs in when it is drawn, not in how: give a client the same cache key in all rounds of a period,
@@ -34,12 +34,12 @@ class ClientKeys(NamedTuple):
 
 
 class ClientInput(NamedTuple):
-    """What one client brings to a round.
+    """Input of one client to a round.
 
     Attributes:
       features: [examples, ...] contexts, or bags of words.
       labels: int32 [examples] or float32 [examples, labels], known to the environment, not to the policy.
-      keys: Its keys.
+      keys: The client's keys.
       delay: int32, staleness of its model, in deployments.
       position: int32, its position in the cohort, from 0.
       scheduled: float32, scheduled value of the policy's parameter in the deployment that acts.
@@ -128,7 +128,7 @@ class BanditProcess(fed_avg.Process):
         if self.feedback == "logged":
             cache, features = self.weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
             if self.is_delayed:
-                cache, features = kept((cache, features), client.observed)
+                cache, features = masked((cache, features), client.observed)
             return cache, {"features": features, **self.mapped(cache)}
         rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.environment_position))
         weights = deployed[0]
@@ -148,7 +148,7 @@ class BanditProcess(fed_avg.Process):
         if self.feedback == "replay":
             cache, features = replay(cache, client.labels, features)
         if self.is_delayed:
-            cache, features, rewards = kept((cache, features, rewards), client.observed)
+            cache, features, rewards = masked((cache, features, rewards), client.observed)
         return cache, {"features": features, **self.trained_on(cache, rewards)}
 
     def acts_by(
@@ -172,7 +172,7 @@ class BanditProcess(fed_avg.Process):
         return probabilities(policy, self.model, weights, self.loss, features, client.keys.cache)
 
     def trained_on(self, cache: Mapping[str, tf.Tensor], rewards: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What the loss reads of a client's log, besides the features."""
+        """The parts of a client's log that the loss reads, besides the features."""
         if self.loss.full_feedback:
             log = {losses.FULL_FEEDBACK: rewards}
         else:
@@ -196,17 +196,17 @@ class BanditProcess(fed_avg.Process):
         return {**cache, losses.BOOTSTRAP: losses.bootstrap(key, tf.size(cache["action"]), self.model.heads)}
 
 
-def mixture(matrices: np.ndarray, environment: tf.Tensor) -> np.ndarray | tf.Tensor:
+def mixture(matrices: np.ndarray, environment_position: tf.Tensor) -> np.ndarray | tf.Tensor:
     """Reward matrix of a mixture of environments (`bandits.environments`).
 
     Args:
       matrices: float32 [environments, labels, actions]; or [labels, actions] of one environment, returned unchanged.
-      environment: float32; 1.25 is three quarters of the second environment and a quarter of the third.
+      environment_position: float32; 1.25 is three quarters of the second environment and a quarter of the third.
     """
     if matrices.ndim == 2:
         return matrices
-    low = tf.floor(environment)
-    share, place = environment - low, tf.cast(low, tf.int32)
+    low = tf.floor(environment_position)
+    share, place = environment_position - low, tf.cast(low, tf.int32)
     of_environments = tf.constant(matrices)
     after = tf.minimum(place + 1, len(matrices) - 1)
     return (1 - share) * of_environments[place] + share * of_environments[after]
@@ -249,7 +249,7 @@ def probabilities(
       model: The model that it explores on.
       weights: Weights of the model.
       loss: The loss that it is trained with, which says how outputs predict rewards.
-      contexts: As the model takes them.
+      contexts: The contexts, as the model takes them.
       key: int32 [2], key of the actions.
     """
     outputs = model.forward(weights, contexts)
@@ -305,17 +305,17 @@ def replay(
     """Keeps the rows in which the policy chooses the logged action (Li, Chu, Langford and Wang 2011, Algorithm 2).
 
     Args:
-      acted: What `bandit_inference` gives for all rows.
+      acted: Result of `bandit_inference` for all rows.
       labels: float32 [batch, ... + 3], which end in the log.
-      features: Of the rows, as models take them.
+      features: Contexts of the rows, as models take them.
 
     Returns:
       The log of these rows: their action, the reward that was logged and the policy's own propensity; their features.
     """
     was = logged(labels)
-    return kept(({**acted, "reward": was["reward"]}, features), tf.equal(acted["action"], was["action"]))
+    return masked(({**acted, "reward": was["reward"]}, features), tf.equal(acted["action"], was["action"]))
 
 
-def kept(rows: Any, mask: tf.Tensor) -> Any:
+def masked(rows: Any, mask: tf.Tensor) -> Any:
     """Masked rows of a structure of tensors, [batch, ...] each; the mask is bool [batch]."""
     return tf.nest.map_structure(lambda part: tf.boolean_mask(part, mask), rows)

@@ -1,8 +1,8 @@
 """The process of a phase: what defines it, its rounds, and their optional parts.
 
-Runs that differ in nothing but their state (seed, initial model, server learning rate) share one TFF process. A program
-that plays many runs builds a round once for all such runs, and finds it where an earlier program kept it; their numbers
-are those of a process of their own.
+Runs that differ only in their state (seed, initial model, server learning rate) share one TFF process. A program that
+executes many runs builds a round once for all of them, or loads the one that an earlier program stored. The numbers do
+not depend on that.
 """
 
 import dataclasses
@@ -108,7 +108,7 @@ def rounds(
     Args:
       task: The task.
       phase: The phase.
-      definition: What defines its rounds.
+      definition: Definition of the rounds.
       initial_weights: theta_0.
       folder: The run's opened folder, where clients that train alone have their states; None without such clients.
     """
@@ -165,13 +165,13 @@ def parts(
 
 
 class SharedProcess(NamedTuple):
-    """A run's own view of it.
+    """A run's view of a shared process.
 
     Attributes:
       shared: The process.
-      definition: What defines the run's rounds.
-      initial_weights: Its theta_0.
-      server_learning_rate: Its own.
+      definition: Definition of the run's rounds.
+      initial_weights: The run's theta_0.
+      server_learning_rate: The run's server learning rate.
     """
 
     shared: tff.templates.IterativeProcess
@@ -195,7 +195,7 @@ class SharedProcess(NamedTuple):
 
 
 class _ChainState(NamedTuple):
-    """What a chain's rounds keep where others keep the server optimizer's state.
+    """State of a chain's rounds, in the place of the server optimizer's state.
 
     Attributes:
       weights: The chain's newest state.
@@ -238,7 +238,7 @@ def build(
     Args:
       task: The task.
       phase: The phase.
-      definition: What defines its rounds; its `local_work` is the clients' training in burn-in rounds.
+      definition: Definition of the rounds; its `local_work` is the clients' training in burn-in rounds.
       initial_weights: theta_0.
     """
     if phase.posterior is not None:

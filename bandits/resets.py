@@ -29,7 +29,7 @@ WATCHED: Mapping[str, str] = {
     REWARD: "falls of bandits/round_rewards, for rare rewards: low predictions that become wrong cost little loss",
 }
 MOST_LOSSES = 10_000  # Fixed size of the record in the state.
-TOLERATED_RISE = 0.005  # Of the series per round, for Page-Hinkley's test.
+TOLERATED_RISE = 0.005  # Tolerated rise of the series per round in Page-Hinkley's test.
 FALSE_DETECTION = 0.2  # Probability for ADWIN, with values in [0, 1]; a smaller one detects later.
 ADWIN_SCALE = 100.0  # Scales the series to [0, 1]: 1 / its spread from round to round.
 
@@ -136,7 +136,7 @@ class Watch:
         """Starts."""
         self._reset = reset
         self._detector = self._new_detector()
-        self._seen: list[float] = []  # What the detector has read.
+        self._seen: list[float] = []  # Values that the detector has read.
         self._has_risen = False
 
     def is_due(self, round_num: int, losses: np.ndarray | tuple) -> bool:
@@ -144,7 +144,7 @@ class Watch:
 
         Args:
           round_num: The round, from 1.
-          losses: Of the rounds since the last reset, float64 [MOST_LOSSES]: first those, then NaN.
+          losses: float64 [MOST_LOSSES], losses of the rounds since the last reset, then NaN.
         """
         if self._reset.what == "none":
             return False

@@ -1,4 +1,4 @@
-"""The optional parts of a round.
+"""The clients and the optional parts of a round.
 
 `experiment.BanditRounds` runs a round. What options add to it are parts, which `process_factory.parts` lists: drifting
 and delayed rewards, resets, reports, accounting. A part can change the server's state before a round and the input of
@@ -11,16 +11,61 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import metrics, resets
+from bandits import metrics, process, resets
 from bandits.options import REPLAY_ROWS, Phase
-from bandits.participation import Cohort, Participation, period
 from data import clients, keys
 from data.reward_bounds import RewardBounds
 from optimization import aggregators, fed_avg
 from optimization.privacy import mechanisms
+from optimization.selection import selectors
 from optimization.study import payloads, run_folder
 from optimization.study.loggers import MakeLogger
 from optimization.study.metrics import mean
+
+
+class Participation(NamedTuple):
+    """A client's participation in a round.
+
+    Attributes:
+      inputs: The client's input.
+      client: Its position among the task's clients.
+      rows: int64 [examples], indices of the examples in its data.
+    """
+
+    inputs: process.ClientInput
+    client: int
+    rows: np.ndarray
+
+    def with_inputs(self, **changes: Any) -> "Participation":
+        """A copy with other values of some fields of `inputs`."""
+        return self._replace(inputs=self.inputs._replace(**changes))
+
+
+class Cohort(NamedTuple):
+    """The clients of a round, and how many messages they exchange with the server.
+
+    Attributes:
+      participations: The clients that come.
+      inputs: Their input to the round, as `FederatedRounds.prepared` returns it.
+      downloads: Number of clients that receive models, including those that drop out or are only polled.
+      uploads: Number of clients that send an update.
+      reports: Number of losses that polled clients report.
+    """
+
+    participations: Sequence[Participation]
+    inputs: Any
+    downloads: int
+    uploads: int
+    reports: int = 0
+
+
+Read = Callable[[np.ndarray, int], list[Participation]]  # (positions in the population, round) -> participations.
+Prepare = Callable[[list[Participation], int], Any]  # (participations, round) -> their input to the round.
+
+
+def period(phase: Phase, round_num: int) -> int:
+    """Deployment period of a round, from 0."""
+    return (round_num - 1) // phase.deploy_every
 
 
 class FederatedRounds:
@@ -62,7 +107,7 @@ class Round(NamedTuple):
       round_num: The round, from 1.
       before: The server's state before it.
       cohort: Its clients.
-      counts: What it measured.
+      counts: Its measurements.
       row: Its metrics so far.
     """
 
@@ -182,7 +227,7 @@ class Resets(Part):
         """Stores what a reset needs.
 
         Args:
-          reset: What is reset, and when.
+          reset: The kind and times of resets.
           bounds: Bounds of the rewards, which detectors see mapped to [0, 1]; None for rewards as they are.
           initialize: Returns the server's first state.
         """
@@ -291,3 +336,46 @@ class PrivacySpent(_OfPhase):
         if self.mechanism.accountant != "rdp" and not self.length.ends_in_evaluation(ended.round_num):
             return own, {}
         return own, {metrics.EPSILON: self.mechanism.epsilon(self.phase.accounted(ended.round_num))}
+
+
+class SelectedClients:
+    """Cohorts that a client selector chooses by losses; their state is the selector's."""
+
+    secrets: Sequence[str] = ()
+
+    def __init__(
+        self, phase: Phase, population: clients.ClientData, read: Read, prepare: Prepare, losses_of: Callable[..., Any]
+    ):
+        """Reads each client once, to count its examples.
+
+        Args:
+          phase: The phase.
+          population: The task's clients, with capped examples.
+          read: Reads clients.
+          prepare: Prepares their input.
+          losses_of: Takes the server's state and inputs of clients, and returns their losses.
+        """
+        selector = phase.selection.build(clients.sizes(population, phase.population), phase.cohorts.size)
+        self._cohorts = selectors.SelectedCohorts(selector, phase.seed)
+        self._read, self._prepare, self._losses_of = read, prepare, losses_of
+        self._sampled = np.zeros(0, np.int64)
+
+    def initial_state(self) -> Any:
+        """State before round 1."""
+        return self._cohorts.selector.initial_state()
+
+    def next(self, selection: Any, server: fed_avg.State, round_num: int) -> tuple[Cohort, Any]:
+        """Cohort of a round, and the state after the poll that it may need."""
+
+        def poll(positions: np.ndarray) -> np.ndarray:
+            return self._losses_of(server, [each.inputs for each in self._read(positions, round_num)])
+
+        self._sampled, polled, selection = self._cohorts.choose(selection, round_num, poll)
+        members = np.unique(self._sampled)
+        participations = self._read(self._sampled, round_num)
+        inputs = self._prepare(participations, round_num)
+        return Cohort(participations, inputs, len(np.union1d(polled, members)), len(members), len(polled)), selection
+
+    def observe(self, selection: Any, counts: fed_avg.RoundMetrics) -> Any:
+        """State after a round, from the losses that its clients report."""
+        return self._cohorts.observe(selection, self._sampled, counts.client_losses, counts.client_deviations)

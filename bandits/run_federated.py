@@ -1,6 +1,6 @@
 """Runs a federated contextual bandit; see `--help`.
 
-The way of a command: `bandits.flags` checks the flags and says what they mean (`bandits.options`), the task is opened,
+A command takes these steps: `bandits.flags` checks the flags and makes `bandits.options` from them, the task is opened,
 the run's folder claimed, and only then TensorFlow Federated is imported and the rounds of `bandits.experiment` run.
 """
 
@@ -26,7 +26,6 @@ from bandits import (
     metrics,
     object_flags,
     phase_privacy,
-    recorded_baselines,
     references,
     registry,
     schedule_flags,
@@ -104,7 +103,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         warnings: list[str] = []
         for phase in phases(options, task):
             if plan := phase_privacy.plan(phase, 1):
-                phase = phase_privacy.planned(phase, plan.mechanism)
+                phase = phase_privacy.with_planned_noise(phase, plan.mechanism)
             mechanism = phase_privacy.mechanism(phase)
             warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
             if task.has_learned_bounds and phase.releases and mechanism.noise_multiplier:
@@ -167,8 +166,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
 
         options, task = run.options, run.data
         least, largest = task.reward_range(options.rewards)
-        baselines = recorded_baselines.of_run(options, task)
-        best_action, bounds = baselines["held_out"].action, recorded_baselines.as_json(baselines)
+        bounds = references.bounds_as_json(references.bounds_of_run(options, task))
         bounds["rewards"] = {"least": least, "largest": largest}
         run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
@@ -194,7 +192,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 print(f"{phase.label}: {phase.total_rounds:,} rounds, {then}.", file=sys.stderr, flush=True)
                 folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER, run.folder.command)
                 frame.open_folder(folder, run.settings, task)
-            phase = _planned(phase, folder, dimension)
+            phase = _with_planned_noise(phase, folder, dimension)
             logs = options.logs_interactions and phase.logs
             shown = [interactions.IN_WORDS] * logs + [federation_flags.REPORT_IN_WORDS] * phase.reports_clients
             before = None if is_last and options.is_initial_model_public else trained
@@ -203,11 +201,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
             outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=rounds.loggers)
-            _write_results(task, phase, trained, folder, rounds, outcome, best_action if is_last else None)
+            _write_results(task, phase, trained, folder, rounds, outcome)
             if outcome.signum:
                 return outcome.signum
-            if is_last == (options.name == "init"):
-                _warn_of_weak_initial_model(options, folder, rounds, outcome)
             weights = outcome.state.server.weights
         if run.settings.export:
             results.read(run.folder.path, [self.columns], self.predictor).export(run.folder.path / run_folder.EXPORT)
@@ -221,7 +217,6 @@ def _write_results(
     folder: run_folder.RunFolder,
     rounds: "experiment.BanditRounds",
     outcome: "runner.Outcome",
-    best_action: int | None,
 ) -> None:
     """Writes the results of a phase, even if it was stopped, and prints those of a finished one.
 
@@ -232,7 +227,6 @@ def _write_results(
       folder: The folder of the phase.
       rounds: Its rounds.
       outcome: How they ended.
-      best_action: The best fixed action, which the policy is compared with; None for no comparison.
     """
     from optimization.study import panels
 
@@ -264,9 +258,6 @@ def _write_results(
         )
         if task.clipping and not phase_privacy.mechanism(phase).noise_multiplier:
             print(task.clipping)
-        if best_action is not None and not (phase.is_alone or phase.has_local_head):
-            name = interactions.action_names(task)[best_action]
-            print(rounds.evaluation.compared_with_references(outcome.state.server, best_action, name))
         model = "" if phase.is_alone else ", model/weights.npz"
         print(spent["summary"])
         print(f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json{model}")
@@ -277,7 +268,7 @@ def _write_results(
 
 
 def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> str:
-    """The last evaluation, in words."""
+    """Description of the last evaluation."""
     last, is_logged = table.iloc[-1], phase.task.task_type == "logged"
     reward = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}"
     if phase.is_alone:
@@ -286,7 +277,7 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
         text = f"reward {last[metrics.PERSONALIZED_REWARD]:.4f} of the policy with a reconstructed last layer"
     elif is_logged:
         text = f"{reward}, {'of sampled rewards' if logged_flags.is_simulated(phase.task) else 'doubly robust'}"
-    elif phase.drift.kind != "none":  # Labels do not say any more which action is right.
+    elif phase.drift.kind != "none":  # Labels do not define the right action any more.
         text = f"{reward} in the last round's environment"
     else:  # No action of a table of rewards is right or wrong.
         text = reward if phase.task.reward_columns else f"accuracy {last[metrics.ACCURACY]:.4f}"
@@ -302,27 +293,7 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
     return text
 
 
-def _warn_of_weak_initial_model(
-    options: BanditOptions,
-    folder: run_folder.RunFolder,
-    rounds: "experiment.BanditRounds",
-    outcome: "runner.Outcome",
-) -> None:
-    """Warns if the initial model's greedy policy is no better on held-out data than the best fixed action."""
-    reward = results.read_metrics(folder.path)[metrics.HELD_OUT_REWARD].iloc[-1]
-    fixed = rounds.evaluation.best_fixed_reward(outcome.state.server)
-    if reward <= fixed:
-        rates = "(--init_server_learning_rate, --init_client_learning_rate)"
-        longer = f"train it longer (--init_rounds) or at other rates {rates}"
-        print(
-            f"Warning: the initial model's reward on held-out data, {reward:.4g}, does not exceed that of the best "
-            f"fixed action, {fixed:.4g}. This run does not start from a strong initial model: "
-            f"{longer if options.initial else 'give another --initial_model_path'}.",
-            file=sys.stderr,
-        )
-
-
-def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:
+def _with_planned_noise(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:
     """Copy of a phase with the noise and cohorts planned at its first start; prints the plan."""
 
     def first() -> dict[str, Any] | None:
@@ -333,7 +304,7 @@ def _planned(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phas
     if recorded is None:
         return phase
     print(f"Planned noise: {recorded['reason']}", file=sys.stderr, flush=True)
-    return phase_privacy.planned(phase, mechanisms.of_values(recorded["mechanism"]))
+    return phase_privacy.with_planned_noise(phase, mechanisms.of_values(recorded["mechanism"]))
 
 
 def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:

@@ -42,7 +42,7 @@ def parse(module: str, arguments: Sequence[str]) -> cli.Settings:
     """Flags as they were passed to a binary, read without data or TensorFlow.
 
     Raises:
-      UsageError: If it does not know them.
+      UsageError: If the binary does not define them.
     """
     return flag_set(module).parse([module, *arguments])
 
@@ -68,7 +68,7 @@ def without_file(module: str, arguments: Sequence[str]) -> tuple[str, ...]:
     """The flags with those of `--config` inserted, so that the file may change while runs are executed.
 
     Raises:
-      UsageError: If the binary does not know them.
+      UsageError: If the binary does not define them.
     """
     words, rest = list(arguments), []
     while words:
@@ -85,5 +85,5 @@ def without_file(module: str, arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def program(module: str, settings: cli.Settings) -> int:
-    """Plays a binary's runs; see `frame.program`."""
+    """Executes a binary's runs; see `frame.program`."""
     return frame.program(load(module), settings)

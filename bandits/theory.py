@@ -72,7 +72,7 @@ def probabilities(policy: policies.Policy, predicted: np.ndarray) -> np.ndarray:
     """Action probabilities of a policy of `bandits.policies`, float64 [runs, contexts, actions]."""
     rows = predicted.reshape(-1, predicted.shape[-1]).astype(np.float32)
     found = policy(tf.constant(rows)).numpy().astype(np.float64).reshape(predicted.shape)
-    return found / found.sum(axis=-1, keepdims=True)  # 32 bits sum to 1 but roughly.
+    return found / found.sum(axis=-1, keepdims=True)  # In 32 bits, probabilities sum to 1 only roughly.
 
 
 def of_policy(environment: FiniteEnvironment, acting: np.ndarray) -> np.ndarray:
@@ -116,7 +116,7 @@ def simulate(
       policy: The policy.
       samples: n, samples of a period.
       periods: I.
-      runs: Runs, each with draws of its own.
+      runs: Number of runs, which have independent draws.
       generator: Random generator.
 
     Returns:

@@ -100,7 +100,7 @@ class GradientEpsilon(decision_rules.EpsilonGreedy):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FederatedUcb(decision_rules.Ucb):
-    """Upper confidence bound whose interval is a learned quantity of its own, so that it can be averaged.
+    """Upper confidence bound whose interval is a learned quantity, so that it can be averaged.
 
     The interval is Hoeffding's at a fixed confidence, c / sqrt(n), with n = 1 before the first reward; each execution
     adds 1 to the n that the interval stands for: 1/U^2 grows by 1/c^2.
@@ -157,7 +157,7 @@ class AdsState(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """What the clients of one shard bring to a round.
+    """Input of the clients of one shard to a round.
 
     Attributes:
       clicks: uint8 [clients, pulls, actions], 1 where an action would be clicked; only the chosen one is observed.
@@ -169,7 +169,7 @@ class Shard(NamedTuple):
 
 
 class RoundMetrics(NamedTuple):
-    """What a round reports.
+    """Measurements of a round.
 
     Attributes:
       clicks: int32, clicks of all clients.
@@ -252,7 +252,7 @@ class AdsProcess:
       rule: The decision rule of every client.
       num_actions: Ads.
       aggregator: Factory of a weighted aggregation of differentials.
-      exploration_weight: Weight of an exploring pull; a client weighs 1 plus those of its own in the mean.
+      exploration_weight: Weight of an exploring pull; a client weighs 1 plus the weights of its exploring pulls.
     """
 
     rule: decision_rules.DecisionRule
@@ -337,9 +337,9 @@ class RoundState(NamedTuple):
 
     Attributes:
       server: The federation's state.
-      federated: Its totals.
+      federated: Totals of the federation.
       central: The centralised bandit's state, of its decision rule.
-      centralised: Its totals.
+      centralised: Totals of the centralised bandit.
       cohort_seed: uint32 [4], where privacy rests on secret cohorts: their seed; else empty, and `--seed` draws them.
     """
 
@@ -406,8 +406,8 @@ class AdsRounds(runner.Rounds):
         """Builds the computations.
 
         Args:
-          options: What the flags mean.
-          impressions: What is shown.
+          options: Options of the study.
+          impressions: The impressions of all clients.
         """
         self._options, self._impressions = options, impressions
         self._num_clients, _, self._num_actions = impressions.clicks.shape
@@ -465,7 +465,7 @@ class AdsRounds(runner.Rounds):
         # The centralised learner draws as one more client.
         key = keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, self._num_clients)
         stream = central_stream(shown)
-        # Of one length in every round: XLA compiles once for each.
+        # XLA compiles once for each length, so the length is the same in all rounds.
         padded = np.pad(stream, [(0, self._num_clients * pulls - len(stream)), (0, 0)])
         central, clicks, central_executed = self._pull_central(state.central, padded, tf.constant(len(stream)), key)
         federated, row = _count(state.federated, reached, executed, rates, "federated")

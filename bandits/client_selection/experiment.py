@@ -41,7 +41,7 @@ class SelectionRounds(training.TrainingRounds):
     """The rounds of a run."""
 
     def __init__(self, options: flags.SelectionOptions, task: tasks.Task):
-        """Takes what the flags mean, and the task."""
+        """Builds the rounds of a study's options on a task."""
         work = client_work.LocalSgd(
             options.learning_rate, options.batch_size, steps=options.steps, corrections=options.corrections
         )

@@ -20,7 +20,7 @@ def read(runs: Mapping[pathlib.Path, Mapping[str, Any]]) -> tuple[pd.DataFrame, 
     """All rounds and all clients of finished runs, with columns `selector`, `cohort` and `seed`.
 
     Args:
-      runs: By folder, these three.
+      runs: Values of the three columns for each folder.
     """
     rounds, clients = [], []
     for folder, names in runs.items():
@@ -35,7 +35,7 @@ def table(rounds: pd.DataFrame) -> pd.DataFrame:
     Deviations are standard deviations with n - 1, as in all tables of this project; none of one seed.
 
     Args:
-      rounds: Of `read`.
+      rounds: The rounds that `read` returns.
     """
     by_run = rounds.groupby(["cohort", "selector", "seed"], sort=False)
     runs = by_run[_FINAL].last().join(by_run[_PER_ROUND].mean())
@@ -52,7 +52,7 @@ def draw_client_losses(clients: pd.DataFrame, output: pathlib.Path, title: str) 
     """Draws the distribution of the clients' final losses for each selector and the smallest cohort (Figure 2).
 
     Args:
-      clients: Of `read`; clients of all seeds count together.
+      clients: The clients that `read` returns; those of all seeds are pooled.
       output: PNG to write.
       title: Title.
     """

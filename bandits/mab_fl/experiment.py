@@ -86,10 +86,10 @@ class MabFlRounds(runner.Rounds):
         choices: Sequence[str],
         hidden: tuple[int, ...] = process.HIDDEN,
     ):
-        """Takes what all rounds need.
+        """Prepares the data of all rounds.
 
         Args:
-          options: What the flags mean.
+          options: Options of the study.
           participants: All participants' rows.
           target: Index of the target.
           choices: The combinations to choose from.
@@ -279,7 +279,7 @@ class MabFlRounds(runner.Rounds):
         return process.ParticipantInput(*self._training_rows[participant], features, labels, shares, key)
 
     def _exchanged(self, tried: Sequence[int]) -> tuple[int, Mapping[str, int]]:
-        """Number of exchanges in a round (section 8.3.2), whatever their size, and its payload.
+        """Number of exchanges in a round (section 8.3.2) of any size, and its payload.
 
         The model goes to each participant that trains, and back. For a choice, the averages go to the target, and their
         measures back; with delayed rewards, both travel with the next round's models.
@@ -357,7 +357,7 @@ def shares_of(combination: str, num_rows: Sequence[int]) -> np.ndarray:
     """Each participant's weight in a combination's average.
 
     Args:
-      combination: Its code.
+      combination: Code of the combination.
       num_rows: Training rows of each participant.
 
     Returns:
@@ -387,7 +387,7 @@ def clearly_worse(sums: np.ndarray, products: np.ndarray, rounds: int, level: fl
     best = int(np.argmax(sums))
     mean = (sums[best] - sums) / rounds
     squares = products[best, best] + np.diag(products) - 2 * products[best]
-    variance = np.maximum(squares / rounds - mean**2, 0) / (rounds - 1)  # Of the mean difference.
+    variance = np.maximum(squares / rounds - mean**2, 0) / (rounds - 1)  # Variance of the mean difference.
     varies = variance > 1e-12 * np.maximum(squares / rounds, np.finfo(float).tiny)
     t = np.divide(mean, np.sqrt(variance), out=np.zeros_like(mean), where=varies)
     return varies & (scipy.stats.t.sf(t, rounds - 1) < level)

@@ -54,8 +54,8 @@ def draw_study(study: flags.Study, runs: Mapping[pathlib.Path, Mapping[str, Any]
 
     Args:
       study: The study.
-      runs: By the folder of each run, what tells its rounds apart: columns and their values.
-      folder: Where to.
+      runs: For each run's folder, the columns, with values, that identify its rounds.
+      folder: Folder of the pictures.
     """
     parts = [_read(path).assign(**columns) for path, columns in runs.items()]
     rounds = pd.concat(parts, ignore_index=True)
@@ -88,7 +88,7 @@ def best_curves(rounds: pd.DataFrame, path: pathlib.Path, title: str, groups: Ma
       rounds: All runs' rounds.
       path: Where to.
       title: The figure's title.
-      groups: By label, tables of settings.
+      groups: Tables of settings by label.
     """
     figure, ((axes,),) = drawing.grid(1, 1, (9, 6.5), title)
     looks = study_curves.styles(list(groups))

@@ -120,7 +120,7 @@ class GlobalModel(NamedTuple):
 
 
 class ParticipantInput(NamedTuple):
-    """What one participant brings to a round.
+    """Input of one participant to a round.
 
     Attributes:
       features: float32 [rows, features], for training.
@@ -140,7 +140,7 @@ class ParticipantInput(NamedTuple):
 
 
 class RoundMetrics(NamedTuple):
-    """What one round reports.
+    """Measurements of one round.
 
     Attributes:
       local_auc: float32, of the target's own model after training, on its validation rows (step 4).

@@ -1,4 +1,4 @@
-"""What a change of the target's AUC is worth, and when its learning curve falls.
+"""Rewards of a change of the target's AUC, and the test of whether its learning curve falls.
 
 Lundahl 2021, sections 8.2.2, 8.4, 9 and 10, and Figure 19.
 """
@@ -18,7 +18,7 @@ KINDS = {
 }
 _LOWEST_AUC = 0.01  # Keeps percentages finite.
 _QUANTILE = "quantile:"
-MIN_POINTS = 5  # Of a spline.
+MIN_POINTS = 5  # Of a cubic spline.
 _LEAST_VARIANCE = 1e-10  # The fit cannot end without any.
 
 
@@ -28,7 +28,7 @@ class Reward:
 
     Attributes:
       kind: A key of KINDS.
-      threshold: Of binary rewards: a number, or `quantile:Q` of the increases seen so far; None for the others.
+      threshold: Threshold of binary rewards: a number, or `quantile:Q` of the increases so far; None for the others.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class Reward:
         Args:
           before: AUC to compare with.
           after: float [...], AUC of the averaged models.
-          threshold: Of binary rewards, see `threshold_after`.
+          threshold: Threshold of binary rewards, see `threshold_after`.
         """
         increase = np.asarray(after, np.float64) - before
         if self.kind == "binary":

@@ -10,7 +10,7 @@ from optimization.study.metrics import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-# Of a round: the square of a billion. Clipping makes even exploding updates finite.
+# Largest loss of a round: the square of a billion. Clipping makes even exploding updates finite.
 _MOST_LOSS = 1e18
 
 
@@ -18,8 +18,8 @@ def warning(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
     """Sentence about a run whose updates were not finite or whose loss exploded; empty otherwise.
 
     Args:
-      table: Its `metrics.csv`.
-      columns: Its metrics.
+      table: The run's `metrics.csv`.
+      columns: The run's metrics.
     """
     counts = _counts(table, columns)
     loss = _last_loss(table)

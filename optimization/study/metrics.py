@@ -54,8 +54,8 @@ class Metric(str):
         return str(self), self.about
 
 
-SECONDS = Metric("seconds", "Seconds a round", better="down", drawn=True)  # Written by the runner.
-# Of a round, in several studies.
+SECONDS = Metric("seconds", "Seconds per round", better="down", drawn=True)  # Written by the runner.
+# Metrics of a round in several studies.
 LOSS = Metric("train/loss", "Training loss per example, before each step", better="down")
 UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
 EXAMPLES = Metric("train/examples", "Examples of the cohort")

@@ -64,7 +64,7 @@ def row(down: int, up: int, sent: int, came: int, measured: int = 0) -> dict[str
 
 
 def of_selected(down: int, up: int, cohort: np.ndarray, polled: np.ndarray) -> dict[str, int]:
-    """Columns of a round with a poll of int [polled] clients, who keep the models for their training."""
+    """Columns of a round after a poll of clients, int [polled], who keep the models for their training."""
     members = np.unique(cohort)
     return row(down, up, len(np.union1d(polled, members)), len(members), len(polled))
 

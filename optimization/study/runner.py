@@ -128,7 +128,7 @@ def run(
             if first:
                 print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
         progress = stack.enter_context(_progress(length.total_rounds, first, label))
-        times: list[float] = []  # Of the first rounds.
+        times: list[float] = []  # Seconds of the first rounds.
         received = interruption.hold("\nStopping as soon as this round is saved; once more to stop at once.")
 
         def save() -> None:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from bandits import alone, metrics
-from bandits.participation import Participation, SampledClients
+from bandits.experiment import SampledClients
+from bandits.round_parts import Participation
 from data.errors import Failure
 from optimization import fed_avg
 from optimization.study import run_folder
@@ -64,7 +65,6 @@ def test_a_client_acts_with_its_own_model_of_the_last_deployments(tmp_path):
     # Client 0 in rounds 1, 2, 3 and 7: deployments after rounds 2, 4 and 6; client 1 in rounds 1, 5 and 6.
     assert process.acted == [[0, 0], [0, 0], [0, 0], [2, 0], [0, 0], [10, 10], [10, 10], [3, 3]]
     assert server.taken_part.tolist() == [[1, 7], [1, 6], [4, 4]]
-    assert rounds.never_trained(server.taken_part) == (1, 3)
     assert (metrics.loss_sum, metrics.update_norm) == (1, 1)
 
 

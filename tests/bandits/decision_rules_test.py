@@ -1,16 +1,13 @@
 """Decision rules: what all of them promise, each one by hand, and their regret on Bernoulli arms."""
 
-import math
-
 import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
 import tensorflow as tf
 
-from bandits import decision_rules, registry
+from bandits import decision_rules
 from bandits.ads import experiment
-from optimization.study import cli
 
 RULES = {
     "greedy": decision_rules.Greedy(),
@@ -112,13 +109,7 @@ _UCB, _DISCOUNTED = decision_rules.Ucb(c=1.0), decision_rules.Ucb(c=1.0, gamma=0
             [4, 4],
         ),
         # Bounds before each step from the third: 2.18 1.18 | 1.55 1.48 | 1.29 1.67 | 1.37 1.77
-        (
-            _UCB,
-            _UCB.update(_UCB.init(2), 0, 1),
-            [(1, 0), (0, 0), (0, 0), (1, 1), (1, 0)],
-            [1 / 3, 1 / 3],
-            [3, 3],
-        ),
+        (_UCB, _UCB.update(_UCB.init(2), 0, 1), [(1, 0), (0, 0), (0, 0), (1, 1), (1, 0)], [1 / 3, 1 / 3], [3, 3]),
         # Bounds before each step from the third: 2.27 0.90 | 1.15 1.50 | 1.62 1.80 | 2.26 1.21
         # N = sums of 0.5^(6 - s); action 0 at steps 1, 3, 6 with rewards 1, 0, 1.
         (
@@ -135,12 +126,6 @@ def test_value_rules_by_hand(rule, start, steps, values, counts):
     state = follow(rule, start, steps)
     np.testing.assert_allclose(state.values, values, rtol=1e-6)
     np.testing.assert_allclose(state.counts, counts, rtol=1e-6)
-
-
-def test_ucbs_interval_by_hand():
-    state = decision_rules.ValueState(np.float32([0, 0, 0]), np.float32([3, 3, 0]))
-    expected = math.sqrt(2 * math.log(6) / 3)
-    np.testing.assert_allclose(decision_rules.Ucb(c=1.0).interval(state), [expected, expected, np.inf], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -193,14 +178,6 @@ def test_thompson_counts_by_hand(gamma, successes, failures):
     np.testing.assert_allclose(rule.estimates(state), means, rtol=1e-6)
 
 
-@pytest.mark.parametrize("successes", [1, 2])
-def test_thompson_draws_from_beta_distributions(successes):
-    # X ~ Beta(1 + s, 1) exceeds a uniform Y with probability E[X] = (1 + s) / (2 + s).
-    state = decision_rules.BetaState(np.tile(np.float32([successes, 0]), (3000, 1)), np.zeros((3000, 2), np.float32))
-    wins = int(np.sum(tf.function(decision_rules.Thompson().select)(state, key(8, 3000)) == 0))
-    assert scipy.stats.binomtest(wins, 3000, (1 + successes) / (2 + successes)).pvalue > 1e-4
-
-
 def test_thompson_s_prior_adds_to_the_counts_and_is_not_discounted():
     """Algorithm 4: Beta(alpha_0 + S, beta_0 + F), of which S and F alone are discounted."""
     rule = decision_rules.Thompson(gamma=0.5, prior_alpha=3.0, prior_beta=1.5)
@@ -249,64 +226,3 @@ def test_extreme_explore_by_hand(rule, expected):
     np.testing.assert_allclose(rule.estimates(state), expected, rtol=1e-6)
     assert rule.select(state, key(0)) == 2
     assert rule.explores_all
-
-
-def test_a_discount_counts_an_extreme_round_as_one_step():
-    rule = decision_rules.Ucb(gamma=0.5)
-    state = rule.update_all(rule.update_all(rule.init(2), [1, 0]), [0, 1])
-    np.testing.assert_allclose(state.counts, [1.5, 1.5])
-    np.testing.assert_allclose(state.values, [0.5 / 1.5, 1 / 1.5], rtol=1e-6)
-
-
-RUNS, PULLS = 100, 1000
-
-
-def regret(rule, rates) -> np.ndarray:
-    """Mean cumulative regret over runs, [pulls]."""
-    rates = np.float32(rates)
-
-    # XLA has no Gamma draws on the CPU.
-    @tf.function(autograph=False, jit_compile=not isinstance(rule, decision_rules.Thompson))
-    def step(state, keys, clicks):
-        action = rule.select(state, keys)
-        reward = tf.gather(clicks, action, axis=1, batch_dims=1)
-        return rule.update(state, action, reward), action
-
-    draw = np.random.default_rng(10)
-    state, lost = rule.init(len(rates), (RUNS,)), []
-    for number in range(PULLS):
-        clicks = (draw.random((RUNS, len(rates))) < rates).astype(np.float32)
-        state, action = step(state, key(number, RUNS), clicks)
-        lost.append(np.mean(rates.max() - rates[action]))
-    return np.cumsum(lost)
-
-
-@pytest.mark.slow
-def test_ucbs_regret_is_below_auers_bound():
-    # Auer, Cesa-Bianchi and Fischer 2002, Theorem 1; always wrong half of the time would cost 400.
-    bound = 8 * math.log(PULLS) / 0.8 + (1 + math.pi**2 / 3) * 0.8
-    assert regret(decision_rules.Ucb(c=1.0), [0.9, 0.1])[-1] < bound
-
-
-@pytest.mark.slow
-def test_thompsons_regret_is_below_lai_and_robbins_curve():
-    divergence = 0.4 * math.log(0.4 / 0.6) + 0.6 * math.log(0.6 / 0.4)
-    # The asymptotic curve, from below it at this horizon (Chapelle and Li 2011 show the same); uniform play costs 100.
-    assert regret(decision_rules.Thompson(), [0.6, 0.4])[-1] < 0.2 * math.log(PULLS) / divergence
-
-
-def parse(*arguments: str) -> cli.Settings:
-    flags = cli.FlagSet("")
-    flags.group("")
-    flags.add(*registry.rule_settings(registry.RULES, "ucb"))
-    return flags.parse(["program", *arguments])
-
-
-@pytest.mark.parametrize("name", registry.RULES)
-def test_every_name_builds_its_rule(name):
-    settings = parse(f"--decision_rule={name}")
-    entry = registry.RULES[name]
-    rule = entry.chosen(registry.rule_values(settings, registry.RULES)).build()
-    assert isinstance(rule.init(3), decision_rules.BetaState) == (name in registry.BINARY)
-    assert rule.explores_all == (name in registry.EXTREME)
-    assert entry.help

@@ -26,37 +26,15 @@ def test_no_action_keeps_its_rewards_and_none_is_lost():
     assert len({environment.tobytes() for environment in others}) == 3
 
 
-def test_more_environments_are_the_same_ones_first():
-    few, more = (Drift("abrupt", environments=count, seed=3).matrices(MATRIX) for count in (2, 5))
-    np.testing.assert_array_equal(more[:2], few)
-    assert (Drift("abrupt", environments=5, seed=4).matrices(MATRIX)[2:] != more[2:]).any()
-
-
 @pytest.mark.parametrize(
     ("environment", "rounds", "warning"),
     [
-        (
-            Drift("abrupt", start=31, environments=2),
-            30,
-            "--reward_drift=abrupt changes nothing up to round 30",
-        ),
-        (
-            Drift("seasonal", period=60, environments=2),
-            30,
-            "--reward_drift=seasonal changes nothing up to round 30",
-        ),
-        (
-            Drift("abrupt", start=16, every=15, environments=2),
-            30,
-            "--drift_every=15 changes nothing up to round 30",
-        ),
+        (Drift("abrupt", start=31, environments=2), 30, "--reward_drift=abrupt changes nothing up to round 30"),
+        (Drift("seasonal", period=60, environments=2), 30, "--reward_drift=seasonal changes nothing up to round 30"),
+        (Drift("abrupt", start=16, every=15, environments=2), 30, "--drift_every=15 changes nothing up to round 30"),
         (Drift("abrupt", start=16, every=15, environments=3), 31, ""),
         (Drift("abrupt", start=30, environments=2), 30, ""),
-        (
-            Drift("abrupt", start=1, environments=2),
-            30,
-            "--reward_drift=abrupt changes nothing up to round 30: all",
-        ),
+        (Drift("abrupt", start=1, environments=2), 30, "--reward_drift=abrupt changes nothing up to round 30: all"),
         (Drift("linear", start=1, rounds=1, environments=2), 30, "--reward_drift=linear changes nothing"),
         (Drift("linear", start=1, rounds=2, environments=2), 30, ""),
         (Drift("abrupt", start=31, environments=2, only=1), 30, ""),
@@ -77,14 +55,8 @@ def test_a_change_that_does_not_come_is_reported(environment, rounds, warning):
         (Drift("linear", start=3, rounds=1, environments=2), [0, 0, 1, 1, 1, 1, 1, 1]),
         (Drift("seasonal", period=4, environments=2), [0, 0, 1, 1, 0, 0, 1, 1]),
         (Drift("seasonal", period=8, overlap=0.5, environments=2), [0, 0, 0, 0.5, 1, 1, 1, 0.5]),
-        (
-            Drift("seasonal", period=8, overlap=1.0, environments=2),
-            [0, 0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25],
-        ),
-        (
-            Drift("client", start=2, rounds=4, environments=2),
-            [0, 0.25, 0.5, 0.75, 1, 1, 1, 1],
-        ),  # The mean client.
+        (Drift("seasonal", period=8, overlap=1.0, environments=2), [0, 0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25]),
+        (Drift("client", start=2, rounds=4, environments=2), [0, 0.25, 0.5, 0.75, 1, 1, 1, 1]),  # The mean client.
     ],
 )
 def test_where_all_stand_by_hand(environment, points):
@@ -144,11 +116,7 @@ def test_as_many_are_there_as_the_distribution_says(chosen, shares):
         # 1 - (999 / 1000)^4 = 0.004.
         (Delay("geometric", 999), 4, "--reward_delay=geometric lets 0.004 of the rewards arrive"),
         (Delay("geometric", 1), 1, ""),
-        (
-            Delay("geometric", 0, never=0.999),
-            1,
-            "--reward_delay=geometric lets 0.001 of the rewards arrive",
-        ),
+        (Delay("geometric", 0, never=0.999), 1, "--reward_delay=geometric lets 0.001 of the rewards arrive"),
         (NO_DELAY, 1, ""),
     ],
 )

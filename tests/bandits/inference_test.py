@@ -57,14 +57,6 @@ def test_rewards_of_a_label_are_its_row_and_those_of_several_add_up():
 LOGGED = np.array([[9, 9, 9, 2, 0.7, 0.25], [9, 9, 9, 0, 0.1, 0.5]], np.float32)
 
 
-def test_labels_of_a_log_end_in_action_reward_and_propensity():
-    log = process.logged(tf.constant(LOGGED))
-    assert log["action"].dtype == tf.int32
-    np.testing.assert_array_equal(log["action"], [2, 0])
-    np.testing.assert_allclose(log["reward"], [0.7, 0.1])
-    np.testing.assert_allclose(log["propensity"], [0.25, 0.5])
-
-
 def test_replay_keeps_rows_where_actions_agree_and_the_policys_propensity():
     played = {"action": tf.constant([2, 1]), "reward": tf.zeros(2), "propensity": tf.constant([0.4, 0.6])}
     features = {"ids": tf.constant([[1, 2], [3, 4]])}

@@ -131,21 +131,6 @@ def test_logs_agree_with_rounds_of_every_kind(tmp_path, arguments):
     np.testing.assert_allclose(played, found.log.propensities, rtol=2e-4)
 
 
-def test_each_period_has_its_models_mean_reward(finished):
-    """The run's own policy has weights of 1: the estimate is the mean reward."""
-    found = interactions.read_run(finished).with_contexts()
-    log, rows = found.log, pd.read_csv(finished / "metrics.csv").set_index("round_num")
-    target = target_policies.of_each_period(found)
-    np.testing.assert_allclose(target.sum(axis=1), 1, atol=1e-6)
-    weights = target[np.arange(len(log)), log.actions] / log.propensities
-    for period, rounds in ((0, [1, 2]), (1, [3, 4]), (2, [5])):
-        here = log.periods == period
-        of_rounds = rows.loc[rounds]
-        mean = np.average(of_rounds[metrics.ROUND_REWARD], weights=of_rounds[metrics.EXAMPLES])
-        assert (weights * log.rewards)[here].sum() / weights[here].sum() == pytest.approx(mean, abs=1e-6)
-        assert (weights * log.rewards)[here].mean() == pytest.approx(mean, abs=1e-6)
-
-
 def test_a_kept_cache_is_an_interaction_once_a_period(tmp_path):
     run = play(tmp_path, "--cache=persistent", "--population_client_selection=0-5")
     every = check_agrees(run)

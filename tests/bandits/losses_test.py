@@ -59,21 +59,6 @@ def test_only_the_softmax_reads_all_outputs():
     np.testing.assert_allclose(losses.BanditLoss(cross_entropy=True).predicted_rewards(OUTPUTS), _P, rtol=1e-6)
 
 
-def test_the_published_codes_weights_only_scale_the_loss_of_epsilon_greedy():
-    epsilon, actions = 0.1, 2
-    propensities = policies.EpsilonGreedy(epsilon).probabilities(OUTPUTS)
-    batch = BATCH | {"propensity": tf.gather(propensities, BATCH["action"], axis=1, batch_dims=1)}
-    scaled = losses.BanditLoss(importance_weighted=True, weight_scale=epsilon / actions, weight_cap=1.0)(OUTPUTS, batch)
-    np.testing.assert_allclose(
-        scaled, epsilon / actions * losses.BanditLoss(importance_weighted=True)(OUTPUTS, batch), rtol=1e-6
-    )
-
-
-def test_bandit_cross_entropy_is_finite_for_certain_predictions():
-    outputs = tf.constant([[100.0, -100.0], [-200.0, 200.0]])
-    assert np.isfinite(losses.BanditLoss(cross_entropy=True)(outputs, BATCH))
-
-
 def test_bandit_cross_entropy_unlearns_a_certain_action_that_pays_nothing():
     outputs = tf.constant([[40.0, 0.0, 1.0]])
     batch = {"action": tf.constant([0]), "reward": tf.constant([0.0]), "propensity": tf.constant([1.0])}

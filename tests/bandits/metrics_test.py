@@ -25,7 +25,3 @@ def test_jains_index_by_hand():
 @pytest.mark.parametrize("rewards", [[], [0.0, 0.0], [1.0, -1.0]])
 def test_jains_index_says_nothing_of(rewards):
     assert math.isnan(metrics.jain_index(np.array(rewards)))
-
-
-def test_no_clients_have_no_worst_tenth():
-    assert math.isnan(metrics.worst_tenth(np.array([])))

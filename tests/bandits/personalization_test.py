@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import personalization, policies, process
+from bandits import personalization, policies
 from data import clients
 from optimization import client_work, fed_avg, models
 from tests.bandits import process_test, whole_runs
@@ -83,27 +83,6 @@ def test_fine_tuning_equals_the_calculation_by_hand(epochs, only_head):
     delta = _sgd(INITIAL, features, action, rewards[rows, action], client.keys.training, 1, 0.1)
     for one, weight, first in zip(output.delta, delta, INITIAL, strict=True):
         np.testing.assert_allclose(one, weight - first, rtol=1e-4, atol=1e-6)
-
-
-def test_only_the_last_layer_adapts():
-    client, initial = _with_halves(9, 2), DEEP.initial_weights(1)
-    definition = _process(only_head=True, model=DEEP)
-    body = DEEP.body(initial, client.features)
-    log = {name: tf.constant(value) for name, value in _log(client, initial).items()}
-    log = process.kept({"features": tf.constant(client.features), **log}, ~client.half)
-    key = _fold_in(client.keys.cache, ADAPTATION)
-    linear = _process(model=models.mlp(5, (), 3))
-    adapted = linear._adapted(initial[2:], {**log, "features": body[~client.half]}, key)
-    own = definition._adapted(initial, log, key)
-    for one, other in zip(own, (*initial[:2], *adapted), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
-    assert np.abs(own[2] - initial[2]).max() > 1e-3
-
-
-def _log(client, weights):
-    definition = process.BanditProcess(**_fields(process_test.make()) | {"model": DEEP, "halves": 1})
-    cache, _ = definition.act((weights,), client)
-    return {name: cache[name].numpy() for name in ("action", "reward", "propensity")}
 
 
 def _local_head(**changes):
@@ -293,10 +272,3 @@ def test_a_stopped_run_goes_on_as_if_it_had_not(play, tmp_path, flags):
     names = ["private_client_rewards.json", "private_adapted_rewards.json"]
     found = [[(run / name).read_bytes() for name in names if (run / name).exists()] for run in (whole, parts)]
     assert found[0] == found[1] != []
-
-
-def test_after_clipping_no_update_exceeds_the_norm(play, tmp_path):
-    flags = ("--clients_per_round=1", "--adaptive_clipping=false", "--clip_norm=0.01", "--personalization_epochs=5")
-    for kind in ("fine_tune", "local_head"):
-        table = whole_runs.table(play(tmp_path / kind, *flags, f"--personalization={kind}"))
-        assert table["train/update_norm"].max() <= 0.01 * (1 + 1e-5)

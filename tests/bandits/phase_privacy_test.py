@@ -14,10 +14,7 @@ from optimization.study import frame
 
 @pytest.mark.parametrize(
     ("options", "digest"),
-    [
-        (TaskOptions("digits"), "46cefbf325199530"),
-        (TaskOptions("synthetic", partition_clients=30), "eb86330431e1ee20"),
-    ],
+    [(TaskOptions("digits"), "46cefbf325199530"), (TaskOptions("synthetic", partition_clients=30), "eb86330431e1ee20")],
 )
 def test_a_population_keeps_its_digest(options, digest):
     assert phase_privacy.population_checksum(options, registry.load(options)) == digest

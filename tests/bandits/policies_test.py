@@ -1,9 +1,6 @@
-import hypothesis
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from bandits import losses, policies, process, registry, schedules
 from optimization import models
@@ -151,21 +148,6 @@ def test_a_policy_is_given_what_it_asks_for():
                 return predicted_rewards
 
 
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: policies.EpsilonGreedy(1.5), "epsilon"),
-        (lambda: policies.EpsilonGreedy(float("nan")), "epsilon"),
-        (lambda: policies.Softmax(0), "temperature"),
-        (lambda: policies.InverseGapWeighting(0, 1), "mu"),
-        (lambda: policies.InverseGapWeighting(1, -1), "gamma"),
-    ],
-)
-def test_bad_parameters_are_refused(make, name):
-    with pytest.raises(ValueError, match=name):
-        make()
-
-
 # What Vowpal Wabbit 9.11.9 gives with `--cb_explore_adf --squarecb --noconstant`: its --gamma_scale, --gamma_exponent,
 # examples so far, the costs that it predicts, negated, and its probabilities. The first row has ties for the best.
 OF_VOWPAL_WABBIT = [
@@ -209,38 +191,6 @@ BAGS_OF_VOWPAL_WABBIT = [
 def test_bag_plays_as_vowpal_wabbit_does(first_only, heads, expected):
     found = play(policies.Bag(first_of_ties=first_only), [np.mean(heads, axis=0)], [heads])
     np.testing.assert_allclose(found, [expected], atol=1e-6)
-
-
-@pytest.mark.slow
-@hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
-@hypothesis.given(
-    predicted=arrays(
-        np.float32,
-        st.tuples(st.integers(1, 3), st.integers(2, 8)),
-        elements=st.floats(-4, 4, width=32, allow_subnormal=False) | st.sampled_from([0.0, 0.5]),
-    ),
-    mu=st.none() | st.floats(1e-3, 100),
-    gamma=st.sampled_from([0.0, 1e6]) | st.floats(0, 1e4),
-    first_of_ties=st.booleans(),
-)
-def test_inverse_gap_weighting_gives_distributions_that_fall_with_the_gap(predicted, mu, gamma, first_of_ties):
-    num_actions = predicted.shape[1]
-    rows = policies.InverseGapWeighting(mu, gamma, first_of_ties)(tf.constant(predicted)).numpy().astype(float)
-    assert (rows >= 0).all()
-    np.testing.assert_allclose(rows.sum(axis=1), 1, rtol=1e-5)
-    best = np.arange(len(rows)), predicted.argmax(axis=1)
-    rounding = 1e-6
-    if mu is None or mu >= num_actions:  # The best has the most; below that it can be left with less than it gives.
-        assert (rows[best][:, None] >= rows - rounding).all()
-    if mu is None:  # Nothing is scaled.
-        gaps = predicted.max(axis=1, keepdims=True).astype(float) - predicted
-        np.testing.assert_allclose(rows[gaps > 0], (1 / (num_actions + gamma * gaps))[gaps > 0], rtol=1e-4)
-    for row, values in zip(rows, predicted, strict=True):
-        others = np.flatnonzero(values < values.max())
-        falling = row[others[np.argsort(-values[others], kind="stable")]]
-        assert (np.diff(falling) <= rounding).all()
-        if not first_of_ties:
-            np.testing.assert_allclose(row[values == values.max()], row[values.argmax()], rtol=1e-6)
 
 
 MOVING = {name: entry for name, entry in registry.POLICIES.items() if entry.scheduled}

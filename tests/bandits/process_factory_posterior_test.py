@@ -134,13 +134,3 @@ def test_a_diverged_client_is_a_zero_update_and_an_empty_one_none(tff_worker):
     _, (metrics,) = play(wide, [[*cohort(), make_client(0, 3), diverged]])
     np.testing.assert_allclose(metrics.update_norm, 0.75 * alone.update_norm, rtol=1e-5)
     assert (metrics.empty_clients, metrics.nonfinite_clients) == (1, 1)
-
-
-def test_a_round_that_nobody_came_to_changes_nothing(tff_worker):
-    process_of = rounds("--model_aggregation=fedkp")
-    before, _ = play(process_of, [cohort()])  # Adam is moving.
-    after, metrics = process_of(2).next(before, [])
-    assert (metrics.examples, metrics.update_norm, after.round_num) == (0, 0, 2)
-    for part in ("weights", "optimizer"):
-        for found, expected in zip(*(tf.nest.flatten(getattr(one, part)) for one in (after, before)), strict=True):
-            np.testing.assert_array_equal(found, expected)

@@ -224,14 +224,6 @@ def test_a_client_with_data_that_is_not_finite_poisons_nothing(tff_worker, aggre
     assert all(np.isfinite(leaf).all() for leaf in tf.nest.flatten((state, metrics)))
 
 
-def test_a_cohort_of_empty_clients_changes_nothing(tff_worker):
-    rounds = make(client_weighting="num_examples").build(INITIAL)
-    state, metrics = rounds.next(rounds.initialize(), [make_client(0, 1), make_client(0, 2)])
-    assert metrics.empty_clients == 2
-    for found, weight in zip(state.weights, INITIAL, strict=True):
-        np.testing.assert_array_equal(found, weight)
-
-
 @pytest.mark.parametrize(
     "aggregation",
     [

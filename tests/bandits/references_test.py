@@ -11,45 +11,6 @@ from data import interaction_log, logged_clients
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 
-COUNTS = np.array([10, 20, 10, 20])
-
-
-def _words(per_row, fixed=0.5):
-    sums = {references.UNIFORM: 0.1 * COUNTS, references.FIXED: fixed * COUNTS}
-    return references.in_words(np.array(per_row) * COUNTS, sums, COUNTS, "ice").splitlines()
-
-
-def test_a_run_that_is_not_above_the_best_fixed_action_says_so():
-    head, uniform, fixed, verdict = _words([0.5, 0.4, 0.6, 0.55])
-    over = "95% intervals over 4 clients with held-out rows, weighted by rows"
-    assert head == f"Held-out reward of the greedy policy, 0.5000 ({over}),"
-    # Four times the clients' influences, (0, -2, 1, 1) / 60, have deviation 0.0943: half a width is 3.182 * 0.0943 / 2.
-    assert uniform == "  minus the uniform policy (0.1000): +0.40 (95% CI +0.25 to +0.55)"
-    assert fixed == "  minus the best fixed action (0.5000, action ice): +0.00 (95% CI -0.15 to +0.15)"
-    assert verdict == "On held-out data this run is not significantly above the best fixed action."
-
-
-def test_a_run_that_is_worse_than_one_reference_and_no_better_than_another_says_both():
-    *_, verdict = _words([0.15, 0.05, 0.12, 0.09])
-    expected = "not significantly above the uniform policy, and significantly below the best fixed action"
-    assert verdict == f"On held-out data this run is {expected}."
-
-
-def test_a_run_above_its_references_has_no_complaint():
-    assert len(_words([0.9, 0.8, 0.9, 0.85])) == 3
-
-
-@pytest.mark.parametrize(
-    ("fixed", "below"), [(0.5, []), (0.9, ["On held-out data this run is below the best fixed action."])]
-)
-def test_one_test_set_has_no_interval(fixed, below):
-    counts = np.array([8])
-    sums = {references.UNIFORM: 0.1 * counts, references.FIXED: fixed * counts}
-    head, uniform, _, *verdict = references.in_words(0.6 * counts, sums, counts, "ice").splitlines()
-    assert head == "Held-out reward of the greedy policy, 0.6000 (no interval),"
-    assert uniform == "  minus the uniform policy (0.1000): +0.5"
-    assert verdict == below
-
 
 def _context_of_two_actions(tmp_path, count=2000):
     """A table whose right action is b where x > 0, and otherwise a; a is right in two thirds of the rows."""

@@ -47,17 +47,6 @@ def drifting(request, tmp_path_factory):
     return play(tmp_path_factory.mktemp(request.param), *kinds[request.param], *LOGGED, draws=request.param == "late")
 
 
-@pytest.mark.parametrize("kind", ["abrupt", "client"])
-def test_a_change_that_does_not_come_changes_no_bit(plain, kind, tmp_path):
-    assert_same(play(tmp_path, f"--reward_drift={kind}", "--drift_start=7"), plain)
-
-
-def test_the_first_environment_alone_is_that_without_drift(plain, tmp_path):
-    run = play(tmp_path, *DRIFTS["abrupt"], "--drift_environment=0")
-    assert_same(run, plain)
-    assert (run / "bounds.json").read_bytes() == (plain.parent / "run" / "bounds.json").read_bytes()
-
-
 def test_another_environment_alone_is_the_run_of_rewards_that_are_permuted_by_hand(tmp_path, monkeypatch):
     supervised = "--bandits_type=supervised_mse"
     alone = play(tmp_path / "alone", *DRIFTS["abrupt"], "--drift_environment=2", supervised)
@@ -93,11 +82,6 @@ def test_clients_earn_by_hand_what_the_environment_pays(drifting):
     np.testing.assert_allclose(log.rewards, expected, atol=1e-6)
     by_round = pd.Series(expected).groupby(np.asarray(log.rounds)).mean()
     np.testing.assert_allclose(table(drifting)[metrics.ROUND_REWARD], by_round, atol=1e-6)
-
-
-def test_rewards_that_are_not_late_are_those_of_a_kept_cache(tmp_path):
-    kept = play(tmp_path / "kept", "--cache=persistent")
-    assert_same(play(tmp_path, *LATE, "--delay_rounds=0"), kept)
 
 
 def test_a_reward_counts_from_the_round_of_its_arrival_on(tmp_path):
@@ -167,11 +151,3 @@ def test_the_model_is_measured_in_the_environment_of_the_moment(plain, tmp_path,
     assert after[metrics.HELD_OUT_REWARD][5] == pytest.approx(found[examples.labels, action].mean())
     printed = f"reward {after[metrics.HELD_OUT_REWARD][5]:.4f} in the last round's environment"
     assert printed in capsys.readouterr().out
-
-
-def test_an_initial_training_is_reported_in_its_own_world(tmp_path, capsys):
-    play(tmp_path, "--scenario=init", "--init_rounds=1", "--reward_drift=abrupt", "--drift_start=2", "--total_rounds=2")
-    of_phases = [line for line in capsys.readouterr().out.splitlines() if "its greedy policy on held-out data" in line]
-    initial, drifting = (line.partition("held-out data: ")[2] for line in of_phases)
-    assert initial.startswith("accuracy")
-    assert drifting.endswith("in the last round's environment.")

@@ -99,12 +99,6 @@ def test_a_scenarios_two_populations_are_disjoint_and_so_in_two_steps_by_hand(tm
     assert together.epsilon(1) > larger
 
 
-def test_selection_by_losses_guarantees_nothing(tmp_path, capsys):
-    run = play(tmp_path, *DPSGD, "--client_selection=ucb_cs", "--non_private_selection")
-    assert "no guarantee, because clients are chosen by their losses" in capsys.readouterr().out
-    assert_guarantees_nothing(run)
-
-
 def test_seeded_noise_guarantees_nothing_nor_does_what_is_trained_on_top_of_it(tmp_path, capsys):
     seeded = play(tmp_path / "seeded", *POISSON, "--insecure_seeded_noise")
     assert "no guarantee, because its noise comes from --seed" in capsys.readouterr().out
@@ -126,13 +120,6 @@ def test_cohorts_that_hide_clients_are_secret_and_the_same_after_a_resume(tmp_pa
         checkpoint.unlink()  # Only that from before round 1 is left, as if the run had been killed early.
     play(tmp_path / "one", *longer)
     assert table(one)[metrics.EXAMPLES].to_list() == before
-
-
-def test_cohorts_of_seeded_noise_come_from_the_seed(tmp_path, capsys):
-    seeded = (*DPSGD, "--insecure_seeded_noise", "--clients_per_round=15")
-    one, other = (table(play(tmp_path / name, *seeded)) for name in ("one", "other"))
-    pd.testing.assert_frame_equal(one, other)
-    assert "not paired" not in capsys.readouterr().out
 
 
 def test_checkpoints_are_their_owners_alone_and_said_to_be_secret(tmp_path, capsys):

@@ -156,22 +156,6 @@ def test_init_pretrains_on_the_first_clients_and_in_two_steps_gives_the_same(tmp
     assert_same(one / "init", first)
 
 
-@pytest.mark.parametrize(("rounds", "rate", "is_weak"), [(1, 1e-6, True), (30, 0.01, False)])
-def test_an_initial_model_that_does_not_beat_the_best_fixed_action_is_warned_of_once(
-    tmp_path, capsys, rounds, rate, is_weak
-):
-    task = registry.load(TaskOptions("digits"))
-    held_out = np.concatenate([task.held_out.load(client).labels for client in range(len(task.held_out))])
-    fixed = np.bincount(held_out).max() / len(held_out)
-    initial = ("--scenario=init", "--init_clients=10", f"--init_rounds={rounds}", f"--init_server_learning_rate={rate}")
-    for bandit in ("softmax", "init"):
-        run = play(tmp_path / bandit, f"--bandits_type={bandit}", "--total_rounds=2", *initial)
-        warnings = [line for line in capsys.readouterr().err.splitlines() if "initial model" in line]
-        earned = table(run / "init")[metrics.HELD_OUT_REWARD].iloc[-1]
-        assert (earned <= fixed) == is_weak
-        assert [f"{earned:.4g}" in line and f"{fixed:.4g}" in line for line in warnings] == [True] * is_weak
-
-
 def test_a_persistent_cache_is_the_same_within_a_deployment_period(tmp_path):
     """With all clients in every round, the same logs give the same reward until the next deployment."""
     rewards = table(play(tmp_path, "--cache=persistent", "--clients_per_round=60"))[metrics.ROUND_REWARD]

@@ -22,13 +22,6 @@ def test_cosine_moves_along_half_a_period_and_stays_at_its_end():
     assert values(schedules.Cosine(1.0, 0.2, 5), 6) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("kind", [schedules.Linear, schedules.Cosine])
-def test_ends_are_exact_also_of_a_schedule_that_rises(kind):
-    found = values(kind(0.1, 0.7, 4), 4)
-    assert (found[0], found[-1]) == (0.1, 0.7)
-    assert found == sorted(found)
-
-
 def test_a_power_of_deployments():
     assert values(schedules.Power(10.0, 0.5), 4) == pytest.approx([10, 10 * math.sqrt(2), 10 * math.sqrt(3), 20])
     assert values(schedules.Power(0.2, -1 / 3), 8)[7] == pytest.approx(0.1)

@@ -10,13 +10,6 @@ from scipy import stats
 from bandits import policies, schedules, theory
 
 
-def test_class_sizes_count_each_function_once():
-    rows = np.array([[[0.1, 0.2], [0.1, 0.2], [0.3, 0.2]], [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]])
-    environment = theory.FiniteEnvironment(rows[:, 0], rows, np.array([0.5, 0.5]))
-    assert environment.log_class_size == pytest.approx(np.log(2))
-    assert theory.hidden_best(5, 0.1).log_class_size == pytest.approx(np.log(5))
-
-
 def _environment(rewards):
     rewards = np.array(rewards)
     return theory.FiniteEnvironment(rewards, rewards[:, None], np.full(len(rewards), 1 / len(rewards)))
@@ -111,15 +104,6 @@ def test_the_bound_by_error_is_reached():
     np.testing.assert_allclose(theory.greedy_bound(3, epsilon, error), [0.25], rtol=1e-3)
 
 
-def test_the_whole_regret_is_its_two_parts():
-    environment, epsilon = theory.hidden_best(3, 0.3), 0.2
-    predicted = np.random.default_rng(0).random((50, 1, 3))
-    whole = theory.of_policy(environment, theory.probabilities(policies.EpsilonGreedy(epsilon), predicted))
-    of_uniform = 0.2  # Two of three actions lose 0.3.
-    parts = (1 - epsilon) * theory.of_greedy(environment, predicted) + epsilon * of_uniform
-    np.testing.assert_allclose(whole, parts, atol=1e-7)
-
-
 def test_the_probability_of_a_mistake_is_the_exact_one():
     # Two actions, chosen uniformly: a mistake is a negative difference of binomials, half of the ties.
     samples, gap = 100, 0.1
@@ -130,30 +114,11 @@ def test_the_probability_of_a_mistake_is_the_exact_one():
     assert (greedy > 0).mean() == pytest.approx(stats.norm.cdf(-samples / 2 * gap / deviation), abs=0.02)
 
 
-def test_errors_are_those_of_a_model_that_confuses_two_actions_or_none():
-    environment, generator = theory.hidden_best(3, 0.3), np.random.default_rng(0)
-    greedy, errors = theory.simulate(environment, policies.EpsilonGreedy(0.3), 400, 1, 500, generator)
-    # A wrong model errs by 0.3 at two actions: both rare (0.1 each), or one of them frequent (0.8).
-    assert set(np.round(errors, 4)) <= {0.0, round(0.3**2 * 0.2, 4), round(0.3**2 * 0.9, 4)}
-    np.testing.assert_allclose(greedy, np.where(errors > 0, 0.3, 0.0), atol=1e-7)
-
-
 def test_bounds_equal_hand_computed_ones():
     log_term = schedules.complexity(np.log(8), 0.05, 2)
     assert log_term == pytest.approx(np.log(320))
     assert theory.error_bound(log_term, 100, constant=2) == pytest.approx(2 * np.log(320) / 100)
     assert theory.greedy_bound(5, 0.1, 0.04) == pytest.approx(2.0)
-
-
-def test_the_measured_constant_makes_equation_7_hold_in_the_share_of_runs():
-    errors = np.random.default_rng(0).exponential(size=1000)
-    constant = theory.measured_constant(errors, 3.0, 50)
-    assert (errors > theory.error_bound(3.0, 50, constant)).mean() == pytest.approx(theory.DELTA, abs=0.002)
-
-
-def test_the_slope_of_a_power_is_its_exponent():
-    places = [1.0, 2.0, 5.0, 10.0]
-    assert theory.slope(places, np.array([[1.0], [3.0]]) * np.power(places, -0.5)).mean == pytest.approx(-0.5)
 
 
 @pytest.mark.slow

@@ -127,34 +127,6 @@ def test_epsilon_falls_along_the_gradient_by_hand():
     np.testing.assert_allclose(state.values, [0.75, 0.5], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        (decision_rules.EpsilonGreedy(epsilon=0.3), (np.nan, np.nan)),
-        (experiment.GradientEpsilon(), (4.0, np.nan)),
-        (experiment.FederatedUcb(), (np.nan, 5.0)),
-    ],
-)
-def test_what_the_server_learned_beside_the_values(rule, expected):
-    fresh = rule.init(3)
-    vector = np.arange(
-        1, 1 + len(experiment.averaged_vector(fresh)), dtype=np.float32
-    )  # Values 1 2 3, then 4, or 4 5 6.
-    np.testing.assert_array_equal(experiment.learned(experiment.server_state(fresh, vector)), expected)
-
-
-@pytest.mark.slow
-def test_the_learned_epsilon_is_the_one_that_acts():
-    rule = experiment.GradientEpsilon(epsilon=0.3)
-    state = rule.update(rule.init(2), 0, 1)
-    keys = np.stack([np.full(400, 7), np.arange(400)], axis=1).astype(np.int32)
-    for epsilon, expected in ((0.0, 1.0), (1.0, 0.5)):
-        learned = state._replace(epsilon=np.float32([epsilon]))
-        # A standard error of 0.025 where epsilon is 1.
-        first = np.mean([int(rule.select(learned, key)) == 0 for key in keys])
-        assert first == pytest.approx(expected, abs=0.1 if epsilon else 0)
-
-
 def test_the_interval_is_that_of_its_executions_by_hand():
     rule = experiment.FederatedUcb(c=2.0)
     state, executions = rule.init(2), np.ones(2)

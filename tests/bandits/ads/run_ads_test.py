@@ -96,14 +96,6 @@ def test_a_round_without_clients_changes_nothing(tmp_path, capfd):
     assert "nan" not in capfd.readouterr().out
 
 
-def test_what_is_learned_beside_the_values_is_a_metric(tmp_path):
-    assert run(tmp_path, "--preset=gradient_epsilon", "--rule_epsilon=0.5") == 0
-    for learner in metrics.LEARNERS:
-        epsilons = table(tmp_path)[metrics.column(learner, metrics.EXPLORATION_RATE)]
-        assert epsilons[0] < 0.5
-        assert (epsilons.diff()[1:] <= 0).all()
-
-
 def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_checkpoint, finished, tmp_path):
     folder = (f"--root_output_dir={tmp_path}", "--experiment_name=run")
     kill_in_a_checkpoint("bandits.ads.run_ads", 4, *folder, *SMALL, "--rounds_per_checkpoint=2")

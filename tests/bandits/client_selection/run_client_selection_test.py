@@ -1,12 +1,10 @@
 """Whole runs on small synthetic data: files, communication, reproducible, resumable; and the rounds themselves."""
 
-import dataclasses
 import pathlib
 
 import numpy as np
 import pandas as pd
 import pytest
-import tensorflow_federated as tff
 
 from bandits import metrics as fairness
 from bandits.client_selection import experiment, metrics
@@ -140,47 +138,6 @@ def test_a_client_taken_twice_is_sent_one_model_and_reports_once(tmp_path):
     progress, row = run.run_round(run.initial_state(), 1)
     assert progress.selections.tolist() == [1]
     assert row[metrics.MODEL_TRANSFERS] == 2
-
-
-class _WithEmptyClient(clients.ClientData):
-    """The given clients, the first one without examples."""
-
-    checksum = "x"
-
-    def __init__(self, others: clients.ClientData):
-        self._others = others
-
-    @property
-    def client_ids(self):
-        return self._others.client_ids
-
-    def load(self, index: int) -> clients.Examples:
-        examples = self._others.load(index)
-        return examples.take(np.arange(0)) if index == 0 else examples
-
-
-@pytest.mark.parametrize("name", selector_flags.SELECTORS)
-def test_an_empty_client_reports_nothing_and_spoils_nothing(tmp_path, name):
-    def change(task):
-        return dataclasses.replace(task, clients=_WithEmptyClient(task.clients))
-
-    run = make_run(tmp_path, f"--client_selection={name}", "--clients_per_round=6", change_task=change)
-    progress = run.initial_state()
-    for round_num in (1, 2):
-        progress, row = run.run_round(progress, round_num)
-    assert row[metrics.NONFINITE_CLIENTS] == 0
-    assert row[metrics.EMPTY_CLIENTS] == (0 if name == "rand" else 1)
-    assert np.isfinite(list(run.evaluate(progress).values())).all()
-    assert run.clients_csv(progress).decode().splitlines()[1].endswith(",")
-
-
-@pytest.mark.parametrize(("selector", "expected"), [("rand", 0.5), ("uniform", 0.1)])
-def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_again(
-    tff_worker, tmp_path, selector, expected
-):
-    run = make_run(tmp_path, f"--client_selection={selector}", "--client_weighting=num_examples")
-    mean = run.definition(run.work, 2).aggregator.create(tff.TensorType(np.float32), tff.TensorType(np.float32))
-    assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
 
 
 def test_evaluation_of_some_clients_only(tmp_path, monkeypatch):

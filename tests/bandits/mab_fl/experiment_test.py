@@ -137,17 +137,6 @@ def test_delayed_rewards_decide_a_round_later_for_two_exchanges_less(tff_worker)
         np.testing.assert_array_equal(kept, np.asarray(progress.server.candidates[0])[row[metrics.ACTION]])
 
 
-@pytest.mark.parametrize("rule", ["fedavg", "fixed --fixed_combination=011", "target_alone"])
-def test_who_does_not_choose_pays_for_no_measure(tff_worker, rule):
-    name, *more = rule.split()
-    rounds = make(f"--decision_rule={name}", *more, "--num_workers=3", "--num_rows=4000", "--epochs_per_round=1")
-    paid = {"fedavg": 6, "fixed": 4, "target_alone": 0}[name]
-    progress, rows = run(rounds, 2)
-    assert [row[metrics.COMMUNICATIONS] for row in rows] == [paid, 2 * paid]
-    bytes_one_way = paid // 2 * 4 * sum(weight.size for weight in rounds.global_weights(progress))
-    assert [(row[metrics.BYTES_DOWN], row[metrics.BYTES_UP]) for row in rows] == [(bytes_one_way, bytes_one_way)] * 2
-
-
 @pytest.mark.parametrize("rule", ["ucb", "extreme_explore"])
 def test_a_threshold_by_quantiles_is_of_all_increases_of_earlier_rounds(tff_worker, generated, rule):
     rounds = make(f"--decision_rule={rule}", "--reward=binary", "--threshold=quantile:0.75", participants=generated)
@@ -285,13 +274,3 @@ def test_the_test_is_scipy_s_paired_one_sided_t_test_against_the_best(rounds):
 def test_nothing_is_dropped_before_the_third_round_or_where_differences_never_vary():
     assert not worse(np.array([[0.9, 0.1], [0.8, 0.1]]), 0.5).any()
     assert not worse(np.array([[0.9, 0.4], [0.7, 0.2], [0.6, 0.1]]), 0.5).any()
-
-
-@pytest.mark.slow
-def test_the_best_combination_is_dropped_no_more_often_than_the_level_of_a_run_says():
-    """The first of three equal combinations, 15 rounds of normal rewards that share a part; 10% by Bonferroni."""
-    draw, dropped = np.random.default_rng(0), 0
-    for _ in range(1000):
-        rewards = draw.normal(size=(15, 1)) + draw.normal(size=(15, 3))
-        dropped += any(worse(rewards[:rounds], 0.1 / (2 * 15))[0] for rounds in range(3, 16))
-    assert dropped <= 100

@@ -35,14 +35,6 @@ def test_a_threshold_is_its_number_or_the_quantile_of_the_increases_seen():
 ROUNDS = np.arange(20)
 
 
-def test_a_spline_follows_a_curve_through_its_noise():
-    """Residuals to the true curve shrink; 50 curves with noise of deviation 0.02."""
-    true = 0.7 - 0.2 * np.exp(-ROUNDS / 5)
-    noisy = true + 0.02 * np.random.default_rng(0).normal(size=(50, 20))
-    fitted = np.array([rewards.smooth(curve)(ROUNDS) for curve in noisy])
-    assert np.sqrt(np.mean((fitted - true) ** 2)) < 0.015
-
-
 def test_a_rising_curve_does_not_fall_and_one_past_its_peak_does():
     noise = 0.002 * np.random.default_rng(1).normal(size=20)
     assert not rewards.is_falling(0.5 + 0.01 * ROUNDS + noise)

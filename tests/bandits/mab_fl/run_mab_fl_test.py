@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from bandits.mab_fl import flags, metrics, rewards, run_mab_fl
-from data.tasks import silos
 from optimization.study import frame
 
 pytestmark = pytest.mark.slow
@@ -68,24 +67,6 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     with np.load(tmp_path / "run/model/weights.npz") as one, np.load(finished / "run/model/weights.npz") as other:
         for name in other.files:
             np.testing.assert_array_equal(one[name], other[name])
-
-
-def test_another_seed_gives_another_run_and_the_same_data(finished, tmp_path):
-    run(tmp_path, *RULE, "--repeat=2", "--seed=0")
-    pd.testing.assert_frame_equal(table(tmp_path, "run/seed_0"), table(finished), check_exact=True)
-    assert (table(tmp_path, "run/seed_1")[metrics.LOCAL_AUC] != table(finished)[metrics.LOCAL_AUC]).all()
-    results = pd.read_csv(tmp_path / "run" / "results.csv", dtype={"favourite": str})
-    assert list(results["seed"]) == [0, 1]
-    assert results["test_auc"].between(0, 1).all()
-
-
-def test_resplit_splits_the_data_anew_for_each_seed(tmp_path):
-    given = [
-        flags.options(frame.plan(STUDY, frame.flag_set(STUDY).parse(["x", *SMALL, f"--seed={seed}", *more]))[0]).silos
-        for seed, more in ((0, []), (1, []), (1, ["--resplit"]))
-    ]
-    assert given[0] == given[1] != given[2]
-    assert silos.load(given[0]).checksum != silos.load(given[2]).checksum
 
 
 def test_an_early_stopped_run_stays_finished(tmp_path, monkeypatch):

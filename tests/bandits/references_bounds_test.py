@@ -1,12 +1,12 @@
-"""Tests of bandits.recorded_baselines."""
+"""Tests of the recorded bounds of bandits.references."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from bandits import recorded_baselines
-from bandits.recorded_baselines import Bounds
+from bandits import references
+from bandits.references import Bounds
 from bandits.run_federated import STUDY
 from data import clients
 from data.tasks import registry
@@ -26,7 +26,7 @@ def _clients(labels):
 
 def _values(members=range(4), cap=0, cohort=None, population=None):
     """Mean rewards of actions, number of clients, and their shares."""
-    return recorded_baselines.action_values(population or _clients(LABELS), members, MATRIX, cap, cohort)
+    return references.action_values(population or _clients(LABELS), members, MATRIX, cap, cohort)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_rounds_of_one_client_weigh_clients_alike(sampling):
 def test_rounds_are_as_rounds_are_drawn():
     # A large client with the label, ten small ones without it: 20,000 rounds, drawn and averaged plainly.
     population = _clients([[0] * 30, *[[1]] * 10])
-    values, *_ = recorded_baselines.action_values(population, range(11), MATRIX, 0, Cohorts(3))
+    values, *_ = references.action_values(population, range(11), MATRIX, 0, Cohorts(3))
     draw = np.random.default_rng(5)
     drawn = np.argsort(draw.random((20_000, 11)), axis=1)[:, :3]
     plain = np.where((drawn == 0).any(axis=1), 30 / 32, 0.0)
@@ -73,7 +73,7 @@ def test_rounds_are_as_rounds_are_drawn():
 def test_several_labels_of_an_example_add_up():
     examples = clients.Examples(np.zeros((2, 1), np.float32), np.array([[1, 0, 1], [0, 1, 1]], np.float32))
     population = clients.ArrayClients(examples, np.array([0, 0]), ["0"])
-    values, *_ = recorded_baselines.action_values(population, range(1), np.eye(3, dtype=np.float32), 0)
+    values, *_ = references.action_values(population, range(1), np.eye(3, dtype=np.float32), 0)
     assert values.tolist() == [0.5, 0.5, 1.0]
 
 
@@ -81,13 +81,13 @@ def test_several_labels_of_an_example_add_up():
 @pytest.mark.parametrize("cohort", [None, Cohorts(5)])
 def test_the_error_of_a_sample_is_the_spread_over_samples(cohort, monkeypatch):
     """Unequal clients, 60 of 400, drawn again and again by another order of theirs."""
-    monkeypatch.setattr(recorded_baselines, "MOST_CLIENTS", 60)
-    monkeypatch.setattr(recorded_baselines, "_DRAWS", 300)
+    monkeypatch.setattr(references, "MOST_CLIENTS", 60)
+    monkeypatch.setattr(references, "_DRAWS", 300)
     draw = np.random.default_rng(3)
     sizes = draw.integers(1, 12, 400)
     population = _clients([list(draw.integers(0, 3, size)) if draw.random() < 0.7 else [0] * size for size in sizes])
-    found = [recorded_baselines.action_values(population, draw.permutation(400), MATRIX, 0, cohort) for _ in range(150)]
-    bounds = [recorded_baselines._bounds(one, 0, 400) for one in found]
+    found = [references.action_values(population, draw.permutation(400), MATRIX, 0, cohort) for _ in range(150)]
+    bounds = [references._bounds(one, 0, 400) for one in found]
     for name in ("chance", "constant"):
         spread = np.std([getattr(one, name) for one in bounds], ddof=1)
         printed = np.mean([getattr(one, f"{name}_error") for one in bounds])
@@ -105,7 +105,7 @@ def digits():
 
 
 def test_digits_by_counting_them(digits):
-    found = recorded_baselines.of_run(_run(), digits)
+    found = references.bounds_of_run(_run(), digits)
     labels = np.concatenate([digits.clients.load(index).labels for index in range(len(digits.clients))])
     counts = np.bincount(labels)
     best = int(counts.argmax())
@@ -114,14 +114,14 @@ def test_digits_by_counting_them(digits):
     assert (here.chance_error, here.constant_error) == (0.0, 0.0)  # All clients are read.
     assert here == Bounds(pytest.approx(0.1), pytest.approx(counts[best] / len(labels), abs=1e-4), best, 60, 60)
     held_out = digits.held_out.load(0).labels
-    assert recorded_baselines.as_json(found)["held_out"] == dataclasses.asdict(found["held_out"])
+    assert references.bounds_as_json(found)["held_out"] == dataclasses.asdict(found["held_out"])
     assert found["held_out"] == Bounds(pytest.approx(0.1), pytest.approx((held_out == best).mean()), best, 1, 1)
 
 
 def test_where_rewards_drift_a_constant_action_earns_the_mean_over_rounds(digits):
     """A client's own time decides how many rounds each of its two reward matrices counts."""
     options = _run("--reward_drift=client", "--total_rounds=10", "--drift_start=3", "--drift_rounds=6")
-    found = recorded_baselines.of_run(options, digits)
+    found = references.bounds_of_run(options, digits)
     own, permuted = options.drift.matrices(np.eye(10, dtype=np.float32))
     totals = np.zeros(10)
     for client in range(60):
@@ -136,4 +136,4 @@ def test_where_rewards_drift_a_constant_action_earns_the_mean_over_rounds(digits
 
 
 def test_where_a_selector_prefers_some_clients_the_held_out_ones_alone_are_reported(digits):
-    assert list(recorded_baselines.of_run(_run("--client_selection=ucb_cs"), digits)) == ["held_out"]
+    assert list(references.bounds_of_run(_run("--client_selection=ucb_cs"), digits)) == ["held_out"]

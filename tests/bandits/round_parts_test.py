@@ -1,0 +1,63 @@
+"""Tests of the optional parts of a round, of bandits.round_parts, without TFF."""
+
+import types
+
+import numpy as np
+
+from bandits import metrics, process, resets, round_parts
+from optimization import fed_avg
+
+KEYS = process.ClientKeys(np.array([1, 2], np.int32), np.array([3, 4], np.int32))
+
+
+def _participation(count: int, client: int = 0) -> round_parts.Participation:
+    inputs = process.ClientInput(np.arange(count)[:, np.newaxis], np.arange(count), KEYS)
+    return round_parts.Participation(inputs, client, np.arange(count) + 100)
+
+
+def _ended(participations=(), row=None, **counts) -> round_parts.Round:
+    counts = dict.fromkeys(fed_avg.RoundMetrics._fields, 0) | counts
+    cohort = round_parts.Cohort(participations, participations, len(participations), len(participations))
+    return round_parts.Round(1, None, cohort, fed_avg.RoundMetrics(**counts), row or {})
+
+
+def test_replay_offers_each_row_in_one_round_in_order():
+    part = round_parts.Replay(types.SimpleNamespace())
+    offered = [part.inputs(_participation(25), round_num) for round_num in (1, 2, 3, 4)]
+    assert [each.rows.tolist() for each in offered] == [[*range(100, 110)], [*range(110, 120)], [*range(120, 125)], []]
+    for each in offered:
+        np.testing.assert_array_equal(each.inputs.labels, each.rows - 100)
+        np.testing.assert_array_equal(each.inputs.features[:, 0], each.rows - 100)
+
+
+def test_a_client_report_has_the_means_of_all_participations():
+    part = round_parts.ClientReports(["a", "b", "c"])
+    before, halves = part.initial_state(), {"half_examples": [[2, 0], [1, 3]], "half_rewards": [[1.0, 0], [0.5, 3]]}
+    cohort = [_participation(3, 2), _participation(3, 0).with_inputs(position=np.int32(1))]
+    own, _ = part.after(before, _ended(cohort, **halves))
+    own, _ = part.after(own, _ended(cohort[:1], **halves))
+    assert not before.any()
+    assert part.content(own) == {
+        "clients": ["a", "c"],
+        "participations": [1, 2],
+        "examples": [3.0, 3.0],
+        "half_a": [None, 0.5],
+        "half_b": [1.0, 0.5],
+    }
+
+
+def test_a_reset_restores_the_first_state_but_not_the_deployed_model():
+    first, later = (fed_avg.State(at, (at,), (at,), at, at) for at in (0, 5))
+    part = round_parts.Resets(resets.Reset("model", resets.WINDOW, window=2), None, lambda: first)
+    for round_num, expected in ((2, later), (3, later._replace(weights=first.weights, optimizer=first.optimizer))):
+        _, server = part.before((), later, round_num)
+        assert server == expected
+        _, row = part.after((), _ended(row={metrics.ROUND_REWARD: 0.5, metrics.LOSS: 1.0}))
+        assert row == {metrics.RESET: int(round_num == 3)}
+
+
+def test_pooled_clients_upload_their_logs_and_download_one_model():
+    cohort = [_participation(3), _participation(5)]
+    _, row = round_parts.Payloads(100, None).after((), _ended(cohort))
+    # A context of 8 bytes; action, reward and propensity of 4 bytes each.
+    assert row == {metrics.BYTES_DOWN: 2 * 100, metrics.BYTES_UP: 8 * (8 + 3 * 4)}
