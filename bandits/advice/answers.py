@@ -93,7 +93,7 @@ def templates() -> "jinja2.Environment":
         loader=loader, autoescape=jinja2.select_autoescape(["html.jinja"]), trim_blocks=True, lstrip_blocks=True
     )
     helpers = (capital, effect, estimate, on_independent_seeds, paragraphs, parts_left_out)
-    environment.globals |= {one.__name__: one for one in helpers} | {"NAMES": NAMES}
+    environment.globals |= {helper.__name__: helper for helper in helpers} | {"NAMES": NAMES}
     return environment
 
 
@@ -212,8 +212,8 @@ def _why_not(results: Findings) -> str:
 
 def _is_complete(results: Findings, name: str) -> bool:
     """Whether a strategy has runs, none of which diverged."""
-    one = results.configurations.get(name)
-    return one is not None and len(one.values) > 0 and not one.diverged
+    finished = results.configurations.get(name)
+    return finished is not None and len(finished.values) > 0 and not finished.diverged
 
 
 def strategy(context: Context) -> str:
@@ -258,7 +258,7 @@ def _no_strategy(context: Context) -> str:
         why = "no strategy earns significantly more than the uniform policy, so their order may be luck"
         text = f"None: {why} ({rounds})."
     simple, is_log = context.data.references, bool(context.data.scores)
-    learned = [one.estimate(metrics.HELD_OUT_REWARD).mean for one in results.searched.values()]
+    learned = [best.estimate(metrics.HELD_OUT_REWARD).mean for best in results.searched.values()]
     learned = [*filter(math.isfinite, learned)]
     if simple and learned:
         uniform, linear = simple.measured
@@ -351,11 +351,11 @@ def tables(results: Findings) -> list[Table]:
         "held-out reward, worst tenth of clients",
     ]
     rows = []
-    for name, one in results.configurations.items():
+    for name, runs in results.configurations.items():
         against = results.verdict.than(name, GREEDY)
         p = phrases.p_value(against.adjusted_p) if against and math.isfinite(against.adjusted_p) else ""
-        row = [planning.label(one), f"{len(one.values)}", _mean(one), _difference(against), p]
-        rows.append([*row, *(_mean(one, metric) for metric in findings.MEASURED[1:4])])
+        row = [planning.label(runs), f"{len(runs.values)}", _mean(runs), _difference(against), p]
+        rows.append([*row, *(_mean(runs, metric) for metric in findings.MEASURED[1:4])])
     for baseline, reference in results.baselines.items():
         if reference.name != UNIFORM:
             name = baseline.value
@@ -370,18 +370,18 @@ def _noise(results: Findings) -> Table:
     against = findings.compared(results.with_noise, NO_NOISE)
     heads = ["noise", "mechanism", "noise multiplier", "noise multiplier of the runs", "average reward"]
     rows = []
-    for name, one in results.with_noise.items():
+    for name, runs in results.with_noise.items():
         noise = results.noise[name]
         multipliers = [f"{noise['noise_multiplier']:g}", f"{noise['run_noise_multiplier']:.3g}"]
-        rows.append([name, noise.get("mechanism", ""), *multipliers, _mean(one), _difference(against.get(name))])
+        rows.append([name, noise.get("mechanism", ""), *multipliers, _mean(runs), _difference(against.get(name))])
     return [*heads, "minus that without noise"], rows
 
 
-def _mean(one: Configuration, metric: str = REWARD) -> str:
-    mean = one.estimate(metric)
+def _mean(runs: Configuration, metric: str = REWARD) -> str:
+    mean = runs.estimate(metric)
     if math.isnan(mean.mean):
-        return "diverged" if one.diverged else ""
-    return estimate(mean, label="") + (f", {len(one.diverged)} diverged" if one.diverged else "")
+        return "diverged" if runs.diverged else ""
+    return estimate(mean, label="") + (f", {len(runs.diverged)} diverged" if runs.diverged else "")
 
 
 def _difference(comparison: Comparison | None) -> str:

@@ -134,7 +134,7 @@ def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommend
       >>> bandits.advise(table=frame, client_column="store", label_column="bought", minutes=15)
 
     Args:
-      table: A DataFrame instead of data_file. It is saved below `root_output_dir`, because processes of their own run.
+      table: A DataFrame instead of `data_file`. It is saved below `root_output_dir` for the processes of the runs.
       **settings: The flags of `scripts.advise`, such as `minutes` and `population`, and of its runs, such as
         `client_column`; see `help(bandits.run)`.
 
@@ -171,7 +171,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
     epsilons = tuple(dict.fromkeys(settings.target_epsilons))
     base = inputs.base_flags(settings.run_flags)
     names = planning.check(base)
-    given, base = base, planning.with_environment(base)
+    base_without_environment, base = base, planning.with_environment(base)
     resolved = studies.resolve(planning.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or inputs.folder_name(resolved))
     print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
@@ -210,7 +210,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
         points, num_epsilons = max(space.size for space in spaces.values()), 0 if no_noise else len(epsilons)
         full = full_plan(resolved, names, points, num_epsilons, can_be_alone=not no_federation)
         results = findings.Findings(why_no_noise=no_noise, why_no_federation=no_federation)
-        can_lengthen = "total_rounds" not in set_flags and not resolved.preset and base == given
+        can_lengthen = "total_rounds" not in set_flags and not resolved.preset and base == base_without_environment
         current = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
         with executors.running(current.executor, folder):
             try:
@@ -228,7 +228,7 @@ def _command(current: session.Session, results: findings.Findings, data: inputs.
     """The command to paste: the recommended strategy, or training without acting; empty if neither is possible."""
     more = [f"--experiment_name={current.folder.name}_recommended"]  # A run with the default name may exist.
     more += [f"--total_rounds={current.plan.rounds}"] * bool(current.plan.doublings)
-    points = {name: one.flags for name, one in results.configurations.items()}
+    points = {name: strategy.flags for name, strategy in results.configurations.items()}
     if name := results.verdict.recommended:
         return planning.command(base, name, points[name], *more)
     # Training without acting uses all rewards there are.

@@ -8,7 +8,7 @@ from typing import Any
 
 from bandits import metrics
 from bandits.advice import plan as planning
-from bandits.advice.plan import FULL_FEEDBACK, GREEDY, UNIFORM
+from bandits.advice.plan import GREEDY, STRATEGIES
 from bandits.plans import sweep
 from bandits.plans.sweep import Outcome
 from bandits.results import baselines, comparison, configuration, runs
@@ -56,7 +56,7 @@ def with_runs(name: str, point: planning.Point, outcomes: Iterable[Outcome], fol
 
 def recorded_baselines(results: Results) -> Baselines:
     """The uniform policy and the best fixed action, as far as the runs recorded their rewards."""
-    return baselines.recorded([run for one in results.values() for run in one.runs], REWARD)
+    return baselines.recorded([run for result in results.values() for run in result.runs], REWARD)
 
 
 def compared(results: Results, reference: str) -> dict[str, Comparison]:
@@ -66,11 +66,11 @@ def compared(results: Results, reference: str) -> dict[str, Comparison]:
       results: Results by name; those without runs are left out.
       reference: Name of the reference.
     """
-    finished = {name: one for name, one in results.items() if len(one.values)}
+    finished = {name: result for name, result in results.items() if len(result.values)}
     if reference not in finished:
         return {}
-    pairs = [(one, finished[reference]) for name, one in finished.items() if name != reference]
-    return {one.configuration: one for one in comparison.compare(pairs, REWARD)}
+    pairs = [(result, finished[reference]) for name, result in finished.items() if name != reference]
+    return {compared.configuration: compared for compared in comparison.compare(pairs, REWARD)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,14 +120,14 @@ def verdict(results: Results, known: Baselines) -> Verdict:
       results: Results by `--bandits_type`.
       known: The uniform policy and the best fixed action, if they are known.
     """
-    judged = {name: one for name, one in results.items() if len(one.values) and name not in (UNIFORM, FULL_FEEDBACK)}
+    judged = {name: results[name] for name in STRATEGIES if name in results and len(results[name].values)}
     references: list[comparison.Reference] = [judged[GREEDY]] if GREEDY in judged else []
-    references += [dataclasses.replace(known[one], name=str(one)) for one in Baseline if one in known]
-    pairs = [(one, reference) for reference in references for one in judged.values() if one is not reference]
+    references += [dataclasses.replace(known[kind], name=str(kind)) for kind in Baseline if kind in known]
+    pairs = [(result, reference) for reference in references for result in judged.values() if result is not reference]
     against: dict[str, dict[str, Comparison]] = {}
-    for one in comparison.compare(pairs, REWARD):
-        against.setdefault(one.reference, {})[one.configuration] = one
-    complete = [name for name, one in judged.items() if not one.diverged]
+    for test in comparison.compare(pairs, REWARD):
+        against.setdefault(test.reference, {})[test.configuration] = test
+    complete = [name for name, result in judged.items() if not result.diverged]
     greedy = [name for name in complete if name == GREEDY]
     exploring = [name for name in complete if name != GREEDY]
     tests = Verdict(against, all_diverged=not complete)
@@ -139,16 +139,16 @@ def verdict(results: Results, known: Baselines) -> Verdict:
         return True, judged[name].estimate(REWARD).mean
 
     than_greedy = {name: tests.than(name, GREEDY) for name in exploring}
-    winners = [name for name, one in than_greedy.items() if one and one.wins and tests.beats(name, UNIFORM_POLICY)]
+    winners = [name for name, than in than_greedy.items() if than and than.wins and tests.beats(name, UNIFORM_POLICY)]
     tiers = [winners]
     if not winners:
-        equal = [name for name, one in than_greedy.items() if not (one and one.loses)]
+        equal = [name for name, than in than_greedy.items() if not (than and than.loses)]
         tiers = [[name for name in tier if tests.beats(name, BEST_FIXED)] for tier in (greedy, equal)]
         tiers += [greedy, equal]
     trusted = ([name for name in tier if tests.beats(name, UNIFORM_POLICY)] for tier in tiers)
     recommended = max(next(filter(None, trusted), []), key=lead, default="") or None
     best = recommended if recommended in exploring else max(winners or exploring, key=lead, default="") or None
-    costs = bool(tests.tested) and all(one.loses for one in tests.tested)
+    costs = bool(tests.tested) and all(test.loses for test in tests.tested)
     return dataclasses.replace(tests, best=best, recommended=recommended, pays=bool(winners), costs=costs)
 
 
@@ -203,7 +203,7 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return plain({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(one) for one in value]
+        return [plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -18,7 +18,6 @@ from bandits.plans.plan import Grid, Run, as_text
 from bandits.results.configuration import Configuration
 from bandits.results.phrases import listed
 from data.errors import UsageError
-from data.settings import Parameter
 from optimization.study import cli
 
 GREEDY, UNIFORM, FULL_FEEDBACK = "greedy", "uniform", "supervised_mse"
@@ -173,10 +172,11 @@ def runs(base: Sequence[str], name: str, point: Point, first_seed: int, seeds: i
     return Grid(BINARY, (*base, *more), (block,), tuple(range(first_seed, first_seed + seeds))).runs()
 
 
-def label(one: Configuration) -> str:
+def label(strategy: Configuration) -> str:
     """Name of a strategy, with its parameter."""
-    parameters = [f"{flag.removeprefix('bandits_')} {value}" for flag, value in one.flags.items() if "bandits" in flag]
-    return f"{NAMES[one.name]} ({', '.join(parameters)})" if parameters else NAMES[one.name]
+    values = {flag.removeprefix("bandits_"): value for flag, value in strategy.flags.items() if "bandits" in flag}
+    parameters = ", ".join(f"{parameter} {value}" for parameter, value in values.items())
+    return f"{NAMES[strategy.name]} ({parameters})" if parameters else NAMES[strategy.name]
 
 
 def command(base: Sequence[str], name: str, point: Point, *more: str) -> str:
@@ -249,7 +249,7 @@ class Plan:
       epsilons: Number of epsilons.
       doublings: How often the rounds of the search were doubled, as no model had come near the central linear model.
       federation_seeds: Seeds of clients that train alone, and of the federated runs that report their clients.
-      alone_rounds: Federated rounds that take as long as one of clients that train alone.
+      alone_rounds: Federated rounds that take as long as one round of clients that train alone.
     """
 
     rounds: int

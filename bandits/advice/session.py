@@ -51,7 +51,7 @@ class State:
     Attributes:
       folder: The recommendation's folder, which is claimed.
       identity: Flags and data that identify the recommendation.
-      minutes: Time budget. If it differs from the stored one, a new plan is made; finished runs count.
+      minutes: Time budget. If it differs from the stored budget, a new plan is made; finished runs count.
       command: The command of this start.
       stages: Plan at the beginning of each stage.
       pace: Speed of this machine; None before it is measured.
@@ -150,7 +150,7 @@ class Session:
         shutil.rmtree(self.folder / "search", ignore_errors=True)
         points = {name: spaces[name].tried_first[0] for name in self.full.configurations[: planning.MEASURED]}
         first, second = (
-            [run for one in points.items() for run in planning.runs(self.base, *one, first_seed, self._workers)]
+            [run for point in points.items() for run in planning.runs(self.base, *point, first_seed, self._workers)]
             for first_seed in (planning.TUNING_SEED, planning.TUNING_SEED + self._workers)
         )
         rounds = min(_MEASURED_ROUNDS, self.full.rounds)

@@ -104,13 +104,14 @@ class Stages:
         references, searched = self.data.references, self.results.searched
         if references is None or math.isnan(references.near_linear):
             return False
-        is_near = any(one.estimate(metrics.HELD_OUT_REWARD).mean >= references.near_linear for one in searched.values())
+        learned = [best.estimate(metrics.HELD_OUT_REWARD).mean for best in searched.values()]
+        is_near = any(reward >= references.near_linear for reward in learned)
         uniform = findings.recorded_baselines(searched).get(Baseline.uniform_policy)
         if uniform is None or not is_near:
             return not is_near
         least = baselines.interval(uniform, findings.REWARD).mean + _SHOWN * references.measured_gain
-        rewards = [one.estimate(findings.REWARD).mean for name, one in searched.items() if name in planning.STRATEGIES]
-        return not any(reward >= least for reward in rewards)
+        strategies = [searched[name] for name in planning.STRATEGIES if name in searched]
+        return not any(strategy.estimate(findings.REWARD).mean >= least for strategy in strategies)
 
     def _run(
         self,
@@ -133,16 +134,15 @@ class Stages:
         """
         base = (*self.session.base, f"--total_rounds={rounds or self.session.plan.rounds}")
         planned = {
-            name: planning.runs(base, one.name, one.flags, first_seed, seeds, *(more or {}).get(name, ()))
-            for name, one in strategies.items()
+            name: planning.runs(base, strategy.name, strategy.flags, first_seed, seeds, *(more or {}).get(name, ()))
+            for name, strategy in strategies.items()
         }
         executed = self.session.run(folder, [run for runs in planned.values() for run in runs])
-        return {
-            name: findings.with_runs(
-                name, one.flags, [executed[run.name] for run in planned[name]], self.session.folder / folder
-            )
-            for name, one in strategies.items()
-        }
+        results = {}
+        for name, strategy in strategies.items():
+            outcomes = [executed[run.name] for run in planned[name]]
+            results[name] = findings.with_runs(name, strategy.flags, outcomes, self.session.folder / folder)
+        return results
 
     def compare(self, plan: Plan) -> None:
         """Compares all strategies on new seeds."""
@@ -186,9 +186,9 @@ class Stages:
             noise_of_epsilon = noise(self.deployment, plan.rounds, self.data.cohort, epsilon, dimension)
             results.noise[f"epsilon {epsilon:g}"] = noise_of_epsilon
         flags = {
-            key: noise_flags(one["run_noise_multiplier"], results.clip_norm, one["bands"])
-            for key, one in results.noise.items()
-            if "error" not in one
+            name: noise_flags(entry["run_noise_multiplier"], results.clip_norm, entry["bands"])
+            for name, entry in results.noise.items()
+            if "error" not in entry
         }
         seeds = planning.INDEPENDENT_SEED, planning.NOISE_SEEDS
         results.with_noise = self._run("noise", dict.fromkeys(flags, strategy), *seeds, flags)
@@ -201,7 +201,7 @@ class Stages:
         kinds = {federating.FEDERATED: ["--report_clients"], federating.ALONE: ["--report_clients", *_ALONE]}
         both = dict.fromkeys(kinds, results.configurations[name])
         results.federation = self._run("federate", both, planning.SEED, plan.federation_seeds, kinds)
-        folders = [run.folder for one in results.federation.values() for run in one.runs]
+        folders = [run.folder for kind in results.federation.values() for run in kind.runs]
         reports = [folder for folder in folders if (folder / run_folder.CLIENT_REPORT_FILE).exists()]
         if len(reports) == len(kinds) * plan.federation_seeds:
             results.by_client = federating.helped(federating.read(reports))

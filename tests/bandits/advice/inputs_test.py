@@ -53,7 +53,6 @@ def test_a_simulator_that_doubly_robust_estimates_contradict_is_refused(tmp_path
 
 def test_a_simulator_that_its_log_supports_is_accepted(tmp_path):
     flags, scores = _scores(tmp_path / "log.csv", 0.5)
-    assert len(scores) == 2
     inputs.check_simulator(scores, flags)
 
 
@@ -74,8 +73,6 @@ def test_the_data_has_the_facts_that_searches_need():
     data = inputs.open_data(studies.resolve(BINARY, ("--task_type=tabular", *TABLE, "--bandits_type=greedy")))
     assert (data.clients, data.cohort, data.num_actions, data.reward_width) == (20, 20, 3, 1.0)
     assert (data.held_out, data.unit[:32]) == ("5 of 25 clients", "one value of column 'cellar' wit")
-    few = inputs.open_data(studies.resolve(BINARY, ("--task_type=digits", "--bandits_type=greedy")))
-    assert (few.cohort, few.unit) == (20, "one client with all its data, not a single example")
 
 
 DATA = types.SimpleNamespace(has_learned_bounds=False)
