@@ -1,7 +1,7 @@
 """Federated bandits from Python: `run` runs them; `compare`, `report`, `plot`, `advise` and `evaluate` use runs.
 
-`bandits.ads.run` and its like run the other studies, and `load` reads the runs of any. Importing `bandits` is fast:
-slow packages are imported when a name is used.
+`bandits.ads.run`, `bandits.client_selection.run` and `bandits.mab_fl.run` run other studies, and `load` reads the runs
+of any study. Importing `bandits` is fast: slow packages are imported when a name is used.
 """
 
 import importlib
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from optimization.study import results
 
     def run(**settings: Any) -> "results.Run | results.Runs":
-        """Runs run_federated with keywords instead of flags; `help(bandits.run)` lists them."""
+        """Runs `run_federated` with keywords instead of flags; `help(bandits.run)` lists them."""
 
 
-# Imported when they are first named: they import from this package, and it imports nothing from them.
+# Imported when they are first used: they import from this package, which imports nothing from them.
 _STUDIES = ("ads", "client_selection", "mab_fl")
 _PLACES = {
     "advise": "bandits.advice.command",
@@ -29,7 +29,7 @@ __all__ = ("advise", "compare", "evaluate", "load", "plot", "report", "run", *_S
 
 
 def load(folder: str | os.PathLike) -> "results.Run | results.Runs":
-    """Reads the run, or all runs, of a folder, whichever study's; see `optimization.study.python.load`.
+    """Reads the run, or all runs, of any study in a folder; see `optimization.study.python.load`.
 
     Example:
       >>> runs = bandits.load("runs")
@@ -42,7 +42,11 @@ def load(folder: str | os.PathLike) -> "results.Run | results.Runs":
 
 
 def running(module: str) -> Callable[[str], Any]:
-    """`__getattr__` of a package whose `run` runs a module's study from Python; see `optimization.study.python.run`."""
+    """`__getattr__` for a package whose `run` runs a study from Python; see `optimization.study.python.run`.
+
+    Args:
+      module: Module of the study.
+    """
 
     def attribute(name: str) -> Any:
         if name != "run":

@@ -1,7 +1,7 @@
 """All studies by the names of their binaries: the one place where a study is registered.
 
-Grids, reports, plots, reproductions and tests find a study here; modules are named as text, so that nothing slow is
-imported for a name.
+Grids, reports, plots, reproductions and tests look up studies here. Modules are named as text, so that a lookup imports
+nothing slow.
 """
 
 import functools
@@ -42,7 +42,7 @@ def parse(module: str, arguments: Sequence[str]) -> cli.Settings:
     """Flags as they were passed to a binary, read without data or TensorFlow.
 
     Raises:
-      UsageError: If the binary does not define them.
+      UsageError: If a flag is unknown.
     """
     return flag_set(module).parse([module, *arguments])
 
@@ -53,14 +53,14 @@ def plan(module: str, settings: cli.Settings) -> list[cli.Settings]:
 
 
 def resolve(module: str, arguments: Sequence[str]) -> cli.Settings:
-    """Flags of one run of a binary, all values filled in.
+    """Flags of one run of a binary, with all defaults filled in.
 
     Raises:
-      UsageError: If the binary refuses them, or they mean several runs.
+      UsageError: If the binary refuses them, or they describe several runs.
     """
     runs = plan(module, parse(module, arguments))
     if len(runs) != 1:
-        raise UsageError(f"These flags mean {len(runs)} runs of {module}: give one, and the others by --sweep.")
+        raise UsageError(f"These flags describe {len(runs)} runs of {module}: describe one, and use --sweep for more.")
     return runs[0]
 
 
@@ -68,7 +68,7 @@ def without_file(module: str, arguments: Sequence[str]) -> tuple[str, ...]:
     """The flags with those of `--config` inserted, so that the file may change while runs are executed.
 
     Raises:
-      UsageError: If the binary does not define them.
+      UsageError: If a flag is unknown.
     """
     words, rest = list(arguments), []
     while words:

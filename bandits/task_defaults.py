@@ -21,13 +21,13 @@ _USUAL = {
     "rounds_per_checkpoint": 25,
 }
 NAMES = tuple(_USUAL)
-# Agarwal et al. 2023, section 4.2 and appendix A.2, with softmax' learning rates of Table 1.
+# Agarwal et al. 2023, section 4.2 and appendix A.2, with the learning rates of softmax in Table 1.
 _STUDY = {
     "total_rounds": 800,
     "clients_per_round": 64,
     "bandits_deploy_freq": 200,
     "server_learning_rate": 0.002,
-    # Not the tables' rates, which presets have: these learn faster (docs/papers/agarwal2023.md).
+    # These rates learn faster than those of the tables, which are in the presets (docs/papers/agarwal2023.md).
     "init_server_optimizer": "adam",
     "init_server_learning_rate": 0.005,
     "init_client_learning_rate": 0.5,
@@ -49,7 +49,7 @@ _OF_TASK: Mapping[str, Mapping[str, Any]] = {
     "mnist": {"init_clients": 20},
     "cifar100": {"init_clients": 20},
     "synthetic": {"init_clients": 10},
-    "tabular": {"init_clients": None},  # A part of them: a table may have few.
+    "tabular": {"init_clients": None},  # A share of the clients, because a table may have few.
     "logged": {"init_clients": None},
     "stackoverflow_tag": _STUDY
     | {
@@ -70,7 +70,7 @@ _OF_TASK: Mapping[str, Mapping[str, Any]] = {
         "rounds_per_eval": 20,
     },
 }
-# Section 4.2: after an initial training, its 100 rounds are taken off the bandits'.
+# Section 4.2: the 100 rounds of an initial training are subtracted from the rounds of the bandits.
 _SHORTENED, _ROUNDS_OF_INITIAL_TRAINING = (*_EMNIST, "stackoverflow_tag"), 100
 
 

@@ -4,19 +4,21 @@ Flags of the runs are checked before the slow imports. A run is executed once, a
 """
 
 import dataclasses
+import json
 import os
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bandits import metrics, studies
-from bandits.advice import answers, findings, inputs, output, session, stages
+from bandits import studies
+from bandits.advice import answers, findings, inputs, session, stages
 from bandits.advice import plan as planning
+from bandits.advice.answers import Context
 from bandits.advice.plan import Plan
 from bandits.plans import executors
-from bandits.results import runs
-from data import frames, table_report
+from bandits.results import federating, phrases, runs, tables
+from data import files, frames, table_report
 from data.errors import UsageError
 from data.settings import no_folder, setting
 from optimization.study import cli, python, run_folder
@@ -24,6 +26,7 @@ from optimization.study import cli, python, run_folder
 if TYPE_CHECKING:
     import pandas as pd
 
+PAGE = "advice.html"
 _USAGE = """
 Recommends whether to explore on your data, with which strategy and at what privacy, with confidence intervals.
 
@@ -67,7 +70,7 @@ def define() -> cli.FlagSet:
     return flags
 
 
-def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilons: int) -> Plan:
+def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilons: int, *, can_be_alone: bool) -> Plan:
     """The plan with nothing left out.
 
     Args:
@@ -75,18 +78,15 @@ def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilon
       names: Compatible strategies and baselines.
       points: Points of the largest search.
       epsilons: Number of epsilons.
+      can_be_alone: Whether clients can train alone.
     """
-    period = settings.bandits_deploy_freq
     return Plan(
         rounds=settings.total_rounds,
-        deploy_every=period,
-        # A period beyond the last round counts as one of all rounds.
-        often=max(1, min(period, settings.total_rounds) // 10) if period > 1 else 0,
-        frequent_seeds=Plan.frequent_seeds * (period > 1),
-        strategies=tuple(name for name in planning.STRATEGIES if name in names),
-        has_full_feedback=planning.FULL_FEEDBACK in names,
+        deploy_every=settings.bandits_deploy_freq,
+        configurations=tuple(names),
         points=min(Plan.points, points),
         epsilons=epsilons,
+        federation_seeds=Plan.federation_seeds * can_be_alone,
         alone_rounds=max(1, 2 * settings.clients_per_round // 5),  # As measured on digits.
     )
 
@@ -115,7 +115,14 @@ class Recommendation:
     failed: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return output.text(self.content, self.folder)
+        lines = []
+        for name, answer in self.content["sentences"].items():
+            lines.append(answers.TITLES[name])
+            for paragraph, items in answers.paragraphs(answer):
+                lines += [f"  {paragraph}", *(f"    - {item}" for item in items)]
+            lines.append("")
+        shown = cli.shown_path(str(self.folder))
+        return "\n".join([*lines, f"Details, curves and numbers in {shown}: {PAGE}, {session.ADVICE_FILE}"])
 
 
 def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommendation:
@@ -127,7 +134,7 @@ def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommend
       >>> bandits.advise(table=frame, client_column="store", label_column="bought", minutes=15)
 
     Args:
-      table: A DataFrame instead of data_file. It is saved below `root_output_dir`, because processes of their own run.
+      table: A DataFrame instead of `data_file`. It is saved below `root_output_dir` for the processes of the runs.
       **settings: The flags of `scripts.advise`, such as `minutes` and `population`, and of its runs, such as
         `client_column`; see `help(bandits.run)`.
 
@@ -164,24 +171,24 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
     epsilons = tuple(dict.fromkeys(settings.target_epsilons))
     base = inputs.base_flags(settings.run_flags)
     names = planning.check(base)
-    given, base = base, planning.with_environment(base)
+    base_without_environment, base = base, planning.with_environment(base)
     resolved = studies.resolve(planning.BINARY, (*base, f"--bandits_type={planning.GREEDY}"))
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or inputs.folder_name(resolved))
     print(f"{folder.name}: folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
     if (folder / "config.json").exists():
         raise UsageError(f"{folder} holds a run, not a recommendation: choose another --experiment_name.")
     data = inputs.open_data(resolved)
-    references = answers.of_references(data)
+    references = answers.references(data)
     print(*table_report.lines(data.report), *[references] * bool(references), sep="\n", file=sys.stderr)
     inputs.check_simulator(data.scores, base, references)
     deployment = inputs.deployment(settings, data.clients, data.cohort, data.statistics)
     set_flags = studies.parse(planning.BINARY, base).set_by_user
-    identity = _identity(resolved) | {"the data's checksum": data.checksum, "--workers": settings.workers}
-    identity |= {"--target_epsilons": list(epsilons)}
+    left_out = run_folder.FREE_FLAGS | {*inputs.RESERVED_FLAGS, "root_output_dir"}
+    identity = {f"--{name}": value for name, value in resolved.items() if name not in left_out and value is not None}
+    identity |= {"the data's checksum": data.checksum, "--workers": settings.workers}
+    identity |= {"--target_epsilons": list(epsilons), "not searched": sorted(set_flags & {*planning.RATES})}
     for name in ("population", "cohort", "delta", "accountant", "apart_from"):
-        identity[f"where it would be trained, {name.replace('_', ' ')}"] = getattr(deployment, name)
-    if fixed := sorted(set_flags & {*planning.RATES}):
-        identity["what is not searched"] = ", ".join(fixed)
+        identity[f"the deployment's {name.replace('_', ' ')}"] = getattr(deployment, name)
     with run_folder.claiming(folder, "advice"):
         state = session.State(folder, identity, settings.minutes, command or cli.command_line())
         if state.finished and (folder / session.ADVICE_FILE).exists():
@@ -196,18 +203,14 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
         cores = max(1, len(os.sched_getaffinity(0)) // settings.workers)
         threads = () if resolved.max_concurrent_threads else (f"--max_concurrent_threads={cores}",)
         spaces = planning.spaces(base, names, data.num_actions, data.trained_width)
-        no_noise = stages.refused_noise(base) or inputs.no_guarantee(deployment)
-        if not no_noise and data.has_learned_bounds:
-            no_noise = "noise needs declared bounds of the rewards: give --reward_bounds=LOW,HIGH"
+        no_noise = stages.refused_noise(base) or inputs.no_guarantee(deployment, data)
         if no_noise:
             print(f"Runs with noise are left out: {no_noise.rstrip('.')}.", file=sys.stderr)
-        full = full_plan(resolved, names, max(one.size for one in spaces.values()), 0 if no_noise else len(epsilons))
-        if no_federation := stages.refused_federation(base, data.clients):
-            full = dataclasses.replace(full, federation_seeds=0)
-        # Without a right action for each label, rewards measure a model.
-        measured = metrics.ACCURACY if data.is_labelled else metrics.HELD_OUT_REWARD
-        results = findings.Findings(measured, why_no_noise=no_noise, why_no_federation=no_federation)
-        can_lengthen = "total_rounds" not in set_flags and not resolved.preset and base == given
+        no_federation = stages.refused_federation(base, data.clients)
+        points, num_epsilons = max(space.size for space in spaces.values()), 0 if no_noise else len(epsilons)
+        full = full_plan(resolved, names, points, num_epsilons, can_be_alone=not no_federation)
+        results = findings.Findings(why_no_noise=no_noise, why_no_federation=no_federation)
+        can_lengthen = "total_rounds" not in set_flags and not resolved.preset and base == base_without_environment
         current = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
         with executors.running(current.executor, folder):
             try:
@@ -215,13 +218,68 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
                 stages.Stages(current, spaces, data, deployment, epsilons, results, can_lengthen).run()
             finally:
                 state.save()
-        advice = output.write(current, results, data, deployment, base)
+        advice = write(Context(current, results, data, deployment, _command(current, results, data, base)))
         state.finished = not current.failed
         state.save()
     return Recommendation(folder, advice, current.failed)
 
 
-def _identity(settings: cli.Settings) -> dict[str, Any]:
-    """Flags that identify a recommendation."""
-    left_out = run_folder.FREE_FLAGS | {*inputs.RESERVED_FLAGS, "root_output_dir"}
-    return {f"--{name}": value for name, value in settings.items() if name not in left_out and value is not None}
+def _command(current: session.Session, results: findings.Findings, data: inputs.Data, base: Sequence[str]) -> str:
+    """The command to paste: the recommended strategy, or training without acting; empty if neither is possible."""
+    more = [f"--experiment_name={current.folder.name}_recommended"]  # A run with the default name may exist.
+    more += [f"--total_rounds={current.plan.rounds}"] * bool(current.plan.doublings)
+    points = {name: strategy.flags for name, strategy in results.configurations.items()}
+    if name := results.verdict.recommended:
+        return planning.command(base, name, points[name], *more)
+    # Training without acting uses all rewards there are.
+    return planning.offline_command(base, points, bool(data.scores), *more) if data.references and points else ""
+
+
+def write(context: Context) -> dict[str, Any]:
+    """Writes the page, then `advice.json`, which marks both as complete; returns the content of the latter.
+
+    Raises:
+      Failure: If a file cannot be written.
+    """
+    from bandits.results import page
+
+    current, results, state = context.session, context.results, context.session.state
+    advice = findings.plain(
+        vars(results)
+        | {name: getattr(context, name) for name in ("command", "deployment", "data")}
+        | {
+            "format": run_folder.FORMAT,
+            "sentences": answers.write(context),
+            "details": answers.details(context),
+            "recommended": results.verdict.recommended,
+            "confirmed_against_greedy": findings.compared(results.confirmed, planning.GREEDY),
+            "federated_against_alone": findings.compared(results.federation, federating.ALONE),
+            "noise_against_no_noise": findings.compared(results.with_noise, findings.NO_NOISE),
+            "advice_command": state.command,
+            "minutes": state.minutes,
+            "seconds": round(state.earlier + state.spent, 1),
+            "pace": current.pace,
+            "machine": runs.machine(),
+            "versions": run_folder.versions(),
+            "plan": current.plan,
+            "left_out": planning.left_out(current.full, current.plan),
+            "failed": current.failed,
+        }
+    )
+    is_varied = not state.identity.get("--initial_model_path")
+    top = answers.templates().get_template("top.html.jinja")
+    content = page.page(
+        runs.read_all([path for path in [current.folder / "compare"] if path.is_dir()]),
+        f"Recommendation: {current.folder.name}",
+        top=top.render(
+            advice=advice,
+            titles=answers.TITLES,
+            tables=[tables.html(heads, rows, "wrapped", heads) for heads, rows in answers.tables(results)],
+            over_seeds=phrases.what_seeds_vary(initial_model=is_varied, noise=bool(results.with_noise)),
+            intervals=phrases.what_intervals_are_over(),
+        ),
+        is_judged=False,
+    )
+    files.replace(current.folder / PAGE, content.encode())
+    files.replace(current.folder / session.ADVICE_FILE, json.dumps(advice, indent=2).encode() + b"\n")
+    return advice

@@ -24,6 +24,7 @@ from bandits.plans.estimate import Pace, Work, duration, round_seconds
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Outcome, Sweep
 from bandits.results import runs
+from bandits.results.phrases import count
 from data import files
 from data.errors import Failure, UsageError
 from optimization.study import cli, run_folder
@@ -50,7 +51,7 @@ class State:
     Attributes:
       folder: The recommendation's folder, which is claimed.
       identity: Flags and data that identify the recommendation.
-      minutes: Time budget. If it differs from the stored one, a new plan is made; finished runs count.
+      minutes: Time budget. If it differs from the stored budget, a new plan is made; finished runs count.
       command: The command of this start.
       stages: Plan at the beginning of each stage.
       pace: Speed of this machine; None before it is measured.
@@ -71,31 +72,25 @@ class State:
     finished: bool = False
 
     def __post_init__(self):
+        self._path = self.folder / PLAN_FILE
         self._start = time.monotonic() - (self._read() if self._path.exists() else 0.0)
-
-    @property
-    def _path(self) -> pathlib.Path:
-        return self.folder / PLAN_FILE
 
     def _read(self) -> float:
         """Reads the decisions; returns the seconds spent."""
-        before: Mapping[str, Any] = {}
+        before = runs.read_json(self._path)
+        run_folder.check_format(self.folder, before, "plan of a recommendation")
         try:
-            before = runs.read_json(self._path)
             plans = before["stages"].items()
-            stages = {name: Plan(**fields | {"strategies": tuple(fields["strategies"])}) for name, fields in plans}
+            stages = {name: Plan(**plan | {"configurations": tuple(plan["configurations"])}) for name, plan in plans}
             self.pace = Pace(**before["pace"]) if before["pace"] else None
             numbers = [float(before[name]) for name in ("minutes", "spent", "earlier")]
             if not all(map(math.isfinite, [*numbers, *(dataclasses.astuple(self.pace) if self.pace else ())])):
                 raise ValueError(f"{numbers} are not finite.")
             identity = dict(before["identity"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            if "format" in before:
-                run_folder.check_format(self.folder, before, "plan of a recommendation")
             raise UsageError(
                 f"{self._path} is damaged: delete it, and the rest is planned again, with the runs that exist."
             ) from error
-        run_folder.check_format(self.folder, before, "plan of a recommendation")
         minutes, spent, self.earlier = numbers
         now = json.loads(json.dumps(self.identity))
         if names := [name for name in sorted({*identity, *now}) if identity.get(name) != now.get(name)]:
@@ -153,10 +148,10 @@ class Session:
         print_status("Measuring the time of a round.")
         # Runs of a killed measurement would seem to take no time.
         shutil.rmtree(self.folder / "search", ignore_errors=True)
-        names, seed = self.full.strategies[: planning.MEASURED], planning.TUNING_SEED
+        points = {name: spaces[name].tried_first[0] for name in self.full.configurations[: planning.MEASURED]}
         first, second = (
-            [run for name in names for run in planning.runs(self.base, name, spaces[name].first, start, self._workers)]
-            for start in (seed, seed + self._workers)
+            [run for point in points.items() for run in planning.runs(self.base, *point, first_seed, self._workers)]
+            for first_seed in (planning.TUNING_SEED, planning.TUNING_SEED + self._workers)
         )
         rounds = min(_MEASURED_ROUNDS, self.full.rounds)
         self._timed(first, rounds)  # Includes the import of TensorFlow Federated.
@@ -187,9 +182,7 @@ class Session:
         left = [*planning.STAGES][[*planning.STAGES].index(stage) :]
         is_new = stage not in self.state.stages
         if is_new:
-            seconds = self._seconds_left
-            if stage in (planning.SEARCH, planning.COMPARE):
-                seconds *= _PLANNED
+            seconds = self._seconds_left * (_PLANNED if stage in (planning.SEARCH, planning.COMPARE) else 1)
             # Earlier stages have fixed some fields of the plan.
             fixed = [name for before in planning.STAGES if before not in left for name in planning.DECIDES[before]]
             full = dataclasses.replace(self.full, **{name: getattr(self.plan, name) for name in fixed})
@@ -207,22 +200,23 @@ class Session:
 
     def _print_plan(self, plan: Plan, left: Sequence[str]) -> None:
         """Prints the remaining stages, and what is left out."""
-        total, spent, budget = (
-            duration(each) for each in (plan.seconds(self.pace, left), self.state.spent, self._budget)
-        )
+        seconds = plan.seconds(self.pace, left), self.state.spent, 60 * self.state.minutes
+        total, spent, budget = map(duration, seconds)
         print_status(
             f"Plan: {total} more; {spent} of the {budget} are used. A round takes {self.pace.round_seconds:.2g} s; "
-            f"{planning.at_a_time(self.pace.workers)}."
+            f"{count(self.pace.workers, 'run')} at a time."
         )
-        missing = planning.left_out(self.full, plan)
-        lines = [*planning.described(plan, self.pace, left), *["  left out:"] * bool(missing)]
-        print_status("\n".join([*lines, *(f"    - {item}" for item in missing)]))
+        for stage in left:
+            time_of_stage, size = duration(plan.seconds(self.pace, [stage])), plan.work(stage).runs
+            print_status(f"  {stage:<9} {time_of_stage:>12}  {count(size, 'run') if size else 'left out'}")
+        for part in planning.left_out(self.full, plan):
+            print_status(f"  left out: {part}")
 
     def lengthen(self) -> bool:
         """Doubles the rounds, if the rest of the search and the comparison fit into the remaining time."""
         plan = dataclasses.replace(self.plan, rounds=2 * self.plan.rounds, doublings=self.plan.doublings + 1)
-        runs = len(plan.configurations) * plan.tuning_seeds
-        seconds = self.pace.seconds(Work(0, runs, runs * self.plan.rounds))
+        num_runs = len(plan.configurations) * plan.tuning_seeds
+        seconds = self.pace.seconds(Work(0, num_runs, num_runs * self.plan.rounds))
         seconds += plan.seconds(self.pace, [planning.COMPARE, planning.CONFIRM])
         if seconds > _PLANNED * self._seconds_left:
             return False
@@ -236,11 +230,7 @@ class Session:
     @property
     def _seconds_left(self) -> float:
         """Remaining seconds for runs."""
-        return self._budget - self.state.spent - _LAST_SECONDS
-
-    @property
-    def _budget(self) -> float:
-        return 60 * self.state.minutes
+        return 60 * self.state.minutes - self.state.spent - _LAST_SECONDS
 
     def leave_out_noise(self) -> None:
         """Leaves the noise out of the plan; later stages get its time."""
@@ -272,7 +262,7 @@ class Session:
 
     @contextlib.contextmanager
     def _sweep(self, folder: str, metric: Metric) -> Iterator[Sweep]:
-        """Opens a sweep that saves the elapsed time, and keeps the errors of failed runs."""
+        """Opens a sweep that saves the elapsed time, and collects the errors of failed runs."""
         opened = Sweep(self.folder / folder, self.executor, metric, smallest=False, after_run=self.state.save)
         with contextlib.closing(opened) as runner:
             yield runner

@@ -30,17 +30,16 @@ def test_a_frame_becomes_a_file_of_its_content(recommended, tmp_path):
     assert "scripts.advise --" in recommended[0][1]
 
 
-def test_an_unknown_keyword_is_named_with_similar_ones(recommended):
-    with pytest.raises(TypeError, match="'minuts': did you mean minutes"):
-        bandits.advise(minuts=3)
-    with pytest.raises(TypeError, match="'total_round': did you mean total_rounds"):
-        bandits.advise(total_round=3)
-    assert recommended == []
-
-
-def test_bad_values_are_refused_as_by_the_program(recommended):
-    with pytest.raises(UsageError, match="--minutes"):
-        bandits.advise(minutes=0)
-    with pytest.raises(UsageError, match="two tables"):
-        bandits.advise(table=TABLE, data_file="x.csv")
+@pytest.mark.parametrize(
+    ("settings", "error", "printed"),
+    [
+        ({"minuts": 3}, TypeError, "'minuts': did you mean minutes"),
+        ({"total_round": 3}, TypeError, "'total_round': did you mean total_rounds"),
+        ({"minutes": 0}, UsageError, "--minutes"),
+        ({"table": TABLE, "data_file": "x.csv"}, UsageError, "two tables"),
+    ],
+)
+def test_bad_settings_are_refused_as_by_the_program(recommended, settings, error, printed):
+    with pytest.raises(error, match=printed):
+        bandits.advise(**settings)
     assert recommended == []

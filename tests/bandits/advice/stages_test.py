@@ -14,7 +14,7 @@ from bandits.advice import plan as planning
 from bandits.advice.plan import GREEDY, Plan
 from bandits.plans import sweep
 from bandits.references import References
-from bandits.results import runs
+from bandits.results import configuration, runs
 from bandits.results.configuration import Baseline, ReferenceValue
 from optimization import options
 from optimization.privacy import mechanisms
@@ -35,38 +35,30 @@ def _epsilon(z: float, share: float, rounds: int, delta: float) -> float:
 
 
 @pytest.mark.slow
-def test_a_run_adds_the_noise_on_the_mean_that_the_deployment_would_and_that_one_is_accounted():
+def test_runs_have_the_noise_of_the_deployment_that_is_accounted():
     where = inputs.deployment(_settings("--population=342477", "--target_delta=1e-6"), 60, 20, ())
-    assert (where.population, where.cohort) == (342477, 1000)
     found = stages.noise(where, 150, 20, 3.0)
     z = found["noise_multiplier"]
     assert found["run_noise_multiplier"] / 20 == pytest.approx(z / 1000, rel=1e-5)
-    groups = found["bands"]  # A client is in one of so many groups, which take turns.
+    groups = found["bands"]  # Each client is in one group. Groups take turns.
     assert groups > 1
     expected = _epsilon(z, groups * 1000 / 342477, -(-150 // groups), 1e-6)
     assert found["guarantee"]["epsilon"] == pytest.approx(expected, rel=0.01)
     assert 2.97 < found["guarantee"]["epsilon"] <= 3.0
-    assert found["guarantee"]["rounds"] == 150
     assert not found["guarantee"]["guarantees"][0]["sampling_assumed"]
-
-
-@pytest.mark.slow
-def test_the_noise_of_a_run_is_correlated_as_in_the_deployment():
-    found = stages.noise(inputs.deployment(_settings("--population=342477"), 60, 20, ()), 150, 20, 3.0)
     flags = cli.FlagSet("x")
     flags.group(options.Aggregation, options.Cohorts)
-    run = flags.parse(["x", *stages.noise_flags(0.1, 1.0, found["bands"])]).checked(aggregation_flags.check)
+    run = flags.parse(["x", *stages.noise_flags(0.1, 1.0, groups)]).checked(aggregation_flags.check)
     cohorts = options.Cohorts(20, run.cohort_sampling)
-    plan = aggregation_flags.plan(aggregation_flags.options(run), cohorts, 60, 7, 150)
+    mechanism = aggregation_flags.plan(aggregation_flags.options(run), cohorts, 60, 7, 150).mechanism
     deployed = mechanisms.of_values(found["guarantee"]["mechanism"])
-    np.testing.assert_array_equal(plan.mechanism.column(150), deployed.column(150))
+    np.testing.assert_array_equal(mechanism.column(150), deployed.column(150))
 
 
 @pytest.mark.slow
 def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
     where = inputs.deployment(_settings(), 60, 20, ("the means of 3 columns",))
     found = stages.noise(where, 150, 20, 10.0)
-    assert (where.population, where.cohort) == (60, 20)
     assert found["run_noise_multiplier"] == found["noise_multiplier"]
     assert "too small for a guarantee" in " ".join(found["guarantee"]["warnings"])
     assert "the means of 3 columns" in " ".join(found["guarantee"]["epsilon_assumes"])
@@ -78,25 +70,26 @@ def test_an_epsilon_out_of_reach_is_reported():
     assert "reaches epsilon 1e+06" in stages.noise(where, 1, 20, 1e6)["error"]
 
 
-def test_runs_under_noise_are_seeded_and_say_so():
-    assert "--insecure_seeded_noise" in stages.noise_flags(0.5, 0.1)
-    assert "--insecure_seeded_noise" not in stages.noise_flags(0.0, 0.1)
-    assert {"--aggregator_type=mf_dpftrl", "--mf_bands=16"} < {*stages.noise_flags(0.5, 0.1, 16)}
+WINDOW = ("--reset=model", "--reset_when=window", "--reset_window=20")
 
 
-@pytest.mark.parametrize("absent", ["--availability=diurnal", "--drop_out=0.1"])
-def test_no_noise_is_advised_where_its_guarantee_would_not_hold(absent):
-    assert "no Poisson sample" in stages.refused_noise(("--task_type=digits", absent))
-    assert stages.refused_noise(("--task_type=digits", "--drop_out=0")) == ""
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (("--availability=diurnal",), "no Poisson sample"),
+        (("--drop_out=0.1",), "no Poisson sample"),
+        (("--drop_out=0",), ""),
+        (("--reset=model",), "the clients' losses"),
+        (WINDOW, ""),
+    ],
+)
+def test_no_noise_is_advised_if_its_guarantee_would_not_hold(flags, reason):
+    refused = stages.refused_noise(("--task_type=digits", *flags))
+    assert reason in refused
+    assert bool(refused) == bool(reason)
 
 
-def test_losses_that_reset_the_training_exclude_noise():
-    assert "the clients' losses" in stages.refused_noise(("--task_type=digits", "--reset=model"))
-    window = ("--reset=model", "--reset_when=window", "--reset_window=20")
-    assert stages.refused_noise(("--task_type=digits", *window)) == ""
-
-
-def test_clients_train_alone_where_the_flags_and_their_number_allow_it():
+def test_clients_train_alone_if_the_flags_and_their_number_allow_it():
     assert stages.refused_federation(("--task_type=digits",), 60) == ""
     assert "--reset" in stages.refused_federation(("--task_type=digits", "--reset=model"), 60)
     many = ("--task_type=digits", "--total_rounds=1000", "--clients_per_round=10")
@@ -107,7 +100,7 @@ class _Session:
     """Executes runs in this process, on its worker."""
 
     def __init__(self, folder):
-        self.folder, self.plan = folder, Plan(rounds=2, deploy_every=1, often=0, federation_seeds=2)
+        self.folder, self.plan = folder, Plan(rounds=2, deploy_every=1, federation_seeds=2)
         self.base = ("--task_type=digits", "--clients_per_round=4", "--rounds_per_eval=0", "--bandits_deploy_freq=1")
 
     def run(self, folder, planned):
@@ -126,8 +119,8 @@ def test_clients_alone_and_together_are_compared_over_equal_seeds(tff_worker, mo
     monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
     session = _Session(tmp_path)
     space = planning.spaces(session.base, [GREEDY], 10)[GREEDY]
-    stage = stages.Stages(session, {GREEDY: space}, None, None, (), findings.Findings(metrics.ACCURACY))
-    stage.results.configurations[GREEDY] = findings.planned(GREEDY, space.first)
+    stage = stages.Stages(session, {GREEDY: space}, None, None, (), findings.Findings())
+    stage.results.configurations[GREEDY] = findings.with_point(GREEDY, space.tried_first[0])
     stage.federate(session.plan)
     rewards = {name: one.by_seed(findings.REWARD) for name, one in stage.results.federation.items()}
     assert rewards["alone"].keys() == rewards["federated"].keys() == {2000, 2001}
@@ -141,14 +134,16 @@ def test_clients_alone_and_together_are_compared_over_equal_seeds(tff_worker, mo
 @pytest.mark.parametrize(
     ("learned", "searched", "is_far"), [(0.5, 0.4, True), (0.7, 0.2, True), (0.7, 0.4, False), (math.nan, 0.4, True)]
 )
-def test_rounds_grow_until_a_model_and_the_rewards_come_near_the_linear_model(
+def test_rounds_double_until_a_model_and_the_rewards_come_near_the_linear_model(
     monkeypatch, tmp_path, learned, searched, is_far
 ):
     monkeypatch.setattr(
-        findings, "recorded_baselines", lambda folder: {Baseline.uniform_policy: ReferenceValue("", 0.1)}
+        findings, "recorded_baselines", lambda results: {Baseline.uniform_policy: ReferenceValue("", 0.1)}
     )
     references = References({}, Interval(0.6, 0.5, 0.7, 9), (0.1, 0.7))  # Near are 0.58, and a mean of 0.4.
-    found = findings.Findings(metrics.ACCURACY, learned={GREEDY: learned}, searched={GREEDY: searched})
+    one = configuration.of_values(GREEDY, findings.REWARD, {1000: searched})
+    one.values[metrics.HELD_OUT_REWARD] = learned
+    found = findings.Findings(searched={GREEDY: one})
     data = types.SimpleNamespace(references=references)
     assert stages.Stages(_Session(tmp_path), {}, data, None, (), found)._is_far() is is_far
     for nothing_to_reach in (None, References({}, Interval(0.0, -0.1, 0.1, 9), (0.1, 0.1))):
