@@ -6,7 +6,7 @@ import json
 import math
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bandits import environment_flags, registry, studies
 from bandits.results import baselines, comparison, configuration, phrases, runs
@@ -14,10 +14,14 @@ from bandits.results.baselines import BaselineComparison, Baselines
 from bandits.results.comparison import Comparison
 from bandits.results.configuration import Baseline, Configuration
 from data import frames
+from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization.study import run_folder
 from optimization.study.frame import Study
 from optimization.study.metrics import Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROLES = Baseline.uniform_policy, Baseline.full_feedback  # Baselines that are run.
 GREEDY = "greedy"  # The default reference of comparisons.
@@ -39,7 +43,6 @@ _OF_ENVIRONMENT = (
     "init_clients",
     "max_examples_per_client",
 )
-_DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A baseline may differ in them, and is then named.
 _DRIFT_ENVIRONMENT = "drift_environment"
 CONTENT = "content"  # In a data report: the digest of a table.
 _FRAME = "DataFrame"
@@ -93,16 +96,6 @@ class ComparableRuns:
         nearest = ((environment, _nearest(one, others)) for environment, others in sorted(groups.items()))
         return {environment: other for environment, other in nearest if other}
 
-    def deployment_note(self, one: Configuration) -> str:
-        """Baselines with another deployment period than a configuration, in words; empty without such."""
-        notes = []
-        for role in () if one.role else ROLES:
-            if other := self.reference(one, role):
-                both = [(name, other.flags.get(name), one.flags.get(name)) for name in _DEPLOYMENT]
-                words = [f"{phrases.flag_word(name, first)}, not {own}" for name, first, own in both if first != own]
-                notes += [f"{role.value}: {other.name} ({', '.join(words)})"] if words else []
-        return "; ".join(notes)
-
     def baseline_summary(self, one: Configuration) -> str:
         """A configuration's normalized score in words, by the first result; empty if unknown."""
         standing = self.against_baselines.get(one.name) if self.is_judged else None
@@ -155,6 +148,47 @@ class ComparableRuns:
         return named or [one for one in self.configurations if one.flags.get(chosen) == wanted]
 
 
+def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFrame":
+    """Compares configurations with a reference over their seeds: Student's t, Holm-adjusted within a task.
+
+    Runs that differ in their seed alone are one configuration. See `comparison.Comparison` for the statistics.
+
+    Example:
+      >>> greedy = bandits.run(bandits_type="greedy", repeat=5)
+      >>> softmax = bandits.run(bandits_type="softmax", repeat=5)
+      >>> bandits.compare([greedy, softmax], reference="greedy")
+
+    Args:
+      several: Runs, or sequences of runs, of one or several tasks.
+      reference: Name of a configuration, or a strategy; by default greedy, else the first configuration.
+
+    Returns:
+      A row for each configuration but the reference and the baselines. Columns: `task`, `metric`, `configuration`,
+      `mean`, `reference`, `reference_mean`, `difference`, `low` and `high` (its 95% interval, not adjusted), `p`
+      (adjusted), `seeds` (compared) and `verdict`.
+
+    Raises:
+      UsageError: If there is no run, or no configuration is the reference.
+    """
+    import pandas as pd
+
+    parts = comparable(runs.flat(several))
+    names = [one.name for part in parts for one in part.configurations]
+    if reference and not any(part.named(reference) for part in parts):
+        raise UsageError(f"reference={reference!r} is no configuration of these runs: {', '.join(names)}.")
+    rows = [
+        (
+            *(part.title, part.columns[0], one.configuration, one.mean, one.reference, one.reference_mean),
+            *(one.difference, one.low, one.high, one.adjusted_p, one.pairs),
+            one.significance if one.is_judged else "; ".join(one.notes),
+        )
+        for part in parts
+        for *_, one in part.compared(reference)
+    ]
+    columns = "task metric configuration mean reference reference_mean difference low high p seeds verdict"
+    return pd.DataFrame(rows, columns=columns.split())
+
+
 def is_finished(one: Configuration) -> bool:
     """Whether all runs of a configuration have finished all their rounds."""
     planned = one.flags.get("total_rounds") or 0
@@ -170,15 +204,6 @@ def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
     """
     shift = flags.get("dist_shift_type") or ("bandits" if flags.get("scenario") == "init_shift" else None)
     return [shift, *(flags.get(name) for name in (*_OF_DATA, *_OF_ENVIRONMENT) if name != left_out)]
-
-
-def what_seeds_vary(seed_runs: Sequence[runs.Run]) -> str:
-    """Sentence that says what differs between the seeds of runs."""
-    return phrases.what_seeds_vary(
-        partition=any(run.flags.get("resplit") for run in seed_runs),
-        initial_model=not all(run.flags.get("initial_model_path") for run in seed_runs),
-        noise=runs.has_noise(seed_runs),
-    )
 
 
 def shared_flags(run: runs.Run) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import math
 import os
 import pathlib
 import platform
-import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -16,20 +15,56 @@ import numpy as np
 from bandits import metrics, studies
 from data.errors import UsageError
 from optimization.study import cli, intervals, results
-from optimization.study.curves import band
+from optimization.study.curves import BANDS, band
 from optimization.study.metrics import SECONDS, Metric
-from optimization.study.results import Run, find, labels, newest_command, read_json, read_metrics
+from optimization.study.results import Run, Runs, find, labels, newest_command, read_json, read_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from optimization.study import panels
 
 __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
 
 _DRAWS = 2000
 LEAST_CLIENTS = 20  # Coverage of the percentile interval: 93% with 20 clients, 83% with 5, 50% with 2.
 _SEARCHES = frozenset(("search", "estimate"))  # Folders of recommendations and reproductions.
+Several = Run | Runs | Iterable[Run | Runs]
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
+
+
+def flat(runs: Several) -> list[Run]:
+    """All runs, without repetitions.
+
+    Raises:
+      UsageError: If there is none, or an item is not a run.
+    """
+    groups = runs if isinstance(runs, Iterable) else [runs]
+    every = [run for group in groups for run in (group if isinstance(group, Iterable) else [group])]
+    if not every or not all(isinstance(run, Run) for run in every):
+        raise UsageError("These are not runs, or none at all: pass what bandits.run or bandits.load returns.")
+    return list(dict.fromkeys(every))
+
+
+def plot(runs: Several, *names: str, band: str = "ci") -> "panels.Figure":
+    """Plots metrics of several runs over rounds; notebooks show the figure.
+
+    Example:
+      >>> bandits.plot([greedy, softmax], band="ci").savefig("rewards.png")
+      >>> bandits.plot([greedy, softmax], "bandits/average_rewards")
+
+    Args:
+      runs: Runs, or sequences of runs. Seeds of one run become their mean and a band.
+      *names: Columns of `metrics.csv`; by default those that the study marks for summaries.
+      band: `ci`, 95% interval of the seeds' mean; `minmax`, their range; or `sd`, one standard deviation.
+
+    Raises:
+      UsageError: If there is no run, or no such metric or band.
+    """
+    if band not in BANDS:
+        raise UsageError(f"band={band!r} must be one of {', '.join(BANDS)}.")
+    return Runs(flat(runs)).plot(*names, band=band)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
@@ -61,15 +96,14 @@ def machine() -> str:
 
 
 def named(settings: cli.Settings) -> list[pathlib.Path]:
-    """Folders that a command names, as arguments and by `--runs`.
+    """Folders that a command names.
 
     Raises:
       UsageError: If no folder is named, or a name is empty.
     """
-    names = [*settings.folders, *(settings.runs.split(",") if settings.runs else ())]
-    if not names or not all(names):
+    if not settings.folders or not all(settings.folders):
         raise UsageError("No run is named: give run folders, as in: runs/a runs/b.")
-    return [pathlib.Path(cli.user_path(name)) for name in names]
+    return [pathlib.Path(cli.user_path(name)) for name in settings.folders]
 
 
 @functools.cache
@@ -126,34 +160,6 @@ def has_noise(seed_runs: Sequence[Run]) -> bool:
     return any(run.flags.get("noise_multiplier") for run in seed_runs)
 
 
-def difference_over_clients(seed_runs: Sequence[Run], reference: Sequence[Run]) -> intervals.Interval | None:
-    """Difference of two configurations' last evaluations, with an interval over the evaluated clients.
-
-    Each client counts with its mean over the common seeds. None with fewer than two clients.
-    """
-    differences: dict[str, list[float]] = {}
-    reference_rewards = {run.flags.get("seed"): _client_rewards(run) for run in reference}
-    for run in seed_runs:
-        rewards_of_seed = reference_rewards.get(run.flags.get("seed"), {})
-        for client, reward in _client_rewards(run).items():
-            if client in rewards_of_seed:
-                differences.setdefault(client, []).append(reward - rewards_of_seed[client])
-    if len(differences) < 2:
-        return None
-    means = np.array([[statistics.fmean(values) for values in differences.values()]])
-    return bootstrapped(means, lambda sample: float(sample.mean()))
-
-
-def evaluated_clients(seed_runs: Sequence[Run]) -> str:
-    """Kind of the evaluated clients: `held-out` or `participating`."""
-    return "held-out" if all(run.client_rewards.get("held_out", True) for run in seed_runs) else "participating"
-
-
-def _client_rewards(run: Run) -> dict[str, float]:
-    record = run.client_rewards
-    return dict(zip(record.get("clients", ()), record.get("rewards", ()), strict=True))
-
-
 def bootstrapped(values: np.ndarray, statistic: Callable[[np.ndarray], float]) -> intervals.Interval:
     """A statistic with a 95% interval by a bootstrap over seeds and over clients, both with replacement.
 
@@ -187,10 +193,10 @@ def seed_folders(folder: pathlib.Path) -> list[pathlib.Path]:
     """
     groups = find(folder)
     if len(groups) > 1:
-        raise UsageError(f"--runs: {folder} holds {len(groups)} runs: name one of them, such as {next(iter(groups))}.")
+        raise UsageError(f"{folder} holds {len(groups)} runs: name one of them, such as {next(iter(groups))}.")
     found = [path for path in next(iter(groups.values())) if (path / "metrics.csv").is_file()]
     if not found:
-        raise UsageError(f"--runs: {folder} holds no metrics.csv, so no round is finished.")
+        raise UsageError(f"{folder} holds no metrics.csv, so no round is finished.")
     return found
 
 

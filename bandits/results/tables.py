@@ -10,7 +10,6 @@ from optimization.study.intervals import Interval
 
 if TYPE_CHECKING:
     import jinja2
-    from markupsafe import Markup
 
 MISSING = "–"
 
@@ -104,17 +103,7 @@ def templates() -> "jinja2.Environment":
     import jinja2
 
     loader = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
-    environment = jinja2.Environment(autoescape=True, loader=loader, undefined=jinja2.StrictUndefined)
-    environment.filters["breakable"] = _breakable
-    return environment
-
-
-def _breakable(name: str) -> "Markup":
-    """Name as HTML that may wrap after `_` and `/`."""
-    import markupsafe
-
-    wrap = markupsafe.Markup("<wbr>")
-    return markupsafe.escape(name).replace("_", "_" + wrap).replace("/", "/" + wrap)
+    return jinja2.Environment(autoescape=True, loader=loader, undefined=jinja2.StrictUndefined)
 
 
 def number(value: float | None, shown: str) -> Cell:
@@ -122,12 +111,12 @@ def number(value: float | None, shown: str) -> Cell:
     return Cell(MISSING, "") if value is None or math.isnan(value) else Cell(shown, value)
 
 
-def estimate(interval: Interval | None, *, signed: bool = False, without: str = "") -> Cell:
-    """Cell of a mean with its interval below, rounded as `Interval.text`; `without` replaces a missing interval."""
+def estimate(interval: Interval | None, *, signed: bool = False) -> Cell:
+    """Cell of a mean with its interval below, rounded as `Interval.text`."""
     if interval is None or math.isnan(interval.mean):
         return number(None, "")
     shown, _, below = interval.text(signed=signed).partition(" (")
-    below = below.removesuffix(")") or without
+    below = below.removesuffix(")")
     return Cell(shown, interval.mean, [below] if below else [], is_strong=True)
 
 
