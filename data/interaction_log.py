@@ -23,6 +23,7 @@ from data.errors import UsageError
 from data.schema import POLICY, Schema, action_entries
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 FORMAT = 1
@@ -156,9 +157,17 @@ def ordered(
     )
 
 
-def _table(log: InteractionLog) -> "pa.Table":
-    """Log as it is written: one column per field, with names of clients and actions, and metadata."""
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
+    """Writes a log in this project's format, to a path or an open file; `read` returns an equal one.
+
+    There is one column per field, with names of clients and actions, and metadata.
+    """
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     def names(codes: np.ndarray, distinct: Sequence[str]) -> "pa.DictionaryArray":
         return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(list(distinct), pa.string()))
@@ -171,14 +180,13 @@ def _table(log: InteractionLog) -> "pa.Table":
     for name, (field, dtype) in _NUMBERS.items():
         if (values := getattr(log, field)) is not None:
             written[name] = pa.array(np.asarray(values, dtype))
-    shape = None
-    if isinstance(log.contexts, text.Bags):
-        offsets = pa.array(log.contexts.offsets.astype(np.int64))
-        written["words"] = pa.LargeListArray.from_arrays(offsets, pa.array(log.contexts.ids))
-        written["word_values"] = pa.LargeListArray.from_arrays(offsets, pa.array(log.contexts.values))
-    elif log.contexts is not None:
-        shape = log.contexts.shape[1:]
-        written["context"] = lists(log.contexts, np.float32)
+    contexts = log.contexts
+    if isinstance(contexts, text.Bags):
+        offsets = pa.array(contexts.offsets.astype(np.int64))
+        written["words"] = pa.LargeListArray.from_arrays(offsets, pa.array(contexts.ids))
+        written["word_values"] = pa.LargeListArray.from_arrays(offsets, pa.array(contexts.values))
+    elif contexts is not None:
+        written["context"] = lists(contexts, np.float32)
     if log.probabilities is not None:
         written["probabilities"] = lists(log.probabilities, np.float64)
     described = {
@@ -186,23 +194,13 @@ def _table(log: InteractionLog) -> "pa.Table":
         "columns": list(written),
         "action_names": log.action_names,
         "feature_names": log.feature_names,
-        "context_shape": shape,
+        "context_shape": contexts.shape[1:] if isinstance(contexts, np.ndarray) else None,
         "probabilities_axes": None if log.probabilities is None else log.probabilities.ndim,
         "report": dict(log.report),
     }
     metadata = json.dumps(described).encode()
-    return pa.table(written).replace_schema_metadata({_METADATA: metadata, _CHECKSUM: _digest(metadata)})
-
-
-def _digest(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode()
-
-
-def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
-    """Writes a log in this project's format, to a path or an open file; `read` returns an equal one."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(_table(log), path, compression="zstd", write_page_checksum=True)
+    table = pa.table(written).replace_schema_metadata({_METADATA: metadata, _CHECKSUM: _digest(metadata)})
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 
 def is_log_file(path: str | os.PathLike) -> bool:
@@ -422,9 +420,10 @@ def read_table(
 def _policy(rows: tables.Rows) -> tuple[np.ndarray | None, dict[str, str]]:
     """A target policy's probabilities, float64 [rows] or [rows, actions], and the column of each action."""
     pairs = action_entries(rows.schema.probability_columns, list(rows.table.frame.columns))
-    if not pairs or (len(pairs) == 1 and not pairs[0][0]):
-        name = pairs[0][1] if pairs else None
-        return (log_checks.numbers(rows.table, rows.frame[name], POLICY, "probability") if name else None), {}
+    if not pairs:
+        return None, {}
+    if len(pairs) == 1 and not pairs[0][0]:
+        return log_checks.numbers(rows.table, rows.frame[pairs[0][1]], POLICY, "probability"), {}
     probabilities, by_action = _of_actions(rows, rows.schema.probability_columns or "", POLICY)
     table, index = rows.table, rows.frame.index
     log_checks.check_sums(probabilities, POLICY, lambda row: f"{table.place(index[row])} of {table.path}")
@@ -434,8 +433,7 @@ def _policy(rows: tables.Rows) -> tuple[np.ndarray | None, dict[str, str]]:
 def _of_actions(rows: tables.Rows, text: str, flag: str) -> tuple[np.ndarray, dict[str, str]]:
     """Probabilities of all actions, float64 [rows, actions], and the column of each."""
     by_action = schema.matched(text, list(rows.table.frame.columns), rows.label_names, flag)
-    columns = by_action.values()
-    each = [log_checks.numbers(rows.table, rows.frame[name], flag, "probability") for name in columns]
+    each = [log_checks.numbers(rows.table, rows.frame[name], flag, "probability") for name in by_action.values()]
     return np.stack(each, axis=1), by_action
 
 
@@ -465,7 +463,7 @@ def _propensities(rows: tables.Rows, logged: np.ndarray | None) -> tuple[Any, lo
     return chosen if logged is None else logged, log_checks.Finding("propensity columns", off + others > 0, text)
 
 
-def _duplicated(frame) -> int | None:
+def _duplicated(frame: "pd.DataFrame") -> int | None:
     """Number of rows that equal an earlier one; None where cells are lists, which cannot be compared."""
     try:
         return int(frame.duplicated().sum())

@@ -186,7 +186,7 @@ def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> tabl
     lists = [name for name in names if frames.holds_lists(table.frame[name])]
     if not lists:
         return table
-    parts = {name: frames.spread(table.frame[name], table.place) for name in lists}
+    parts = {name: frames.spread(table.frame[name]) for name in lists}
     frame = pd.concat([table.frame.drop(columns=lists), *parts.values()], axis=1)
     return dataclasses.replace(table, frame=frame, lists={name: list(part.columns) for name, part in parts.items()})
 
