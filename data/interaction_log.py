@@ -17,19 +17,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+import pandas as pd
 
 from data import columns, log_checks, schema, statistics, table_file, table_report, tables, text
 from data.errors import UsageError
 from data.schema import POLICY, Schema, action_entries
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 FORMAT = 1
 _METADATA = b"interaction_log"
 _CHECKSUM = b"interaction_log_checksum"
-_MAGIC = b"PAR1"  # Parquet files begin with it.
 _MOST_WORDS = 1 << 24  # Size of a vocabulary that a log does not name.
 # Contexts reveal these statistics of all clients if a report has `learned_statistics`.
 LEARNED = "means, deviations and categories of the log's columns"
@@ -43,8 +42,6 @@ _NUMBERS = {
     "propensity": ("propensities", np.float64),
     "time": ("times", np.float64),
 }
-_ROLES = ("reward", "propensity", "round", "period")
-_ROUNDING, _LEAST = 1e-5, 1e-18  # Of probabilities.
 ROW_FIELDS = ("actions", "rewards", "propensities", "rounds", "periods", "probabilities", "models", "rows", "times")
 
 
@@ -215,7 +212,7 @@ def is_log_file(path: str | os.PathLike) -> bool:
         return False
     with _reading(path):
         with open(path, "rb") as file:
-            is_parquet = file.read(len(_MAGIC)) == _MAGIC or pathlib.Path(path).suffix == ".parquet"
+            is_parquet = file.read(4) == b"PAR1" or pathlib.Path(path).suffix == ".parquet"
         return is_parquet and _METADATA in (pq.read_schema(path).metadata or {})
 
 
@@ -375,10 +372,17 @@ def read_table(
     """
     rows = tables.read(path, wanted, known=known)
     numbers = {}
-    for role in _ROLES:
+    for role in ("reward", "propensity", "round", "period"):
         if name := getattr(wanted, f"{role}_column"):
             numbers[role] = log_checks.numbers(rows.table, rows.frame[name], f"--{role}_column", role)
-    numbers["propensity"], checked = _propensities(rows, numbers.get("propensity"))
+    checked, flag = None, "--propensity_columns"
+    if wanted.propensity_columns:
+        every, by_action = _of_actions(rows, wanted.propensity_columns, flag)
+        chosen = every[np.arange(len(every)), rows.labels]
+        checked = log_checks.propensities_of_actions(every, chosen, by_action, numbers.get("propensity"))
+        if not wanted.propensity_column:
+            column = pd.Series(chosen, rows.frame.index, name="of the chosen action")
+            numbers["propensity"] = log_checks.numbers(rows.table, column, flag, "propensity")
     log_checks.check_random(numbers["propensity"], path)
     policy, policy_columns = _policy(rows)
     sets = tables.action_sets(rows.frame, wanted.action_column or "")
@@ -437,33 +441,7 @@ def _of_actions(rows: tables.Rows, text: str, flag: str) -> tuple[np.ndarray, di
     return np.stack(each, axis=1), by_action
 
 
-def _propensities(rows: tables.Rows, logged: np.ndarray | None) -> tuple[Any, log_checks.Finding | None]:
-    """Propensities of the logged actions, float64 [rows], and a check of all actions' if there is a column for each.
-
-    Args:
-      rows: The log's rows.
-      logged: Those of `--propensity_column`; None without it.
-    """
-    flag = "--propensity_columns"
-    if not rows.schema.propensity_columns:
-        return logged, None
-    every, by_action = _of_actions(rows, rows.schema.propensity_columns, flag)
-    chosen, sums = every[np.arange(len(every)), rows.labels], every.sum(axis=1)
-    if logged is None and chosen.min() < _LEAST:
-        place = rows.table.place(rows.frame.index[int(chosen.argmin())])
-        raise UsageError(f"{flag}: the action that was chosen in {place} has the probability {chosen.min():g}.")
-    unit = log_checks.rounding_unit(every)
-    off = int((np.abs(sums - 1) > log_checks.SUM_ROUNDING + len(by_action) * unit / 2).sum())
-    others = 0 if logged is None else int((np.abs(chosen - logged) > _ROUNDING + unit).sum())
-    text = f"The probabilities of all actions ({schema.described(by_action)}) sum to {sums.min():.4g} to "
-    text += f"{sums.max():.4g} in a row; "
-    text += f"{off:,} of {len(sums):,} rows do not sum to 1." if off else "all rows sum to 1, but for rounding."
-    if logged is not None:
-        text += f" In {others:,} rows the propensity is not the chosen action's probability."
-    return chosen if logged is None else logged, log_checks.Finding("propensity columns", off + others > 0, text)
-
-
-def _duplicated(frame: "pd.DataFrame") -> int | None:
+def _duplicated(frame: pd.DataFrame) -> int | None:
     """Number of rows that equal an earlier one; None where cells are lists, which cannot be compared."""
     try:
         return int(frame.duplicated().sum())

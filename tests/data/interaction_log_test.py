@@ -556,7 +556,9 @@ def test_probabilities_of_all_actions_are_checked(tmp_path, each, logged, is_off
 
 def test_a_chosen_action_of_probability_0_is_refused(tmp_path):
     frame = _frame(p_2=0.5, p_9=[0.5, 0.0, 0.5, 0.5], p_10=0.5)
-    with pytest.raises(UsageError, match=r"--propensity_columns: the action that was chosen in row 2 has .* 0\."):
+    with pytest.raises(
+        UsageError, match=r"--propensity_columns: 0 in column 'of the chosen action' \(row 2 .* not a prop"
+    ):
         _read(tmp_path, frame, _schema(propensity_column=None, propensity_columns="p_2,p_9,p_10"))
 
 
