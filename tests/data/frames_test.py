@@ -90,8 +90,3 @@ def test_large_arrays_have_checksums_of_all_their_numbers():
     first, second = np.zeros(5000), np.zeros(5000)
     second[2500] = 1
     assert len({frames.checksum(pd.DataFrame({"e": [cell]})) for cell in (first, second)}) == 2
-
-
-def test_no_list_is_seen_in_other_columns():
-    for values in (["a", None], [1, "a"], [b"a"], [1.5, None], [pd.Timestamp(0)]):
-        assert not frames.holds_lists(pd.Series(values, dtype=object))
