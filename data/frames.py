@@ -6,8 +6,8 @@ A name includes a digest of the content, so that a run's folder, which records i
 import contextlib
 import hashlib
 import pathlib
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -81,41 +81,27 @@ def holds_lists(column: "pd.Series") -> bool:
     return any(isinstance(cell, _SEVERAL) for cell in column)
 
 
-def spread(column: "pd.Series", place: Callable[[int], str]) -> "pd.DataFrame":
+def spread(column: "pd.Series") -> "pd.DataFrame":
     """Columns of numbers from a column of lists: `x[0]`, `x[1]` and so on; NaN where a list is missing.
 
-    Args:
-      column: Lists, tuples or arrays.
-      place: Returns a row's place, for messages.
-
     Raises:
-      ColumnError: If a list is of another length than most, or holds something else than numbers.
+      ColumnError: If lists are of several lengths, empty, or hold something else than numbers.
     """
     import pandas as pd
 
-    lists = column.dropna().map(_numbers)
-    sizes = lists.map(lambda numbers: -1 if numbers is None else len(numbers))
-    usual = sizes[sizes > 0].mode().max()
-    if len(wrong := sizes[(sizes != usual) | (sizes < 1)]):
-        row, size = wrong.index[0], wrong.iloc[0]
-        what = "something else than a list of numbers" if size < 0 or not usual > 0 else f"{size} numbers, not {usual}"
-        raise ColumnError(
-            f"Column {column.name!r} holds lists, and {place(row)} has {what} ({len(wrong):,} such rows). Give all "
-            "lists equally many numbers, each of which becomes a feature, or leave the column out with "
-            f"--ignore_columns={as_flag([column.name])}."
-        )
-    names = [f"{column.name}[{position}]" for position in range(usual)]
-    return pd.DataFrame(np.stack(lists), lists.index, names).reindex(column.index)
-
-
-def _numbers(cell: Any) -> np.ndarray | None:
-    """Numbers of a list, float64 [numbers]; None for anything else."""
+    lists = column.dropna()
     try:
-        array = np.asarray(cell if isinstance(cell, list | tuple | np.ndarray) else None)
-        is_text = array.dtype.kind not in "biufO" or any(isinstance(part, str | bytes) for part in array)
-        return None if is_text or array.ndim != 1 else array.astype(np.float64)
-    except (TypeError, ValueError):  # The lists in it are of several lengths, or it holds something else.
-        return None
+        values = np.stack([np.asarray(cell) for cell in lists])
+        is_right = values.ndim == 2 and values.shape[1] > 0 and values.dtype.kind in "biuf"
+    except ValueError:  # They are of several lengths.
+        is_right = False
+    if not is_right:
+        raise ColumnError(
+            f"Column {column.name!r} holds lists. Give all lists equally many numbers, each of which becomes a "
+            f"feature, or leave the column out with --ignore_columns={as_flag([column.name])}."
+        )
+    names = [f"{column.name}[{position}]" for position in range(values.shape[1])]
+    return pd.DataFrame(values.astype(np.float64), lists.index, names).reindex(column.index)
 
 
 def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFrame":

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+import pandas as pd
 
 from data import columns, log_checks, schema, statistics, table_file, table_report, tables, text
 from data.errors import UsageError
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 FORMAT = 1
 _METADATA = b"interaction_log"
 _CHECKSUM = b"interaction_log_checksum"
-_MAGIC = b"PAR1"  # Parquet files begin with it.
 _MOST_WORDS = 1 << 24  # Size of a vocabulary that a log does not name.
 # Contexts reveal these statistics of all clients if a report has `learned_statistics`.
 LEARNED = "means, deviations and categories of the log's columns"
@@ -42,8 +42,6 @@ _NUMBERS = {
     "propensity": ("propensities", np.float64),
     "time": ("times", np.float64),
 }
-_ROLES = ("reward", "propensity", "round", "period")
-_ROUNDING, _LEAST = 1e-5, 1e-18  # Of probabilities.
 ROW_FIELDS = ("actions", "rewards", "propensities", "rounds", "periods", "probabilities", "models", "rows", "times")
 
 
@@ -156,9 +154,17 @@ def ordered(
     )
 
 
-def _table(log: InteractionLog) -> "pa.Table":
-    """Log as it is written: one column per field, with names of clients and actions, and metadata."""
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
+    """Writes a log in this project's format, to a path or an open file; `read` returns an equal one.
+
+    There is one column per field, with names of clients and actions, and metadata.
+    """
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     def names(codes: np.ndarray, distinct: Sequence[str]) -> "pa.DictionaryArray":
         return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(list(distinct), pa.string()))
@@ -171,14 +177,13 @@ def _table(log: InteractionLog) -> "pa.Table":
     for name, (field, dtype) in _NUMBERS.items():
         if (values := getattr(log, field)) is not None:
             written[name] = pa.array(np.asarray(values, dtype))
-    shape = None
-    if isinstance(log.contexts, text.Bags):
-        offsets = pa.array(log.contexts.offsets.astype(np.int64))
-        written["words"] = pa.LargeListArray.from_arrays(offsets, pa.array(log.contexts.ids))
-        written["word_values"] = pa.LargeListArray.from_arrays(offsets, pa.array(log.contexts.values))
-    elif log.contexts is not None:
-        shape = log.contexts.shape[1:]
-        written["context"] = lists(log.contexts, np.float32)
+    contexts = log.contexts
+    if isinstance(contexts, text.Bags):
+        offsets = pa.array(contexts.offsets.astype(np.int64))
+        written["words"] = pa.LargeListArray.from_arrays(offsets, pa.array(contexts.ids))
+        written["word_values"] = pa.LargeListArray.from_arrays(offsets, pa.array(contexts.values))
+    elif contexts is not None:
+        written["context"] = lists(contexts, np.float32)
     if log.probabilities is not None:
         written["probabilities"] = lists(log.probabilities, np.float64)
     described = {
@@ -186,23 +191,13 @@ def _table(log: InteractionLog) -> "pa.Table":
         "columns": list(written),
         "action_names": log.action_names,
         "feature_names": log.feature_names,
-        "context_shape": shape,
+        "context_shape": contexts.shape[1:] if isinstance(contexts, np.ndarray) else None,
         "probabilities_axes": None if log.probabilities is None else log.probabilities.ndim,
         "report": dict(log.report),
     }
     metadata = json.dumps(described).encode()
-    return pa.table(written).replace_schema_metadata({_METADATA: metadata, _CHECKSUM: _digest(metadata)})
-
-
-def _digest(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode()
-
-
-def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
-    """Writes a log in this project's format, to a path or an open file; `read` returns an equal one."""
-    import pyarrow.parquet as pq
-
-    pq.write_table(_table(log), path, compression="zstd", write_page_checksum=True)
+    table = pa.table(written).replace_schema_metadata({_METADATA: metadata, _CHECKSUM: _digest(metadata)})
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
 
 
 def is_log_file(path: str | os.PathLike) -> bool:
@@ -217,7 +212,7 @@ def is_log_file(path: str | os.PathLike) -> bool:
         return False
     with _reading(path):
         with open(path, "rb") as file:
-            is_parquet = file.read(len(_MAGIC)) == _MAGIC or pathlib.Path(path).suffix == ".parquet"
+            is_parquet = file.read(4) == b"PAR1" or pathlib.Path(path).suffix == ".parquet"
         return is_parquet and _METADATA in (pq.read_schema(path).metadata or {})
 
 
@@ -377,10 +372,17 @@ def read_table(
     """
     rows = tables.read(path, wanted, known=known)
     numbers = {}
-    for role in _ROLES:
+    for role in ("reward", "propensity", "round", "period"):
         if name := getattr(wanted, f"{role}_column"):
             numbers[role] = log_checks.numbers(rows.table, rows.frame[name], f"--{role}_column", role)
-    numbers["propensity"], checked = _propensities(rows, numbers.get("propensity"))
+    checked, flag = None, "--propensity_columns"
+    if wanted.propensity_columns:
+        every, by_action = _of_actions(rows, wanted.propensity_columns, flag)
+        chosen = every[np.arange(len(every)), rows.labels]
+        checked = log_checks.propensities_of_actions(every, chosen, by_action, numbers.get("propensity"))
+        if not wanted.propensity_column:
+            column = pd.Series(chosen, rows.frame.index, name="of the chosen action")
+            numbers["propensity"] = log_checks.numbers(rows.table, column, flag, "propensity")
     log_checks.check_random(numbers["propensity"], path)
     policy, policy_columns = _policy(rows)
     sets = tables.action_sets(rows.frame, wanted.action_column or "")
@@ -422,9 +424,10 @@ def read_table(
 def _policy(rows: tables.Rows) -> tuple[np.ndarray | None, dict[str, str]]:
     """A target policy's probabilities, float64 [rows] or [rows, actions], and the column of each action."""
     pairs = action_entries(rows.schema.probability_columns, list(rows.table.frame.columns))
-    if not pairs or (len(pairs) == 1 and not pairs[0][0]):
-        name = pairs[0][1] if pairs else None
-        return (log_checks.numbers(rows.table, rows.frame[name], POLICY, "probability") if name else None), {}
+    if not pairs:
+        return None, {}
+    if len(pairs) == 1 and not pairs[0][0]:
+        return log_checks.numbers(rows.table, rows.frame[pairs[0][1]], POLICY, "probability"), {}
     probabilities, by_action = _of_actions(rows, rows.schema.probability_columns or "", POLICY)
     table, index = rows.table, rows.frame.index
     log_checks.check_sums(probabilities, POLICY, lambda row: f"{table.place(index[row])} of {table.path}")
@@ -434,38 +437,11 @@ def _policy(rows: tables.Rows) -> tuple[np.ndarray | None, dict[str, str]]:
 def _of_actions(rows: tables.Rows, text: str, flag: str) -> tuple[np.ndarray, dict[str, str]]:
     """Probabilities of all actions, float64 [rows, actions], and the column of each."""
     by_action = schema.matched(text, list(rows.table.frame.columns), rows.label_names, flag)
-    columns = by_action.values()
-    each = [log_checks.numbers(rows.table, rows.frame[name], flag, "probability") for name in columns]
+    each = [log_checks.numbers(rows.table, rows.frame[name], flag, "probability") for name in by_action.values()]
     return np.stack(each, axis=1), by_action
 
 
-def _propensities(rows: tables.Rows, logged: np.ndarray | None) -> tuple[Any, log_checks.Finding | None]:
-    """Propensities of the logged actions, float64 [rows], and a check of all actions' if there is a column for each.
-
-    Args:
-      rows: The log's rows.
-      logged: Those of `--propensity_column`; None without it.
-    """
-    flag = "--propensity_columns"
-    if not rows.schema.propensity_columns:
-        return logged, None
-    every, by_action = _of_actions(rows, rows.schema.propensity_columns, flag)
-    chosen, sums = every[np.arange(len(every)), rows.labels], every.sum(axis=1)
-    if logged is None and chosen.min() < _LEAST:
-        place = rows.table.place(rows.frame.index[int(chosen.argmin())])
-        raise UsageError(f"{flag}: the action that was chosen in {place} has the probability {chosen.min():g}.")
-    unit = log_checks.rounding_unit(every)
-    off = int((np.abs(sums - 1) > log_checks.SUM_ROUNDING + len(by_action) * unit / 2).sum())
-    others = 0 if logged is None else int((np.abs(chosen - logged) > _ROUNDING + unit).sum())
-    text = f"The probabilities of all actions ({schema.described(by_action)}) sum to {sums.min():.4g} to "
-    text += f"{sums.max():.4g} in a row; "
-    text += f"{off:,} of {len(sums):,} rows do not sum to 1." if off else "all rows sum to 1, but for rounding."
-    if logged is not None:
-        text += f" In {others:,} rows the propensity is not the chosen action's probability."
-    return chosen if logged is None else logged, log_checks.Finding("propensity columns", off + others > 0, text)
-
-
-def _duplicated(frame) -> int | None:
+def _duplicated(frame: pd.DataFrame) -> int | None:
     """Number of rows that equal an earlier one; None where cells are lists, which cannot be compared."""
     try:
         return int(frame.duplicated().sum())

@@ -10,13 +10,14 @@ conversion. The mean weight of a policy is 1 if the log has all of its actions.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from data import table_file, table_report
 from data.errors import UsageError
+from data.schema import described
 from data.text import design, num_features
 
 if TYPE_CHECKING:
@@ -107,6 +108,31 @@ def check_sums(probabilities: np.ndarray, flag: str, place: Callable[[int], str]
     if is_off.any():
         row = int(is_off.argmax())
         raise UsageError(f"{flag}: the probabilities in {place(row)} sum to {probabilities[row].sum():g}, not to 1.")
+
+
+def propensities_of_actions(
+    every: np.ndarray, chosen: np.ndarray, by_action: Mapping[str, str], logged: np.ndarray | None
+) -> Finding:
+    """Compares the propensities of all actions with 1, and with those that were logged.
+
+    Args:
+      every: float64 [rows, actions].
+      chosen: float64 [rows], those of the logged actions.
+      by_action: Column of each action.
+      logged: float64 [rows], values of `--propensity_column`; None without it.
+    """
+    unit, sums = rounding_unit(every), every.sum(axis=1)
+    off = int((np.abs(sums - 1) > SUM_ROUNDING + len(by_action) * unit / 2).sum())
+    others = 0 if logged is None else int((np.abs(chosen - logged) > 1e-5 + unit).sum())
+    text = (
+        f"The probabilities of all actions ({described(by_action)}) sum to {sums.min():.4g} to {sums.max():.4g} in a "
+    )
+    text += (
+        f"row; {off:,} of {len(sums):,} rows do not sum to 1." if off else "row; all rows sum to 1, but for rounding."
+    )
+    if logged is not None:
+        text += f" In {others:,} rows the propensity is not the chosen action's probability."
+    return Finding("propensity columns", off + others > 0, text)
 
 
 def check_random(propensities: np.ndarray, path: str) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from data.errors import UsageError
 
 MAX_CATEGORIES = 1000
+_LARGEST = sys.float_info.max
 _NO_WORDS = '"vocabulary" is no list of different words'
 
 
@@ -152,7 +153,7 @@ def read_table(path: str | None) -> OfTable | None:
         return None
     columns, labels, words = _read(path, "table", "columns", "labels", "vocabulary")
     _check(isinstance(columns, dict), path, '"columns" is no object of columns')
-    _check(_are_counts(labels) and len(labels) != 1 and len(labels) <= MAX_CATEGORIES, path, f'"labels" are {labels}')
+    _check(_are_counts(labels) and len(labels) != 1, path, '"labels" are no counts of labels')
     _check(words is None or _are_names(words), path, _NO_WORDS)
     return OfTable({name: _column(path, name, column) for name, column in columns.items()}, labels, tuple(words or ()))
 
@@ -167,7 +168,7 @@ def read_posts(path: str | None) -> OfPosts | None:
         return None
     vocabulary, tags = _read(path, "posts", "vocabulary", "tags")
     _check(_are_names(vocabulary), path, _NO_WORDS)
-    _check(_are_counts(tags) and len(tags) > 1, path, f'"tags" are not the counts of two tags or more, but {tags}')
+    _check(_are_counts(tags) and len(tags) > 1, path, '"tags" are no counts of two tags or more')
     return OfPosts(tuple(vocabulary), tags)
 
 
@@ -175,8 +176,7 @@ def _read(path: str, kind: str, *names: str) -> list[Any]:
     try:
         root = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"--public_statistics={path} is not readable as JSON ({reason}).") from error
+        raise UsageError(f"--public_statistics={path} is not readable as JSON ({error}).") from error
     actual = root.get("kind") if isinstance(root, dict) else None
     _check(actual == kind, path, f"its kind is {actual!r}, but this task needs {kind!r}")
     return [root.get(name) for name in names]
@@ -200,16 +200,17 @@ def _are_counts(counts: Any) -> bool:
 def _column(path: str, name: str, column: Any) -> OfColumn | None:
     if column is None:
         return None
-    fields = set(column) if isinstance(column, dict) else set()
-    kind = next((kind for kind in (Numbers, Dates, Categories) if fields == set(kind.__annotations__)), None)
-    _check(kind is not None, path, f"column {name!r} is neither of categories, numbers nor dates")
-    if kind is Categories:
-        names = column["categories"]
-        is_right = _are_names(names) and len(names) <= MAX_CATEGORIES
-        _check(is_right, path, f"column {name!r} has no list of at most {MAX_CATEGORIES} different categories")
-        return Categories(tuple(names))
-    mean, deviation, *has = (column[field] for field in kind.__annotations__)  # type: ignore[union-attr]
-    are_finite = all(type(value) in (int, float) and abs(value) <= sys.float_info.max for value in (mean, deviation))
-    is_right = are_finite and deviation >= 0 and all(type(value) is bool for value in has)
-    _check(is_right, path, f"column {name!r} has no finite mean, deviation of at least 0, and truth values")
-    return kind(float(mean), float(deviation), *has)  # type: ignore[misc]
+    fields = column if isinstance(column, dict) else {}
+    for kind in (Numbers, Dates):
+        if set(fields) == set(kind.__annotations__):
+            mean, deviation, *has = (fields[field] for field in kind.__annotations__)
+            are_finite = all(type(value) in (int, float) and abs(value) <= _LARGEST for value in (mean, deviation))
+            if are_finite and deviation >= 0 and all(type(value) is bool for value in has):
+                return kind(float(mean), float(deviation), *has)
+    categories = fields.get("categories")
+    is_right = _are_names(categories) and len(categories) <= MAX_CATEGORIES
+    what = (
+        f"finite numbers with a deviation of at least 0, of dates, or of at most {MAX_CATEGORIES} different categories"
+    )
+    _check(is_right, path, f"column {name!r} has no statistics of {what}")
+    return Categories(tuple(categories))

@@ -119,19 +119,21 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
       flag: The flag of their column.
       what: Description of one, such as `class`.
     """
-    oddities, plural = [], f"{what}{'e' * what.endswith('s')}s"
     is_word = np.isnan(table_file.numbers(pd.Series(list(names), dtype=object)))
     words = [name for name, spells in zip(names, is_word, strict=True) if spells]
-    ways: dict[str, dict[Any, list[str]]] = {how: collections.defaultdict(list) for how in ("number", "word")}
+    ways: dict[Any, list[str]] = collections.defaultdict(list)
     for name, spells in zip(names, is_word, strict=True):
-        if spells:
-            ways["word"][unicodedata.normalize("NFKC", name).casefold()].append(name)
-        else:
-            ways["number"][decimal.Decimal(name)].append(name)  # As floats, whole numbers beyond 2^53 would be equal.
-    for how, names_of in ways.items():
-        if same := [" and ".join(_distinctly(group)) for group in names_of.values() if len(group) > 1]:
-            shown = "; ".join(same[:_NAMED]) + (f" and {len(same) - _NAMED} more" if len(same) > _NAMED else "")
-            oddities.append(f"{flag} has {plural} that are one {how} in several ways: {shown}.")
+        # As floats, whole numbers beyond 2^53 would be equal.
+        ways[unicodedata.normalize("NFKC", name).casefold() if spells else decimal.Decimal(name)].append(name)
+    oddities = []
+    for how, kind in (("number", decimal.Decimal), ("word", str)):
+        groups = [group for key, group in ways.items() if len(group) > 1 and isinstance(key, kind)]
+        if groups:
+            shown = "; ".join(" and ".join(_distinctly(group)) for group in groups[:_NAMED])
+            shown += f" and {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
+            oddities.append(
+                f"{flag} has {what}{'e' * what.endswith('s')}s that are one {how} in several ways: {shown}."
+            )
     missing = [name for name in names if name in table_file.MISSING or (words == [name] and len(names) > 2)]
     if missing:
         oddities.append(
@@ -143,8 +145,8 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
 
 def _distinctly(names: Sequence[str]) -> list[str]:
     """Quoted names; with escapes if they look alike, as the composed and the decomposed form of an accent do."""
-    looks = {unicodedata.normalize("NFC", name) for name in names}
-    return list(map(repr if len(looks) == len(names) else ascii, names))
+    distinct = {unicodedata.normalize("NFC", name) for name in names}
+    return list(map(repr if len(distinct) == len(names) else ascii, names))
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:

@@ -186,7 +186,7 @@ def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> tabl
     lists = [name for name in names if frames.holds_lists(table.frame[name])]
     if not lists:
         return table
-    parts = {name: frames.spread(table.frame[name], table.place) for name in lists}
+    parts = {name: frames.spread(table.frame[name]) for name in lists}
     frame = pd.concat([table.frame.drop(columns=lists), *parts.values()], axis=1)
     return dataclasses.replace(table, frame=frame, lists={name: list(part.columns) for name, part in parts.items()})
 
@@ -194,21 +194,17 @@ def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> tabl
 def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: str) -> None:
     """Refuses statistics of another table."""
     flag = "--public_statistics"
-    if bool(known.labels) != bool(roles.label):
-        has, wants = ("labels", "rewards") if known.labels else ("no labels", "labels")
-        raise UsageError(f"{flag} has {has}, but {path} is read as a table of {wants}.")
-    for what, missing in (
-        ("nothing of", [name for name in roles.features if name not in known.columns]),
-        ("more columns than", [name for name in known.columns if name not in roles.features]),
+    for what, has, wants in (
+        ("labels", bool(known.labels), bool(roles.label)),
+        ("vocabulary", bool(known.vocabulary), bool(roles.texts)),
     ):
-        if missing:
-            raise UsageError(
-                f"{flag} has {what} the features of {path}: {', '.join(missing)}. Both must have the same columns; "
-                "--feature_columns names those of the table."
-            )
-    if bool(known.vocabulary) != bool(roles.texts):
-        has, wants = ("a", "no") if known.vocabulary else ("no", "a")
-        raise UsageError(f"{flag} has {has} vocabulary, but {path} is read with {wants} --text_columns.")
+        if has != wants:
+            raise UsageError(f"{flag} has {what if has else f'no {what}'}, unlike {path} as it is read.")
+    if differing := set(known.columns).symmetric_difference(roles.features):
+        raise UsageError(
+            f"{flag} and the features of {path} differ in {', '.join(sorted(differing))}. Both must have the same "
+            "columns: name those of the table with --feature_columns."
+        )
     for name in schema.categories:
         if not isinstance(known.columns[name], statistics.Categories):
             raise UsageError(f"--category_columns names column {name!r}, of which {flag} has no categories.")

@@ -19,7 +19,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
 from data import convert
@@ -49,24 +49,6 @@ _TAG = re.compile(r"[^<>|\s]+")  # Of `<a><b>`, as dumps wrote tags before 2024,
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(pre|code)\b[^>]*>.*?(?:</\1\s*>|\Z)|</?[a-z][^>]*>", re.DOTALL | re.IGNORECASE
 )
-
-
-class Post(NamedTuple):
-    """A question, or an answer with its question's title and tags.
-
-    Attributes:
-      site: Name of the site.
-      user: Its author, `site/number`.
-      title: Plain text.
-      body: Plain text without code.
-      tags: The question's tags.
-    """
-
-    site: str
-    user: str
-    title: str
-    body: str
-    tags: tuple[str, ...]
 
 
 def stackoverflow(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
@@ -140,13 +122,13 @@ def stackexchange(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
             for path in paths:
                 for post in read_dump(path, report):
                     report["posts"] += 1
-                    file.write(f"{json.dumps(post._asdict(), ensure_ascii=False)}\n".encode())
+                    file.write(f"{json.dumps(post, ensure_ascii=False)}\n".encode())
         print(", ".join(f"{what}: {count}" for what, count in report.items()), file=sys.stderr)
 
     return write
 
 
-def read_dump(path: pathlib.Path, skipped: collections.Counter[str]) -> Iterator[Post]:
+def read_dump(path: pathlib.Path, skipped: collections.Counter[str]) -> Iterator[dict[str, Any]]:
     """Yields the posts of a dump's `Posts.xml`, whose folder is named like the site.
 
     Reads it twice, because an answer may come before its question. Only the questions' titles and tags are kept in
@@ -182,7 +164,7 @@ def read_dump(path: pathlib.Path, skipped: collections.Counter[str]) -> Iterator
             skipped[NO_QUESTION] += 1
         else:
             title, tags = question
-            yield Post(site, f"{site}/{user}", title, body, tags)
+            yield {"site": site, "user": f"{site}/{user}", "title": title, "body": body, "tags": tags}
 
 
 def _rows(path: pathlib.Path) -> Iterator[dict[str, str]]:

@@ -196,10 +196,6 @@ def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
     return [checked(path, pair, _GREY, 10) for pair in (parts[:2], parts[2:])]
 
 
-def _fetch_mnist(cache_dir: str | None) -> Split:
-    return _read_split(download.plain_file(f"{_KERAS}mnist.npz", "mnist.npz", cache_dir, _MNIST_SHA256))
-
-
 def _fetch_cifar100(cache_dir: str | None) -> Split:
     path = download.plain_file(_CIFAR_ORIGIN, "cifar-100-python.tar.gz", cache_dir, _CIFAR_SHA256)
     with open(path, "rb") as file:  # Its checksum was just compared.
@@ -360,7 +356,7 @@ TASKS = {
         archive="mnist_with_writers.npz",
         origin=_KERAS,
         read=_read_split,
-        fetch=_fetch_mnist,
+        fetch=lambda cache: _read_split(download.plain_file(f"{_KERAS}mnist.npz", "mnist.npz", cache, _MNIST_SHA256)),
     ),
     "cifar100": Partitioned(
         shape=(32, 32, 3),

@@ -32,37 +32,47 @@ class TaskEntry:
 DEFAULTS = {"max_words": 200, "max_examples_per_client": 0}
 _SMALL_POPULATION = {"max_examples_per_client": 100}
 _MADE_IMAGES = {"partition_clients": 100, "partition_alpha": 0.3}
-_DOWNLOADED = frozenset({"random_data"})
 _WEIGHTS = frozenset({"initial_weights"})
 _MODEL = _WEIGHTS | {"model", "hidden", "norm"}
-_IMAGES = (
-    _MODEL
-    | _DOWNLOADED
-    | {"partition_clients", "partition_seed", "partition_by", "partition_alpha", "partition_examples"}
-)
+_TFF_IMAGES = _MODEL | {"random_data"}
+_PARTITION = {"partition_clients", "partition_seed", "partition_by", "partition_alpha", "partition_examples"}
+_CIFAR = _TFF_IMAGES | _PARTITION | {"partition_beta"}
+_DIGITS, _EVEN = frozenset({"model", "hidden", "init_labels", "partition_alpha"}), {"partition_alpha": 1.0}
+_SYNTHETIC = frozenset({"partition_clients", "partition_seed", "synthetic_alpha", "synthetic_beta"})
+_FEW = {"partition_clients": 30}
 _WORDS = frozenset({"vocabulary_size", "max_words", "text_normalisation"})
 _TEXT = _WORDS | {"num_tags", "keep_untagged", "init_labels", "public_statistics"}
-# The learning rates belong to this one: with the mean, features and steps are ten times smaller.
+# The learning rates belong to this normalization: with the mean, features and steps are ten times smaller.
 _L2_TEXT = {"text_normalisation": "l2"}
 _COLUMNS = frozenset(
     {"data_file", "client_column", "feature_columns", "ignore_columns", "category_columns", "missing_values"}
     | {"decimal", "max_table_rows", "time_column", "from_time", "until_time", "reward_window", "hold_out"}
 )
+_TABLE = _COLUMNS | _WORDS | {"label_column", "reward_columns", "action_prices", "text_columns"}
+_TABLE |= {
+    "partition_column",
+    "partition_alpha",
+    "model",
+    "hidden",
+    "init_labels",
+    "public_statistics",
+    "reward_bounds",
+}
+_LOG = _COLUMNS | _MODEL | {"action_column", "reward_column", "propensity_column", "partition_seed", "reward_bounds"}
+_LOG |= {"reward_time_column", "log_until", "unobserved_rewards"}
+
+
 _WRITERS, _PARTITIONED = "handwriting:load", "images:load_partitioned"
+_SKEWED = "partitioned with label skew, 100 synthetic clients"
 
 TASKS = {
     "digits": TaskEntry(
-        "images:load_digits",
-        "8x8 digits, 60 synthetic clients, 10 actions; needs no file",
-        frozenset({"model", "hidden", "init_labels", "partition_alpha"}),
-        {"partition_alpha": 1.0},
+        "images:load_digits", "8x8 digits, 60 synthetic clients, 10 actions; needs no file", _DIGITS, _EVEN
     ),
-    "emnist_chars": TaskEntry(_WRITERS, "federated EMNIST, 3400 writers, 62 actions, CNN", _MODEL | _DOWNLOADED),
-    "emnist_digits": TaskEntry(
-        _WRITERS, "federated EMNIST digits, 3383 writers, 10 actions, CNN", _MODEL | _DOWNLOADED
-    ),
-    "emnist62_linear": TaskEntry(_WRITERS, "emnist_chars with a linear model", _WEIGHTS | _DOWNLOADED),
-    "emnist10_linear": TaskEntry(_WRITERS, "emnist_digits with a linear model", _WEIGHTS | _DOWNLOADED),
+    "emnist_chars": TaskEntry(_WRITERS, "federated EMNIST, 3400 writers, 62 actions, CNN", _TFF_IMAGES),
+    "emnist_digits": TaskEntry(_WRITERS, "federated EMNIST digits, 3383 writers, 10 actions, CNN", _TFF_IMAGES),
+    "emnist62_linear": TaskEntry(_WRITERS, "emnist_chars with a linear model", _WEIGHTS | {"random_data"}),
+    "emnist10_linear": TaskEntry(_WRITERS, "emnist_digits with a linear model", _WEIGHTS | {"random_data"}),
     "unipen62": TaskEntry(
         _WRITERS, "UNIPEN characters, 211 writers, 62 actions, CNN; needs --data_dir", _MODEL, _SMALL_POPULATION
     ),
@@ -70,54 +80,24 @@ TASKS = {
         _WRITERS, "MNIST by NIST writer, 539 writers, 10 actions, CNN; needs --data_dir", _MODEL, _SMALL_POPULATION
     ),
     "fashion_mnist": TaskEntry(
-        _PARTITIONED,
-        "Fashion-MNIST partitioned with label skew, 100 synthetic clients, 10 actions, MLP",
-        _IMAGES,
-        _MADE_IMAGES,
+        _PARTITIONED, f"Fashion-MNIST {_SKEWED}, 10 actions, MLP", _TFF_IMAGES | _PARTITION, _MADE_IMAGES
     ),
-    "mnist": TaskEntry(
-        _PARTITIONED, "MNIST partitioned with label skew, 100 synthetic clients, 10 actions, CNN", _IMAGES, _MADE_IMAGES
-    ),
-    "cifar100": TaskEntry(
-        _PARTITIONED,
-        "CIFAR-100 partitioned with label skew, 100 synthetic clients, 100 actions, MLP",
-        _IMAGES | {"partition_beta"},
-        _MADE_IMAGES,
-    ),
+    "mnist": TaskEntry(_PARTITIONED, f"MNIST {_SKEWED}, 10 actions, CNN", _TFF_IMAGES | _PARTITION, _MADE_IMAGES),
+    "cifar100": TaskEntry(_PARTITIONED, f"CIFAR-100 {_SKEWED}, 100 actions, MLP", _CIFAR, _MADE_IMAGES),
     "synthetic": TaskEntry(
-        "synthetic:load",
-        "Synthetic(alpha, beta) of Li et al., 30 synthetic clients, 10 actions, linear; needs no file",
-        frozenset({"partition_clients", "partition_seed", "synthetic_alpha", "synthetic_beta"}),
-        {"partition_clients": 30},
+        "synthetic:load", "Synthetic(alpha, beta) of Li et al., 10 actions, linear; needs no file", _SYNTHETIC, _FEW
     ),
     "stackoverflow_tag": TaskEntry(
         "tags:load_stackoverflow",
         "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
-        _TEXT | _DOWNLOADED,
+        _TEXT | {"random_data"},
         _L2_TEXT | {"max_words": 256, "max_examples_per_client": 256},
     ),
     "stackexchange_tag": TaskEntry(
-        "tags:load_stackexchange",
-        "posts of Stack Exchange sites by user, the 50 top tags, linear; needs --data_dir",
-        _TEXT,
-        _L2_TEXT,
+        "tags:load_stackexchange", "posts of Stack Exchange sites by user, linear; needs --data_dir", _TEXT, _L2_TEXT
     ),
-    "tabular": TaskEntry(
-        "tabular:load",
-        "your own table: --data_file, --client_column and --label_column or --reward_columns",
-        _COLUMNS
-        | _WORDS
-        | {"label_column", "reward_columns", "action_prices", "text_columns", "partition_column", "partition_alpha"}
-        | {"model", "hidden", "init_labels", "public_statistics", "reward_bounds"},
-    ),
-    "logged": TaskEntry(
-        "logged:load",
-        "a run's log, or your own log of a bandit: --data_file, and for your own the four --..._column",
-        _COLUMNS
-        | _MODEL
-        | {"action_column", "reward_column", "propensity_column", "partition_seed", "reward_bounds"}
-        | {"reward_time_column", "log_until", "unobserved_rewards"},
-    ),
+    "tabular": TaskEntry("tabular:load", "your own table: --data_file, --client_column and labels or rewards", _TABLE),
+    "logged": TaskEntry("logged:load", "a run's log, or your own: --data_file, and the four --..._column", _LOG),
 }
 
 

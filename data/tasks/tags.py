@@ -6,6 +6,7 @@ and the most frequent tags are counted on training clients only, for Stack Overf
 """
 
 import collections
+import contextlib
 import gzip
 import itertools
 import json
@@ -47,9 +48,7 @@ EXAMPLES = "examples"
 UNTAGGED = "posts without a frequent tag, dropped"
 USERS_DROPPED = "users left without an example"
 
-_JSONL = ("stackexchange_posts.jsonl.gz", "stackexchange_posts.jsonl")
-_MAKE = "`python -m data.convert stackexchange` makes it from the sites' dumps."
-_TEXTS = ("site", "user", "title", "body")
+_JSONL = "stackexchange_posts.jsonl"
 _HELD_OUT_FRACTION = 0.1
 _SPLIT_SEED = 0  # The split is part of the task: runs of all seeds have the same words and tags in the same places.
 
@@ -127,30 +126,28 @@ def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> path
 
 def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:
     """First words of a file of `word count` lines, most frequent first."""
-    vocabulary: dict[str, int] = {}
-    try:
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                if len(vocabulary) == size:
-                    break
-                vocabulary[line.partition(" ")[0].strip()] = len(vocabulary)
-        if not vocabulary:
+    with _undamaged(path), open(path, encoding="utf-8") as file:
+        distinct = dict.fromkeys(line.partition(" ")[0].strip() for line in file)
+        if not distinct:
             raise ValueError("it holds no words")
-    except ValueError as error:
-        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
-    return tuple(vocabulary)
+    return tuple(itertools.islice(distinct, size))
 
 
 def _most_frequent_tags(path: pathlib.Path, size: int) -> dict[str, int]:
     """Most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
-    try:
+    with _undamaged(path):
         counts = json.loads(path.read_text(encoding="utf-8"))
         if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:
             raise ValueError("not two or more tags with whole numbers above 0")
-        tags = text.most_frequent(counts, size)
+        return {tag: counts[tag] for tag in text.most_frequent(counts, size)}
+
+
+@contextlib.contextmanager
+def _undamaged(path: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
     except (ValueError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
-    return {tag: counts[tag] for tag in tags}
 
 
 def random_posts(
@@ -194,7 +191,15 @@ def load_stackexchange(options: TaskOptions) -> tasks.Task:
     Raises:
       UsageError: If a file is missing or damaged, or too few users, tags, words or examples are left.
     """
-    path = find(options.data_dir)
+    folder = files.place(options.data_dir, f"{_JSONL}.gz")
+    paths = [path for path in (folder / _JSONL, folder / f"{_JSONL}.gz") if path.is_file()]
+    if len(paths) != 1:
+        reason = "There are both" if paths else "There is none"
+        raise UsageError(
+            f"{reason} of {_JSONL} and {_JSONL}.gz in {folder}: name the folder of one of them with --data_dir. "
+            "`python -m data.convert stackexchange` makes it from the sites' dumps."
+        )
+    path = paths[0]
     users, user_of_post, words, tags_of_post = _read(path)
     num_held_out = max(0, min(math.ceil(_HELD_OUT_FRACTION * len(users)), len(users) - 1))
     order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, 0).permutation(len(users))
@@ -214,12 +219,12 @@ def load_stackexchange(options: TaskOptions) -> tasks.Task:
     parts = [order[is_kept[order] & (is_held_out[order] == held_out)] for held_out in (False, True)]
     if len(known.tags) < 2 or not known.vocabulary or not all(map(len, parts)):
         raise UsageError(
-            f"{path} ({describe(report)}) leaves {len(parts[0])} examples for training, {len(parts[1])} of "
+            f"{path} ({_described(report)}) leaves {len(parts[0])} examples for training, {len(parts[1])} of "
             f"other users for evaluation, {len(known.tags)} tags and {len(known.vocabulary)} words; at least 1, 1, 2 "
             "and 1 are needed. Give --keep_untagged, a higher --num_tags, or more posts with --data_dir."
         )
     checksum = clients.file_checksum(path)
-    print(f"Stack Exchange: {describe(report)}", file=sys.stderr)
+    print(f"Stack Exchange: {_described(report)}", file=sys.stderr)
 
     def population(part: np.ndarray) -> clients.ClientData:
         bags = words.bags(known.vocabulary, part, options.max_words, options.text_normalisation)
@@ -231,31 +236,9 @@ def load_stackexchange(options: TaskOptions) -> tasks.Task:
     return tasks.tag_task(options, train, held_out, known, report=report, action_names=tuple(known.tags))
 
 
-def describe(report: Mapping[str, int]) -> str:
+def _described(report: Mapping[str, int]) -> str:
     """Report as one line, without counts of 0."""
     return ", ".join(f"{name}: {count}" for name, count in report.items() if count or name == POSTS)
-
-
-def find(data_dir: str | None) -> pathlib.Path:
-    """File of posts.
-
-    Args:
-      data_dir: Folder of `stackexchange_posts.jsonl` or `.jsonl.gz`, or such a file. None for FEDBANDITS_DATA_DIR.
-
-    Raises:
-      UsageError: If there is none, or both.
-    """
-    place = files.place(data_dir, _JSONL[0])
-    if place.is_file():
-        if not place.name.endswith((".jsonl", ".jsonl.gz")):
-            raise UsageError(f"{place} is neither .jsonl nor .jsonl.gz: --data_dir must name such a file. {_MAKE}")
-        return place
-    paths = [place / name for name in _JSONL if (place / name).is_file()]
-    if not paths:
-        raise UsageError(f"There is no {_JSONL[0]} in {place}: name its folder with --data_dir. {_MAKE}")
-    if len(paths) > 1:
-        raise UsageError(f"{place} holds both {' and '.join(_JSONL)}: name one of them with --data_dir.")
-    return paths[0]
 
 
 def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
@@ -277,7 +260,7 @@ def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
                 number += 1
                 if line.strip():
                     yield _parse_line(line)
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError) as error:
         raise UsageError(
             f"{path} is not readable at or after line {number} ({error}). Name a sound file with --data_dir."
         ) from error
@@ -285,13 +268,9 @@ def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
 
 def _parse_line(line: bytes) -> dict[str, Any]:
     record = json.loads(line.decode("utf-8-sig"))
-    if not isinstance(record, dict):
-        raise ValueError("this is no JSON object")
-    if not all(isinstance(record.get(name), str) for name in _TEXTS):
-        raise ValueError(f"the object needs texts as {', '.join(_TEXTS)}")
-    tags = record.get("tags")
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise ValueError("the object needs a list of texts as tags")
+    texts, tags = [record[name] for name in ("site", "user", "title", "body")], record["tags"]
+    if not isinstance(tags, list) or not all(isinstance(text, str) for text in [*texts, *tags]):
+        raise ValueError("site, user, title and body must be texts, and tags a list of texts")
     return record
 
 

@@ -40,12 +40,6 @@ def test_rows_are_partitioned_in_equal_shares(table):
     np.testing.assert_allclose(found.rates, [4 / 7, 1 / 7, 3 / 7])
 
 
-def test_rows_that_do_not_divide_are_left_over_but_count_in_the_rates(table):
-    found = ads.from_table(table(HEADER, *lines()), 3, 0)
-    assert found.clicks.shape == (3, 2, 3)
-    np.testing.assert_allclose(found.rates, [4 / 7, 1 / 7, 3 / 7])
-
-
 @pytest.mark.parametrize(
     ("line", "value"), [("0,2,0", "2"), ("0,x,1", "'x'"), ("0,,1", "a missing value"), ("0,0.5,1", "0.5")]
 )

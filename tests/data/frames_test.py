@@ -72,38 +72,21 @@ LISTS = [[1.0, 2.0], (3, 4), np.array([5, 6]), None]
 
 
 def test_lists_of_equally_many_numbers_become_columns():
-    frame = frames.spread(pd.Series(LISTS, name="e", index=[2, 3, 5, 7]), str)
+    frame = frames.spread(pd.Series(LISTS, name="e", index=[2, 3, 5, 7]))
     assert frame.columns.tolist() == ["e[0]", "e[1]"]
     np.testing.assert_array_equal(frame.to_numpy(), [[1, 2], [3, 4], [5, 6], [np.nan, np.nan]])
     assert frame.index.tolist() == [2, 3, 5, 7]
 
 
-@pytest.mark.parametrize(
-    ("cell", "what"),
-    [
-        ([1, 2, 3], "3 numbers, not 2"),
-        ([], "0 numbers, not 2"),
-        (["1", "2"], "something else"),
-        ([[1, 2], [3, 4]], "something else"),
-        ([1, [2]], "something else"),
-        ({"a": 1}, "something else"),
-        ("1, 2", "something else"),
-        (1.0, "something else"),
-    ],
-)
-def test_other_lists_are_refused_with_the_row_and_the_remedy(cell, what):
+@pytest.mark.parametrize("cell", [[1, 2, 3], [], ["1", "2"], [[1, 2], [3, 4]], [1, [2]], {"a": 1}, "1, 2", 1.0])
+def test_other_lists_are_refused_with_the_remedy(cell):
     column = pd.Series([*LISTS, cell], name="e")
     assert frames.holds_lists(column)
-    with pytest.raises(UsageError, match=rf"'e' holds lists, and row 4 has {what}.*--ignore_columns=e"):
-        frames.spread(column, lambda row: f"row {row}")
+    with pytest.raises(UsageError, match=r"'e' holds lists.*--ignore_columns=e"):
+        frames.spread(column)
 
 
 def test_large_arrays_have_checksums_of_all_their_numbers():
     first, second = np.zeros(5000), np.zeros(5000)
     second[2500] = 1
     assert len({frames.checksum(pd.DataFrame({"e": [cell]})) for cell in (first, second)}) == 2
-
-
-def test_no_list_is_seen_in_other_columns():
-    for values in (["a", None], [1, "a"], [b"a"], [1.5, None], [pd.Timestamp(0)]):
-        assert not frames.holds_lists(pd.Series(values, dtype=object))

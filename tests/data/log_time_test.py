@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, interaction_log, log_time, schema, tables
+from data import frames, interaction_log, log_time, schema
 from data.errors import UsageError
 from data.tasks import logged, tabular
 from data.tasks.options import TaskOptions
@@ -266,11 +266,3 @@ def test_a_logs_statistics_and_regressions_are_those_of_the_past(timed_table, le
     assert task.clients.client_ids == task.held_out.client_ids
     assert not set(task.clients.numbers) & set(task.held_out.numbers)
     assert "of whom 8 were seen in training" in task.report["held_out"]
-
-
-def test_a_table_is_read_between_two_times(timed_table):
-    between = {"time_column": "day", "from_time": "2023-01-03", "until_time": "2023-01-05"}
-    wanted = schema.Schema(client_column="user", label_column="label", ignore_columns="action,reward,p", **between)
-    rows = tables.read(timed_table, wanted)
-    assert sorted(set(rows.frame.day)) == ["2023-01-03", "2023-01-04"]
-    assert rows.frame.day.is_monotonic_increasing

@@ -188,8 +188,3 @@ def test_rare_clicks_keep_their_mean_and_their_order():
     assert (predicted > -1).all()
     assert predicted[np.arange(20_000), actions].mean() == pytest.approx(clicks.mean(), abs=1e-5)
     assert np.corrcoef(predicted[:, 0], 5 * chances[:, 0] - 1)[0, 1] > 0.8
-
-
-def test_two_rewards_that_no_context_explains_have_their_mean():
-    found = logged_clients.fit(np.zeros((4, 1), np.float32), 1, np.zeros(4, int), np.array([0.0, 0, 0, 1]), 2)
-    np.testing.assert_allclose(found.predict(np.zeros((2, 1), np.float32)), 0.25)

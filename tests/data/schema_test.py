@@ -20,11 +20,6 @@ def test_of_many_columns_the_nearest_are_named():
         schema.resolve(schema.Schema(client_column="QQ", label_column="x0"), names, "t.csv")
 
 
-def test_one_column_is_no_table():
-    with pytest.raises(UsageError, match=r"has only one column, 'site\|y': separate columns by commas, semi"):
-        schema.resolve(schema.Schema(client_column="site", label_column="y"), ["site|y"], "table.csv")
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -102,11 +97,6 @@ def test_an_action_and_its_reward_make_a_log_without_a_propensity(action, reward
 )
 def test_a_label_and_one_feature_make_no_log(label, feature):
     schema.check_no_log([label, feature, "age"], "table.csv", label)
-
-
-@pytest.mark.parametrize("name", ["heart_disease_4sites.csv", "Ads_CTR_Optimisation.csv"])
-def test_real_tables_are_no_logs(shared_data, name):
-    schema.check_no_log(list(table_file.read(str(shared_data / name)).frame), "table.csv")
 
 
 def test_a_real_log_is_recognized(shared_data):

@@ -35,23 +35,20 @@ def test_what_was_written_is_read(write):
 
 
 @pytest.mark.parametrize(
-    ("column", "message"),
+    "column",
     [
-        ({"mean": 1.0}, "is neither of"),
-        (1.0, "is neither of"),
-        (DAY | {"mean": 1.0}, "is neither of"),
-        *((COLUMN | {"mean": mean}, "finite mean") for mean in (float("nan"), 10**400, True)),
-        *((COLUMN | {"deviation": deviation}, "deviation of at least 0") for deviation in (float("inf"), -1.0)),
-        (COLUMN | {"has_missing": 1}, "truth values"),
-        (DAY | {"mean_days": None}, "finite mean"),
-        (DAY | {"has_times": "no"}, "truth values"),
-        ({"categories": ["a", "a"]}, "different categories"),
-        ({"categories": []}, "different categories"),
-        ({"categories": list(map(str, range(1001)))}, "at most 1000"),
+        {"mean": 1.0},
+        1.0,
+        DAY | {"mean": 1.0},
+        *(COLUMN | {"mean": mean} for mean in (float("nan"), 10**400, True)),
+        *(COLUMN | {"deviation": deviation} for deviation in (float("inf"), -1.0)),
+        COLUMN | {"has_missing": 1},
+        DAY | {"mean_days": None},
+        *({"categories": names} for names in (["a", "a"], [], [*map(str, range(1001))])),
     ],
 )
-def test_a_column_without_statistics_is_named(write, column, message):
-    with pytest.raises(UsageError, match=f"--public_statistics=.*column 'c' .*{message}"):
+def test_a_column_without_statistics_is_named(write, column):
+    with pytest.raises(UsageError, match=r"--public_statistics=.*column 'c' has no statistics of finite numbers"):
         statistics.read_table(write(TABLE | {"columns": {"c": column}}))
 
 
@@ -60,13 +57,13 @@ def test_a_column_without_statistics_is_named(write, column, message):
     [
         (statistics.read_table, POSTS, "'posts', but this task needs 'table'"),
         (statistics.read_table, TABLE | {"columns": ["age"]}, '"columns" is no object'),
-        (statistics.read_table, TABLE | {"labels": ["yes", "no"]}, '"labels" are'),
-        (statistics.read_table, TABLE | {"labels": {"yes": 1.5, "no": 1}}, '"labels" are'),
-        (statistics.read_table, TABLE | {"labels": {"yes": 1}}, '"labels" are'),
+        (statistics.read_table, TABLE | {"labels": ["yes", "no"]}, '"labels"'),
+        (statistics.read_table, TABLE | {"labels": {"yes": 1.5, "no": 1}}, '"labels"'),
+        (statistics.read_table, TABLE | {"labels": {"yes": 1}}, '"labels"'),
         (statistics.read_posts, TABLE, "'table', but this task needs 'posts'"),
         *((statistics.read_posts, POSTS | {"vocabulary": words}, '"vocabulary"') for words in ([], ["a", "a"], [1, 2])),
-        (statistics.read_posts, POSTS | {"tags": {"tap": -1, "pub": 1}}, '"tags" are not the counts'),
-        (statistics.read_posts, POSTS | {"tags": {"tap": 1}}, '"tags" are not the counts'),
+        (statistics.read_posts, POSTS | {"tags": {"tap": -1, "pub": 1}}, '"tags"'),
+        (statistics.read_posts, POSTS | {"tags": {"tap": 1}}, '"tags"'),
     ],
 )
 def test_other_content_is_named(write, read, content, message):

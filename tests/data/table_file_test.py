@@ -1,7 +1,6 @@
 """Tests of data.table_file: how files are written, and what is broken in them."""
 
 import gzip
-import math
 import random
 
 import numpy as np
@@ -151,12 +150,6 @@ def test_a_frame_is_a_table_whatever_its_types():
     assert table.missing == {"-9": 5}
     assert table.frame.isna().to_numpy().tolist() == [[0, 0, 1, 0, 0, 1, 1, 0, 0], [0, 1, 1, 1, 0, 0, 1, 1, 0]]
     assert frame["whole"].tolist() == [1, -9]
-
-
-@pytest.mark.parametrize("frame", [pd.DataFrame(), pd.DataFrame({"a": []}), pd.DataFrame(index=[1, 2])])
-def test_a_frame_without_rows_or_columns_is_no_table(frame):
-    with pytest.raises(UsageError, match="the frame is empty"):
-        table_file.of_frame(frame, "the frame")
 
 
 @pytest.mark.parametrize(
@@ -319,11 +312,6 @@ def test_a_file_beyond_the_memory_is_refused_while_it_is_decompressed(read, monk
         table_file.read(path)
 
 
-@pytest.mark.parametrize("text", ["1", "-2.5", "+.5", "3.", "1e5", "1E-300", "inf", "-Infinity", "0012", "1e400"])
-def test_numbers_are_those_of_python(text):
-    np.testing.assert_equal(table_file.numbers(pd.Series([text, None])), [float(text), math.nan])
-
-
 @pytest.mark.parametrize("text", ["05179e2916004192", "1e99999", "1_000", "nan", "1,5", "0x10", "١", "1 2", "e5", "."])
 def test_other_texts_are_none(text):
     assert np.isnan(table_file.numbers(pd.Series([text], dtype=object))).all()
@@ -360,8 +348,3 @@ def test_points_that_group_nothing_are_refused_beside_decimal_commas(cell):
     with pytest.raises(UsageError, match=f"column 'x' has '{cell}', whose point groups no thousands"):
         table_file.plain_numbers(pd.Series(["1,5", "1.500", cell], name="x"), ",")
     assert table_file.plain_numbers(pd.Series(["03.04.2023", "sunny", cell], name="x"), ",") is None
-
-
-@pytest.mark.parametrize("cells", [["0.4%", "0.4"], ["1%", "€2"], ["1%", "red"]])
-def test_a_mixture_is_no_amount(cells):
-    assert table_file.plain_numbers(pd.Series(cells), ".") is None

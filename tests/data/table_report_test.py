@@ -50,9 +50,3 @@ def test_of_many_columns_the_first_have_a_line_and_the_rest_are_counted():
         "  and 286 more (feature, number: 283; feature, category: 1; feature, date: 1; none, dropped: 1), all in "
         "config.json"
     )
-
-
-def test_synthetic_clients_and_texts_are_reported():
-    printed = list(table_report.lines(REPORT | {"synthetic_clients": "rows partitioned at random", "words": 5000}))
-    assert "  clients are synthetic: rows partitioned at random" in printed
-    assert "  texts become counts of 5,000 words" in printed

@@ -102,14 +102,6 @@ def test_cifar_keeps_the_150_images_of_a_class_with_the_smallest_digests(tmp_pat
     assert [hashlib.sha256(image.tobytes()).digest() for image in arrays["x"][arrays["y"] == 3]] == digests[:150]
 
 
-@pytest.mark.parametrize("name", ["fashion_mnist_pool.npz", "cifar100_subset150.npz"])
-def test_the_real_pools_are_in_that_order(shared_data, name):
-    with np.load(shared_data / name) as archive:
-        pixels = archive["x"]
-    digests = [hashlib.sha256(image.tobytes()).digest() for image in pixels]
-    assert digests == sorted(digests)
-
-
 PENS = """.COMMENT a line
 of comment
 .WRITER_ID jane
@@ -230,10 +222,3 @@ def test_a_stroke_is_two_pixels_wide_and_twenty_long():
     # The middle is the image's.
     columns = ink.sum(axis=0)
     assert abs((columns * (np.arange(28) + 0.5)).sum() / columns.sum() - 14) < 0.2
-
-
-def test_what_is_up_on_paper_is_up_in_the_image():
-    corner = convert.image([np.array([[0.0, 0.0], [0.0, 10.0], [10.0, 10.0]])])  # An edge left, one at the top.
-    assert (corner[4, 5:23] < 100).all()
-    assert (corner[5:23, 4] < 100).all()
-    assert (corner[8:, 8:] == 255).all()

@@ -1,7 +1,6 @@
 """Tests of the program `data.convert`: what it writes, and that it writes whole or not at all."""
 
 import hashlib
-import importlib
 import os
 
 import pytest
@@ -40,12 +39,6 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(source, tmp_path, m
     with pytest.raises(Failure, match="full"):
         _run_program("heart_disease", source, f"--output={tmp_path}")
     assert [path.name for path in tmp_path.iterdir()] == ["uci"]
-
-
-@pytest.mark.parametrize("kind", convert.KINDS)
-def test_every_kind_has_its_function_and_is_in_the_help(kind):
-    assert f"  {kind} " in convert.define().format_help()
-    assert callable(getattr(importlib.import_module(f"data.convert.{convert.KINDS[kind][1]}"), kind))
 
 
 def test_relative_folders_start_where_bazels_user_is(source, tmp_path, monkeypatch):

@@ -91,7 +91,7 @@ def _dump(path, *rows: str):
     return path
 
 
-def _read(path) -> tuple[list[texts.Post], dict[str, int]]:
+def _read(path) -> tuple[list[dict], dict[str, int]]:
     skipped: collections.Counter[str] = collections.Counter()
     return list(texts.read_dump(path, skipped)), dict(skipped)
 
@@ -106,9 +106,9 @@ def test_answers_take_their_questions_title_and_tags_also_before_it(dump):
     found, skipped = _read(_dump(dump, early, _row(QUESTION), _row(ANSWER)))
     site = "beer.stackexchange.com"
     assert found == [
-        texts.Post(site, f"{site}/7", "Why?", "First", ("a", "b")),
-        texts.Post(site, f"{site}/5", "Why?", "How", ("a", "b")),
-        texts.Post(site, f"{site}/6", "Why?", "So", ("a", "b")),
+        {"site": site, "user": f"{site}/7", "title": "Why?", "body": "First", "tags": ("a", "b")},
+        {"site": site, "user": f"{site}/5", "title": "Why?", "body": "How", "tags": ("a", "b")},
+        {"site": site, "user": f"{site}/6", "title": "Why?", "body": "So", "tags": ("a", "b")},
     ]
     assert skipped == {}
 
@@ -138,7 +138,7 @@ def test_answers_take_their_questions_title_and_tags_also_before_it(dump):
 )
 def test_what_is_no_usable_post_is_skipped_and_counted(dump, row, reason):
     found, skipped = _read(_dump(dump, _row(QUESTION), row, row, _row(ANSWER)))
-    assert [post.body for post in found] == ["How", "So"]
+    assert [post["body"] for post in found] == ["How", "So"]
     assert skipped == {reason: 2}
 
 
@@ -167,7 +167,7 @@ def test_plain_text(markup, expected):
 def test_entities_of_the_xml_and_of_the_html_are_decoded(dump):
     row = _row(QUESTION, Title='"Tea" & coffee <3', Body="<p>caf&eacute; &amp; <code>x</code>\n\nmilk</p>")
     (found,) = _read(_dump(dump, row))[0]
-    assert (found.title, found.body) == ('"Tea" & coffee <3', "café & milk")
+    assert (found["title"], found["body"]) == ('"Tea" & coffee <3', "café & milk")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_memory_does_not_grow_with_the_dump(dump):
 )
 def test_tags_of_both_notations_also_of_a_question_without_an_owner(dump, written, tags):
     found, skipped = _read(_dump(dump, _row(QUESTION, Tags=written, OwnerUserId="-1"), _row(ANSWER)))
-    assert [(post.body, post.tags) for post in found] == [("So", tags)]
+    assert [(post["body"], post["tags"]) for post in found] == [("So", tags)]
     assert skipped == {texts.UNKNOWN_USER: 1}
 
 

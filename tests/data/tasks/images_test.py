@@ -64,12 +64,6 @@ def test_a_pool_is_held_out_in_part_and_the_rest_partitioned(folder, name, held_
     assert {len(rows) for rows in first_pixels(train)} <= {(210 - held_out) // 7, (210 - held_out) // 7 + 1}
 
 
-def test_mnist_keeps_its_official_split(folder):
-    train, rest = load("mnist", folder)
-    assert all_of(train) == list(range(60))
-    assert first_pixels(rest) == [list(range(20))]
-
-
 @pytest.fixture
 def published(tmp_path, monkeypatch):
     """Stands in for the network: files in the published forms, asked for with their address and checksum."""
@@ -152,13 +146,6 @@ def test_the_real_files_are_whole(shared_data, name, train, held_out, classes):
     labels = population.load(0).labels
     assert (len(labels), len(rest.load(0).labels)) == (train, held_out)
     assert set(labels) == set(range(classes))
-
-
-def test_cifars_20_superclasses_have_5_classes_each():
-    assert np.bincount(images.CIFAR_SUPERCLASSES).tolist() == [5] * 20
-    # Fruit and vegetables: apple, mushroom, orange, pear, sweet pepper; people: baby, boy, girl, man, woman.
-    assert np.flatnonzero(images.CIFAR_SUPERCLASSES == 4).tolist() == [0, 51, 53, 57, 83]
-    assert np.flatnonzero(images.CIFAR_SUPERCLASSES == 14).tolist() == [2, 11, 35, 46, 98]
 
 
 def digits(concentration: float = 1.0) -> tasks.Task:

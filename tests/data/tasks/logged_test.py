@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, interaction_log, logged_clients, reward_bounds
+from data import frames, interaction_log, reward_bounds
 from data.errors import UsageError
 from data.tasks import logged
 from data.tasks.options import TaskOptions
@@ -93,14 +93,6 @@ def test_else_they_end_in_what_was_logged_which_pays_nothing(load, learn_from):
     assert labels.shape == (40, 7)
     np.testing.assert_array_equal(labels @ task.rewards["exact"], labels[:, :4])
     assert task.private_statistics == ()
-
-
-def test_labels_of_dr_are_doubly_robust_rewards(load):
-    task = load(learn_from="dr")
-    part, predicted = task.clients.rows(1), task.clients.predicted(1)
-    expected = logged_clients.doubly_robust(predicted, part.actions, part.rewards, part.propensities)
-    np.testing.assert_allclose(task.clients.load(1).labels, expected, rtol=1e-6)
-    assert task.private_statistics == ("the regression of the log, a part of the targets",)
 
 
 def test_held_out_clients_are_predicted_by_a_regression_of_training_clients_alone(load):

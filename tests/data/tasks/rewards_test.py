@@ -61,11 +61,6 @@ def test_tag_rewards_of_three_tags_by_hand():
     np.testing.assert_array_equal(phases["bandits"], [[1, 0, 0], [0, 3, 0], [0, 0, 4]])
 
 
-def test_of_equally_frequent_labels_the_first_are_paid_for_initially():
-    init = tasks.label_rewards([5, 7, 5, 5], 2)["init"]
-    np.testing.assert_array_equal(init, np.diag([1, 1, 0, 0]))
-
-
 @pytest.mark.parametrize(
     ("tags", "reference_code", "asked", "paid"),
     [(50, False, None, 10), (50, True, None, 30), (20, True, None, 12), (20, False, 4, 4)],

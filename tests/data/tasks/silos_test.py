@@ -69,10 +69,6 @@ class TestTable:
         assert ages.mean() == pytest.approx(0, abs=1e-6)
         assert ages.std() == pytest.approx(1, abs=1e-6)
 
-    def test_positive_labels_can_be_named(self, csv):
-        participants = _table(csv, positive_labels="2")
-        assert [sum(int(part.labels.sum()) for part in silo) for silo in participants.silos] == [5, 10]
-
 
 def test_hospitals_are_four_with_any_disease_as_class_1(shared_data):
     participants = _load("heart_disease", data_dir=str(shared_data))
@@ -102,7 +98,3 @@ class TestWriters:
         features = participants.normalize(participants.silos[0].train.features)
         assert (features.dtype, features.shape[1]) == (np.float32, 784)
         assert 0 <= features.min() < features.max() <= 1
-
-    def test_positive_labels_can_be_named(self, archive):
-        participants = _load("mnist_writers", data_dir=archive, num_workers=2, positive_labels="7")
-        assert sum(int(part.labels.sum()) for part in participants.silos[0]) == 6

@@ -124,12 +124,6 @@ def test_untagged_posts_are_kept_on_demand_and_counted(folder, capsys):
     assert _load(folder).report == {tags.POSTS: 41, tags.EXAMPLES: 26, tags.UNTAGGED: 15, tags.USERS_DROPPED: 2}
 
 
-def test_posts_in_chunks_are_the_same(folder, monkeypatch):
-    whole = _load(folder)
-    monkeypatch.setattr(text, "_POSTS_AT_ONCE", 4)
-    assert _by_user(_load(folder)) == _by_user(whole)
-
-
 OBJECT = {"site": "ai", "id": 1, "user": "ai/8", "title": "What?", "body": "Nothing\nmuch", "tags": ["x", "y"]}
 
 
@@ -218,12 +212,6 @@ def test_posts_are_bags_of_body_and_title_and_their_tags(tffs_folder):
     assert (examples.features.ids.tolist(), examples.features.offsets.tolist()) == ([0, 2, 0, 1], [0, 2, 4])
     np.testing.assert_allclose(examples.features.values, [2 / 3, 1 / 3, 0.5, 0.5], rtol=1e-6)
     np.testing.assert_array_equal(examples.labels, [[1, 1], [0, 1]])
-
-
-def test_posts_without_a_frequent_tag_are_dropped_or_kept(tffs_folder):
-    assert len(_load_tffs(tffs_folder).clients.load(1).labels) == 0
-    kept = _load_tffs(tffs_folder, keep_untagged=True).clients.load(1)
-    np.testing.assert_array_equal(kept.labels, [[0, 0]])
 
 
 def test_files_are_read_as_they_are_published(tffs_folder):

@@ -43,12 +43,6 @@ def test_sizes_follow_a_lognormal_law():
     assert logs.std() == pytest.approx(2, abs=0.25)
 
 
-def test_features_have_the_published_variances():
-    features, _ = max(whole(30, 1.0, 1.0), key=lambda client: len(client[1]))
-    expected = np.arange(1, 61) ** -1.2
-    np.testing.assert_allclose(features.var(axis=0), expected, rtol=5 * np.sqrt(2 / len(features)))
-
-
 @pytest.mark.slow
 def test_beta_spreads_the_clients_feature_means():
     def spread(beta):
