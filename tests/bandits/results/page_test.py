@@ -156,32 +156,8 @@ def test_regret_to_full_feedback_is_shown_if_there_is_such_a_baseline(tmp_path):
     assert "Regret to full feedback" not in page
 
 
-<<<<<<< HEAD:tests/scripts/report_test.py
-def test_dynamic_regret_is_shown_if_rewards_change(tmp_path, capsys):
-    drift = dict.fromkeys(("drift_every", "drift_rounds", "drift_period", "drift_overlap", "drift_environment"))
-    drift |= {"scenario": "drift", "reward_drift": "abrupt", "drift_start": 2, "environment_seed": 0, "total_rounds": 2}
-    _run(tmp_path / "softmax", [0.5, 0.25], bandits_type="softmax", **drift)
-    for world, reward in enumerate((1.0, 0.75)):
-        supervised = drift | {"bandits_type": "supervised_mse", "drift_environment": world}
-        _run(tmp_path / f"world_{world}", [0.0, reward], **supervised)
-    status, page = _report(tmp_path, tmp_path)
-    printed = capsys.readouterr()
-    assert (status, printed.err) == (0, "")
-    assert "softmax        2       1      1      0.5" in printed.out
-    assert "<h3>Dynamic regret</h3>" in page
-    _report(tmp_path, tmp_path / "softmax")
-    assert (
-        "needs the full-feedback baseline of environment 0 and environment 1: run the same with"
-        in capsys.readouterr().out
-    )
-
-
-def _compared(tmp_path, *arguments, clients: int = 21) -> tuple[list[list[str]], str]:
-    """Returns the table of comparisons of three arms of six seeds, each evaluated on so many clients, and the page."""
-=======
 def _compared(tmp_path, *arguments) -> tuple[list[list[str]], str]:
     """The table of comparisons of three configurations with six seeds, and the page."""
->>>>>>> wt_results:tests/bandits/results/page_test.py
     noise = np.random.default_rng(0).normal(0, 0.01, 6)
     for bandit, reward in (("greedy", 0.5), ("softmax", 0.6), ("falcon", 0.5)):
         for seed in range(6):
