@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 _STUDIES = ("ads", "client_selection", "mab_fl")
 _PLACES = {
     "advise": "bandits.advice.command",
-    "compare": "bandits.results.api",
+    "compare": "bandits.results.configurations",
     "evaluate": "scripts.evaluate_policy",
-    "plot": "bandits.results.api",
-    "report": "bandits.results.api",
+    "plot": "bandits.results.runs",
+    "report": "bandits.results.page",
 }
 __all__ = ("advise", "compare", "evaluate", "load", "plot", "report", "run", *_STUDIES)
 

@@ -26,11 +26,9 @@ class _Flags:
     """Flags.
 
     Attributes:
-      runs: More folders, separated by commas.
       output: Scatter plot to write, one point per client.
     """
 
-    runs: str = setting()
     output: pathlib.Path = setting("private_clients.png")
 
 

@@ -29,7 +29,6 @@ class _Flags:
     """Flags.
 
     Attributes:
-      runs: More folders, separated by commas.
       labels: Names of the runs in the picture, separated by commas (default: the folders').
       output: Pictures to write, separated by commas: .png, .pdf or .svg.
       title: Title.
@@ -39,7 +38,6 @@ class _Flags:
       band: Shaded band around the mean of several seeds.
     """
 
-    runs: str = setting()
     labels: str = setting()
     output: str = setting("comparison.png")
     title: str = setting("")
@@ -64,7 +62,7 @@ def program(settings: cli.Settings) -> None:
         files.check_output("output", output, files.PICTURES)
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if len(labels) != len(folders):
-        raise UsageError(f"--labels has {len(labels)} names for {len(folders)} --runs.")
+        raise UsageError(f"--labels has {len(labels)} names for {len(folders)} runs.")
     if len(set(labels)) != len(labels):
         raise UsageError(f"Two curves have the same name among {', '.join(labels)}: give different --labels.")
     seeds = dict(zip(labels, map(runs.seed_folders, folders), strict=True))
@@ -80,7 +78,7 @@ def program(settings: cli.Settings) -> None:
         smoothed = f", mean of the last {settings.smooth} rounds" if settings.smooth > 1 else ""
         titles[column] = f"{runs.about(column)}{smoothed}"
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
-        raise UsageError("--band has no effect: each of --runs is a single seed.")
+        raise UsageError("--band has no effect: each run is a single seed.")
     notes = baselines.notes(seeds, next(iter(titles)))
     from optimization.study import panels
 

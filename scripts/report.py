@@ -11,7 +11,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 import pathlib
 import sys
 
-from bandits.results import configurations, dynamic_regret, page, runs, sections
+from bandits.results import configurations, page, runs, sections
 from data import files
 from data.errors import UsageError
 from data.settings import setting
@@ -30,14 +30,12 @@ class _Flags:
     """Flags.
 
     Attributes:
-      runs: More folders, separated by commas.
       output: Page to write.
       title: Title.
       reference: Configuration that the others are compared with: its name on the page, or its strategy (default:
         greedy, or without it the first configuration).
     """
 
-    runs: str = setting()
     output: pathlib.Path = setting("report.html")
     title: str = setting("Runs")
     reference: str = setting()
@@ -62,7 +60,7 @@ def program(settings: cli.Settings) -> int:
     files.replace(output, page.page(results, settings.title, settings.reference).encode())
     parts = configurations.comparable(results.runs)
     for part in parts:
-        for section in dynamic_regret.sections(part):
+        for section in sections.dynamic_regret(part):
             print(f"{part.title}:", *section.lines(), sep="\n")
     for problem in results.problems:
         print(f"Left out: {problem}", file=sys.stderr)

@@ -29,15 +29,15 @@ SAFETY_FACTOR = 1.1  # Runs take longer than a pace was measured to.
 _INIT_ROUNDS = "init_rounds"
 # Flags that determine the time of a round, where a binary has them.
 _TIMED_FLAGS = (
+    "task_type",
+    "model",
+    "clients_per_round",
     "algorithm",
     "client_epochs_per_round",
     "client_selection",
-    "clients_per_round",
     "decision_rule",
     "max_examples_per_client",
-    "model",
     "model_aggregation",
-    "task_type",
 )
 
 
@@ -126,22 +126,22 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
     if not left:
         return Estimate("All runs are finished.", True)
     groups = runs.grouped(left, lambda pair: (pair[0].module, *map(pair[0].settings.get, _TIMED_FLAGS)))
-    examples = [pairs[0][0] for pairs in groups.values()]
-    differing = [name for name in _TIMED_FLAGS if len({run.settings.get(name) for run in examples}) > 1]
     kinds, notes = [], []
-    for example, pairs in zip(examples, groups.values(), strict=True):
+    for pairs in groups.values():
+        example = pairs[0][0]
+        flags = [f"{name}={example.settings[name]}" for name in _TIMED_FLAGS if example.settings.get(name) is not None]
+        name = " ".join([example.module.rpartition(".")[2], *flags])
         rounds = sum(weight * (run.rounds + init_rounds(run.settings)) for run, weight in pairs)
         seconds = _measure(example, folder / "estimate", executor)
-        name = _kind_name(example, differing)
         kinds.append(Kind(name, sum(weight for _, weight in pairs), rounds, seconds))
         if not isinstance(seconds, str) and (needed := _round_bytes(example, folder / "estimate")):
             notes.append(f"A round of {name} needs about {needed / 1e9:.1f} GB of memory beside its data.")
+    if any(_is_downloaded(run.settings) for run, _ in left):
+        notes.append(
+            "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
+        )
     estimate = summarize(kinds, workers)
-    estimate = estimate._replace(text="\n".join([estimate.text, *notes]))
-    if not any(_is_downloaded(run.settings) for run in examples):
-        return estimate
-    note = "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
-    return estimate._replace(text=f"{estimate.text}\n{note}")
+    return estimate._replace(text="\n".join([estimate.text, *notes]))
 
 
 def summarize(kinds: Sequence[Kind], workers: int) -> Estimate:
@@ -209,13 +209,6 @@ def _is_downloaded(settings: Mapping[str, Any]) -> bool:
 def init_rounds(settings: Mapping[str, Any]) -> int:
     """Rounds of a run's initial training; most scenarios have none."""
     return settings[_INIT_ROUNDS] if settings.get("scenario") in task_defaults.PRETRAINED else 0
-
-
-def _kind_name(run: Run, differing: Sequence[str]) -> str:
-    names = dict.fromkeys(("task_type", "model", "clients_per_round", *differing))
-    settings = {name: run.settings.get(name) for name in names}
-    values = [f"{name}={value}" for name, value in settings.items() if value is not None]
-    return " ".join([run.module.rpartition(".")[2], *values])
 
 
 def duration(seconds: float) -> str:

@@ -21,7 +21,7 @@ from optimization.study import cli, presets, run_folder
 
 _PUBLISHED = pathlib.Path(__file__).parent / "published"
 # A grid sets these itself, or they start several runs.
-_GRID_FLAGS = ("root_output_dir", "experiment_name", "repeat", "restart")
+_GRID_FLAGS = ("root_output_dir", "experiment_name", "seed", "repeat", "restart")
 _SEED = "seed"
 _ROUNDS = "total_rounds"
 _NAME_LENGTH, KEY_LENGTH = 120, 12
@@ -298,13 +298,6 @@ def build(
             "--restart works for single runs only: add it to the command in config.json of the run's folder."
         )
     seeds = tuple(cli.seeds({"seed": parsed.seed, "repeat": repeat}))
-    if "seed" in axes:
-        if repeat > 1:
-            raise UsageError("--repeat has no effect with --sweep=seed: leave one out.")
-        words = axes.pop("seed")
-        if bad := [word for word in words if not word.isdecimal()]:
-            raise UsageError(f"--sweep=seed={bad[0]}: a seed is a whole number.")
-        seeds = tuple(map(int, words))
     base = list(rest)
     blocks: list[Axes] = [axes]
     if table:

@@ -6,7 +6,7 @@ import json
 import math
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bandits import environment_flags, registry, studies
 from bandits.results import baselines, comparison, configuration, phrases, runs
@@ -14,10 +14,14 @@ from bandits.results.baselines import BaselineComparison, Baselines
 from bandits.results.comparison import Comparison
 from bandits.results.configuration import Baseline, Configuration
 from data import frames
+from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization.study import run_folder
 from optimization.study.frame import Study
 from optimization.study.metrics import Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROLES = Baseline.uniform_policy, Baseline.full_feedback  # Baselines that are run.
 GREEDY = "greedy"  # The default reference of comparisons.
@@ -153,6 +157,47 @@ class ComparableRuns:
         named = [one for one in self.configurations if one.name == wanted]
         chosen = self.study.chosen if self.study else ""
         return named or [one for one in self.configurations if one.flags.get(chosen) == wanted]
+
+
+def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFrame":
+    """Compares configurations with a reference over their seeds: Student's t, Holm-adjusted within a task.
+
+    Runs that differ in their seed alone are one configuration. See `comparison.Comparison` for the statistics.
+
+    Example:
+      >>> greedy = bandits.run(bandits_type="greedy", repeat=5)
+      >>> softmax = bandits.run(bandits_type="softmax", repeat=5)
+      >>> bandits.compare([greedy, softmax], reference="greedy")
+
+    Args:
+      several: Runs, or sequences of runs, of one or several tasks.
+      reference: Name of a configuration, or a strategy; by default greedy, else the first configuration.
+
+    Returns:
+      A row for each configuration but the reference and the baselines. Columns: `task`, `metric`, `configuration`,
+      `mean`, `reference`, `reference_mean`, `difference`, `low` and `high` (its 95% interval, not adjusted), `p`
+      (adjusted), `seeds` (compared) and `verdict`.
+
+    Raises:
+      UsageError: If there is no run, or no configuration is the reference.
+    """
+    import pandas as pd
+
+    parts = comparable(runs.flat(several))
+    names = [one.name for part in parts for one in part.configurations]
+    if reference and not any(part.named(reference) for part in parts):
+        raise UsageError(f"reference={reference!r} is no configuration of these runs: {', '.join(names)}.")
+    rows = [
+        (
+            *(part.title, part.columns[0], one.configuration, one.mean, one.reference, one.reference_mean),
+            *(one.difference, one.low, one.high, one.adjusted_p, one.pairs),
+            one.significance if one.is_judged else "; ".join(one.notes),
+        )
+        for part in parts
+        for *_, one in part.compared(reference)
+    ]
+    columns = "task metric configuration mean reference reference_mean difference low high p seeds verdict"
+    return pd.DataFrame(rows, columns=columns.split())
 
 
 def is_finished(one: Configuration) -> bool:

@@ -3,16 +3,19 @@
 import base64
 import datetime
 import html
+import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bandits.results import configurations, dynamic_regret, phrases, runs, sections, tables
+from bandits.results import configurations, phrases, runs, sections, tables
 from bandits.results.configuration import Baseline, range_of
 from bandits.results.configurations import ComparableRuns
+from data import files
 from data.errors import UsageError
-from optimization.study import curves, divergence
+from optimization.study import cli, curves, divergence
 from optimization.study.metrics import SECONDS, Metric
 
 _MOST_NAMED = 20  # Runs that diverged, or were left out.
@@ -23,6 +26,38 @@ _CURVE_POINTS = 1000
 _PAGE_POINTS = 750_000  # 5 MB of base64.
 # Words by which styles of baselines are known.
 _STYLES: Mapping[Any, str] = {Baseline.uniform_policy: "uniform", Baseline.full_feedback: "full_feedback"}
+
+
+def report(
+    several: runs.Several,
+    output: str | os.PathLike = "report.html",
+    title: str = "Runs",
+    reference: str | None = None,
+) -> pathlib.Path:
+    """Writes one HTML page about runs, as `scripts.report` does: results, differences, curves and commands.
+
+    Example:
+      >>> bandits.report([greedy, softmax], "report.html", reference="greedy")
+
+    Args:
+      several: Runs, or sequences of runs.
+      output: The page to write, which ends in .html; an earlier page is replaced.
+      title: Its title.
+      reference: See `bandits.compare`.
+
+    Returns:
+      The page's path.
+
+    Raises:
+      UsageError: If there is no run, no configuration is the reference, or the page cannot be written.
+    """
+    path = pathlib.Path(cli.user_path(os.fspath(output)))
+    files.check_output("output", path, (".html",))
+    found = runs.read_all(run.folder for run in runs.flat(several))
+    if found.problems:
+        raise UsageError(" ".join(found.problems))
+    files.replace(path, page(found, title, reference).encode())
+    return path
 
 
 def page(
@@ -99,7 +134,7 @@ def _part(part: ComparableRuns, limit: int, reference: str | None) -> dict[str, 
         "styles": styles,
         "panels": [_panel(part, column, limit) for column in _drawn(part)],
         "results": sections.results(part, styles),
-        "sections": [*dynamic_regret.sections(part), *[comparisons] * bool(comparisons)],
+        "sections": [*sections.dynamic_regret(part), *[comparisons] * bool(comparisons)],
         "flags": sections.flags(part),
         "single": sections.single(part),
         "number_of_runs": sum(len(one.runs) for one in part.configurations),

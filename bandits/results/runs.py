@@ -16,20 +16,56 @@ import numpy as np
 from bandits import metrics, studies
 from data.errors import UsageError
 from optimization.study import cli, intervals, results
-from optimization.study.curves import band
+from optimization.study.curves import BANDS, band
 from optimization.study.metrics import SECONDS, Metric
-from optimization.study.results import Run, find, labels, newest_command, read_json, read_metrics
+from optimization.study.results import Run, Runs, find, labels, newest_command, read_json, read_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from optimization.study import panels
 
 __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
 
 _DRAWS = 2000
 LEAST_CLIENTS = 20  # Coverage of the percentile interval: 93% with 20 clients, 83% with 5, 50% with 2.
 _SEARCHES = frozenset(("search", "estimate"))  # Folders of recommendations and reproductions.
+Several = Run | Runs | Iterable[Run | Runs]
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
+
+
+def flat(runs: Several) -> list[Run]:
+    """All runs, without repetitions.
+
+    Raises:
+      UsageError: If there is none, or an item is not a run.
+    """
+    groups = runs if isinstance(runs, Iterable) else [runs]
+    every = [run for group in groups for run in (group if isinstance(group, Iterable) else [group])]
+    if not every or not all(isinstance(run, Run) for run in every):
+        raise UsageError("These are not runs, or none at all: pass what bandits.run or bandits.load returns.")
+    return list(dict.fromkeys(every))
+
+
+def plot(runs: Several, *names: str, band: str = "ci") -> "panels.Figure":
+    """Plots metrics of several runs over rounds; notebooks show the figure.
+
+    Example:
+      >>> bandits.plot([greedy, softmax], band="ci").savefig("rewards.png")
+      >>> bandits.plot([greedy, softmax], "bandits/average_rewards")
+
+    Args:
+      runs: Runs, or sequences of runs. Seeds of one run become their mean and a band.
+      *names: Columns of `metrics.csv`; by default those that the study marks for summaries.
+      band: `ci`, 95% interval of the seeds' mean; `minmax`, their range; or `sd`, one standard deviation.
+
+    Raises:
+      UsageError: If there is no run, or no such metric or band.
+    """
+    if band not in BANDS:
+        raise UsageError(f"band={band!r} must be one of {', '.join(BANDS)}.")
+    return Runs(flat(runs)).plot(*names, band=band)
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
@@ -61,15 +97,14 @@ def machine() -> str:
 
 
 def named(settings: cli.Settings) -> list[pathlib.Path]:
-    """Folders that a command names, as arguments and by `--runs`.
+    """Folders that a command names.
 
     Raises:
       UsageError: If no folder is named, or a name is empty.
     """
-    names = [*settings.folders, *(settings.runs.split(",") if settings.runs else ())]
-    if not names or not all(names):
+    if not settings.folders or not all(settings.folders):
         raise UsageError("No run is named: give run folders, as in: runs/a runs/b.")
-    return [pathlib.Path(cli.user_path(name)) for name in names]
+    return [pathlib.Path(cli.user_path(name)) for name in settings.folders]
 
 
 @functools.cache
@@ -187,10 +222,10 @@ def seed_folders(folder: pathlib.Path) -> list[pathlib.Path]:
     """
     groups = find(folder)
     if len(groups) > 1:
-        raise UsageError(f"--runs: {folder} holds {len(groups)} runs: name one of them, such as {next(iter(groups))}.")
+        raise UsageError(f"{folder} holds {len(groups)} runs: name one of them, such as {next(iter(groups))}.")
     found = [path for path in next(iter(groups.values())) if (path / "metrics.csv").is_file()]
     if not found:
-        raise UsageError(f"--runs: {folder} holds no metrics.csv, so no round is finished.")
+        raise UsageError(f"{folder} holds no metrics.csv, so no round is finished.")
     return found
 
 

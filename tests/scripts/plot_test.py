@@ -28,7 +28,7 @@ def test_runs_and_bands_over_seeds_are_drawn(tmp_path):
     _run(tmp_path / "many" / "seed_0", [0.1, 0.2])
     _run(tmp_path / "many" / "seed_1", [0.3, 0.4])
     output = tmp_path / "compare.png"
-    _draw(f"--runs={tmp_path / 'one'},{tmp_path / 'many'}", f"--output={output}")
+    _draw(str(tmp_path / "one"), str(tmp_path / "many"), f"--output={output}")
     assert output.read_bytes().startswith(b"\x89PNG")
 
 

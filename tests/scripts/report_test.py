@@ -78,7 +78,7 @@ def two_runs(tmp_path):
 
 
 def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
-    status, page = _report(two_runs, two_runs / "one", f"--runs={two_runs / 'many'}")
+    status, page = _report(two_runs, two_runs / "one", two_runs / "many")
     head, first, second = _tables(page)[1]
     assert status == 0
     assert head == [

@@ -1,4 +1,4 @@
-"""Tests of bandits.results.api, as `bandits.compare`, `bandits.report` and `bandits.plot`."""
+"""Tests of `bandits.compare`, `bandits.report` and `bandits.plot`."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Tests of bandits.results.dynamic_regret: sums by hand."""
+"""Tests of bandits.results.sections: dynamic regret, by hand. `page_test` has the other sections."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ import pytest
 
 from bandits import metrics, run_federated
 from bandits.environments import Drift
-from bandits.results import configuration, configurations, dynamic_regret, runs
+from bandits.results import configuration, configurations, runs, sections
 from optimization.study import frame
 from optimization.study.results import Run
 
@@ -30,7 +30,7 @@ def _regret(rewards, full_feedback, shares=_shares, **unpaired):
     ]
     one = dataclasses.replace(configuration.of_runs("a", seed_runs, [REWARD]), **unpaired)
     best = {environment: configuration.of_values("", REWARD, values) for environment, values in full_feedback.items()}
-    return dynamic_regret.regret_per_round(one, REWARD, shares, best)
+    return sections.regret_per_round(one, REWARD, shares, best)
 
 
 def test_each_round_is_compared_with_the_baseline_of_its_environment():
@@ -109,7 +109,7 @@ def _baseline(reward, environment, *arguments, **how):
 
 def _section(*finished):
     (part,) = configurations.comparable([run for group in finished for run in group])
-    (section,) = dynamic_regret.sections(part)
+    (section,) = sections.dynamic_regret(part)
     return section
 
 
