@@ -5,7 +5,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import os
 import pathlib
 import statistics
 import sys
@@ -79,20 +78,13 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> None:
-    """Measures, and prints a number per line.
+    """Measures, and prints a number per line."""
+    from bandits.results import runs
 
-    Raises:
-      UsageError: If flags conflict.
-    """
     settings = settings.checked()
-    if settings.what == _EVALUATION:
-        if settings.run_flags:
-            raise UsageError(f"{settings.run_flags[0]} has no effect on --what={_EVALUATION}: leave it out.")
-        measured = _evaluation()
-    else:
-        with interruption.answered(lambda signum: sys.exit(128 + signum)):  # The temporary folder is deleted.
-            measured = _rounds(*_RUNS[settings.what], settings.run_flags, settings.rounds)
-    for name, value in ({"what": settings.what} | _machine() | measured).items():
+    with interruption.answered(lambda signum: sys.exit(128 + signum)):  # The temporary folder is deleted.
+        measured = _rounds(*_RUNS[settings.what], settings.run_flags, settings.rounds)
+    for name, value in ({"what": settings.what, "machine": runs.machine()} | measured).items():
         print(f"{name.replace('_', ' '):<40}{value}")
 
 
@@ -106,7 +98,6 @@ def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds:
     study.start_worker(planned)
 
     import psutil
-    import tensorflow as tf
 
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         run = frame.Run(planned, options, data, run_folder.RunFolder(folder))
@@ -119,14 +110,12 @@ def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds:
             state, _ = measured_rounds.run_round(state, round_num)
             seconds.append(time.perf_counter() - start)
             processor.append(_cpu_seconds(processes) - cpu)
-        state_mb = sum(leaf.nbytes for leaf in tf.nest.flatten(state) if hasattr(leaf, "nbytes")) / 1e6
     return {
         "parameters": parameters,
         "first_round_seconds": round(seconds[0], 2),
         "seconds_per_round": round(statistics.median(seconds[1:]), 4),
         "cpu_seconds_per_round": round(statistics.median(processor[1:]), 4),
         "peak_memory_mb": round(_peak_mb(processes)),
-        "state_mb": round(state_mb, 1),
     }
 
 
@@ -195,12 +184,6 @@ def _peak_mb(processes: "Iterable[psutil.Process]") -> float:
     """Sum of the processes' peak resident memory (VmHWM)."""
     texts = [pathlib.Path(f"/proc/{process.pid}/status").read_text() for process in processes]
     return sum(int(text.partition("VmHWM:")[2].split()[0]) for text in texts) / 2**10
-
-
-def _machine() -> dict[str, Any]:
-    from bandits.results import runs
-
-    return {"processor": runs.processor(), "cores": len(os.sched_getaffinity(0)), "load_average": os.getloadavg()[0]}
 
 
 if __name__ == "__main__":

@@ -43,7 +43,6 @@ _OF_ENVIRONMENT = (
     "init_clients",
     "max_examples_per_client",
 )
-_DEPLOYMENT = ("bandits_deploy_freq", "bandits_deploy_delay")  # A baseline may differ in them, and is then named.
 _DRIFT_WORLD = "drift_world"
 CONTENT = "content"  # In a data report: the digest of a table.
 _FRAME = "DataFrame"
@@ -96,16 +95,6 @@ class ComparableRuns:
         groups = runs.grouped(alike, lambda other: int(other.flags[_DRIFT_WORLD]))
         nearest = ((environment, _nearest(one, others)) for environment, others in sorted(groups.items()))
         return {environment: other for environment, other in nearest if other}
-
-    def deployment_note(self, one: Configuration) -> str:
-        """Baselines with another deployment period than a configuration, in words; empty without such."""
-        notes = []
-        for role in () if one.role else ROLES:
-            if other := self.reference(one, role):
-                both = [(name, other.flags.get(name), one.flags.get(name)) for name in _DEPLOYMENT]
-                words = [f"{phrases.flag_word(name, first)}, not {own}" for name, first, own in both if first != own]
-                notes += [f"{role.value}: {other.name} ({', '.join(words)})"] if words else []
-        return "; ".join(notes)
 
     def baseline_summary(self, one: Configuration) -> str:
         """A configuration's normalized score in words, by the first result; empty if unknown."""

@@ -99,21 +99,9 @@ def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, nois
     return f"Seeds vary {', '.join(varied[:-1])} and {varied[-1]}."
 
 
-def what_intervals_are_over(clients: str = "") -> str:
-    """Sentences that say what the intervals are over.
-
-    Args:
-      clients: Kind of clients, if there is an interval over evaluated clients: `held-out` or `participating`.
-    """
-    about = "Intervals over seeds are about other seeds on this data, not about other clients."
-    if not clients:
-        return about
-    return (
-        f"{about} The interval over {clients} clients is about other clients with these seeds' models: it compares "
-        "greedy policies at the last evaluation."
-        + " These clients were seen in training, so others may earn less."
-        * (clients == "participating")
-    )
+def what_intervals_are_over() -> str:
+    """Sentence that says what the intervals are over."""
+    return "Intervals over seeds are about other seeds on this data, not about other clients."
 
 
 def family(comparisons: Iterable[Comparison]) -> str:

@@ -7,7 +7,6 @@ import math
 import os
 import pathlib
 import platform
-import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -159,34 +158,6 @@ def is_unpaired(seed_runs: Sequence[Run]) -> bool:
 def has_noise(seed_runs: Sequence[Run]) -> bool:
     """Whether these runs add noise for privacy, seeded or not."""
     return any(run.flags.get("noise_multiplier") for run in seed_runs)
-
-
-def difference_over_clients(seed_runs: Sequence[Run], reference: Sequence[Run]) -> intervals.Interval | None:
-    """Difference of two configurations' last evaluations, with an interval over the evaluated clients.
-
-    Each client counts with its mean over the common seeds. None with fewer than two clients.
-    """
-    differences: dict[str, list[float]] = {}
-    reference_rewards = {run.flags.get("seed"): _client_rewards(run) for run in reference}
-    for run in seed_runs:
-        rewards_of_seed = reference_rewards.get(run.flags.get("seed"), {})
-        for client, reward in _client_rewards(run).items():
-            if client in rewards_of_seed:
-                differences.setdefault(client, []).append(reward - rewards_of_seed[client])
-    if len(differences) < 2:
-        return None
-    means = np.array([[statistics.fmean(values) for values in differences.values()]])
-    return bootstrapped(means, lambda sample: float(sample.mean()))
-
-
-def evaluated_clients(seed_runs: Sequence[Run]) -> str:
-    """Kind of the evaluated clients: `held-out` or `participating`."""
-    return "held-out" if all(run.client_rewards.get("held_out", True) for run in seed_runs) else "participating"
-
-
-def _client_rewards(run: Run) -> dict[str, float]:
-    record = run.client_rewards
-    return dict(zip(record.get("clients", ()), record.get("rewards", ()), strict=True))
 
 
 def bootstrapped(values: np.ndarray, statistic: Callable[[np.ndarray], float]) -> intervals.Interval:

@@ -34,7 +34,7 @@ COMPARED = (
     "Seeds required",
 )
 _IN_TERMINAL = (*COMPARED[:4], "Verdict")  # Columns of comparisons that fit.
-_CLIENTS, VERDICT, _BASELINES = "Greedy policy, over clients", "Verdict", "Against the baselines"
+VERDICT, _BASELINES = "Verdict", "Against the baselines"
 _WHAT_IT_IS = (
     "Normalized scores are 0 at the uniform policy's mean reward on a task and 1 at that of the full-feedback "
     "baseline. Shown is the interquartile mean over all tasks and seeds, with a 95% interval by a bootstrap of "
@@ -122,8 +122,8 @@ def results(part: ComparableRuns, styles: Styles) -> Section:
     style = dict(zip(part.configurations, styles, strict=True))
     spent = {one: _privacy(one) for one in ranked}
     has_epsilon = any(cell.kind for cell in spent.values())
-    notes = {one: [*filter(None, (part.baseline_summary(one), part.deployment_note(one)))] for one in ranked}
-    has_notes = any(notes.values())
+    summaries = {one: part.baseline_summary(one) for one in ranked}
+    has_notes = any(summaries.values())
     regrets = {one: regret(part, one) for one in ranked}
     has_regret = any(regrets.values())
     heads = ["Configuration", "Seeds", *(_title(column) for column in columns), *[_BASELINES] * has_notes]
@@ -131,7 +131,7 @@ def results(part: ComparableRuns, styles: Styles) -> Section:
     rows = []
     for one in ranked:
         cells = [_name(one, style[one]), len(one.runs), *(tables.estimate(one.estimate(column)) for column in columns)]
-        cells += [Cell("", notes=notes[one], kind="text")] * has_notes
+        cells += [Cell(summaries[one], kind="text")] * has_notes
         cells += [tables.estimate(regrets[one])] * has_regret
         rows.append(cells + [spent[one]] * has_epsilon + [_rounds(one)])
     return Section("", heads, rows, left=[_BASELINES], kind="results")
@@ -158,27 +158,15 @@ def comparisons(part: ComparableRuns, compared: Compared, *, is_narrow: bool = F
         is_one_seed = all(one.pairs == 1 for *_, one in compared)
         note = phrases.ONE_SEED if is_one_seed else f"There is no test: {', '.join(reasons)}."
         return Section("Comparisons", notes=[note])
-    clients = [
-        None if is_narrow else runs.difference_over_clients(configuration.runs, other.runs)
-        for configuration, other, _ in compared
-    ]
-    has_interval = any(one and math.isfinite(one.low) for one in clients)
-    section = comparison_table("Comparisons", [one for *_, one in compared], clients)
-    section = section._replace(notes=[_about(part, compared, has_interval)])
+    section = comparison_table("Comparisons", [one for *_, one in compared])
+    section = section._replace(notes=[_about(part, compared)])
     return section.narrow(_IN_TERMINAL) if is_narrow else section
 
 
-def comparison_table(title: str, compared: Sequence[Comparison], clients: Sequence[Interval | None] = ()) -> Section:
-    """Table of a family of comparisons.
-
-    Args:
-      title: Its heading.
-      compared: The comparisons.
-      clients: Difference of each over clients; None where it is unknown.
-    """
+def comparison_table(title: str, compared: Sequence[Comparison]) -> Section:
+    """Table of a family of comparisons."""
     rows = []
-    for one, over_clients in zip(compared, clients or [None] * len(compared), strict=True):
-        few = f"{over_clients.size} clients: too few for an interval" if over_clients else ""
+    for one in compared:
         needed = f"{one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else "many"
         cells = [
             one.configuration,
@@ -190,20 +178,18 @@ def comparison_table(title: str, compared: Sequence[Comparison], clients: Sequen
             tables.number(one.detectable, f"{one.detectable:.2g}"),
             tables.number(one.seeds_needed, needed),
         ]
-        cells += [tables.estimate(over_clients, signed=True, without=few)] * any(clients)
         rows.append([*cells, Cell(phrases.short_verdict(one), notes=one.notes, kind="text notes")])
-    heads = [*COMPARED, *[_CLIENTS] * any(clients), VERDICT]
-    return Section(title, heads, rows, left=(COMPARED[1], VERDICT))
+    return Section(title, [*COMPARED, VERDICT], rows, left=(COMPARED[1], VERDICT))
 
 
-def _about(part: ComparableRuns, compared: Compared, has_interval: bool) -> str:
+def _about(part: ComparableRuns, compared: Compared) -> str:
     """Metric of the comparisons, tests, and what intervals are over."""
     some = [run for configuration, *_ in compared for run in configuration.runs]
     notes = [
         f"Metric: {phrases.lower(part.columns[0].about)}.",
         phrases.family(one for *_, one in compared),
         configurations.what_seeds_vary(some),
-        phrases.what_intervals_are_over(runs.evaluated_clients(some) if has_interval else ""),
+        phrases.what_intervals_are_over(),
     ]
     shown = {one.name for *both, _ in compared for one in both}
     if left := [one.name for one in part.configurations if not one.role and one.name not in shown]:

@@ -122,12 +122,12 @@ def number(value: float | None, shown: str) -> Cell:
     return Cell(MISSING, "") if value is None or math.isnan(value) else Cell(shown, value)
 
 
-def estimate(interval: Interval | None, *, signed: bool = False, without: str = "") -> Cell:
-    """Cell of a mean with its interval below, rounded as `Interval.text`; `without` replaces a missing interval."""
+def estimate(interval: Interval | None, *, signed: bool = False) -> Cell:
+    """Cell of a mean with its interval below, rounded as `Interval.text`."""
     if interval is None or math.isnan(interval.mean):
         return number(None, "")
     shown, _, below = interval.text(signed=signed).partition(" (")
-    below = below.removesuffix(")") or without
+    below = below.removesuffix(")")
     return Cell(shown, interval.mean, [below] if below else [], is_strong=True)
 
 

@@ -132,18 +132,6 @@ def test_configurations_with_other_data_rewards_rounds_or_cohorts_are_no_baselin
     ]
 
 
-def test_a_bound_that_is_deployed_otherwise_is_named():
-    settings = [("uniform", 5), ("supervised_mse", 10), ("softmax", 10)]
-    (part,) = configurations.comparable(
-        [_run(bandit, bandits_type=bandit, bandits_deploy_freq=freq) for bandit, freq in settings]
-    )
-    assert [part.deployment_note(configuration) for configuration in part.configurations] == [
-        "",
-        "",
-        "uniform policy: uniform (deploy 5, not 10)",
-    ]
-
-
 def _names(*found) -> list[str]:
     (part,) = configurations.comparable(found)
     return [configuration.name for configuration in part.configurations]

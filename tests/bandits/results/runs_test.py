@@ -95,16 +95,6 @@ def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
     assert baselines.recorded(exact, metrics.ROUND_REWARD)[UNIFORM] == ReferenceValue(str(UNIFORM), 0.1)
 
 
-def test_the_difference_over_clients_is_that_of_those_that_both_evaluated():
-    common = [str(client) for client in range(20)]
-    ours = [_run(seed=seed, clients=dict.fromkeys(common, 0.5) | {"b": 0.75, "c": 1.0}) for seed in (0, 1)]
-    theirs = [_run(seed=seed, clients=dict.fromkeys(common, 0.25) | {"b": 0.5, "d": 1.0}) for seed in (0, 2)]
-    found = runs.difference_over_clients(ours, theirs)
-    assert (found.mean, found.low, found.high, found.size) == (0.25, 0.25, 0.25, 21)
-    assert runs.difference_over_clients(ours, [_run(seed=5, clients={"a": 0.5, "b": 0.5})]) is None
-    assert runs.difference_over_clients(ours, [_run()]) is None
-
-
 def test_the_interval_over_clients_is_that_of_their_mean():
     rewards = np.random.default_rng(0).normal(0.5, 0.1, 400)
     found = runs.bootstrapped(rewards[np.newaxis], np.mean)
