@@ -104,14 +104,12 @@ def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds:
         measured_rounds = _of_study(study, run)
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         state, seconds, processor = measured_rounds.initial_state(), [], []
-        parameters = sum(weights.size for weights in measured_rounds.model(state).values())
         for round_num in range(1, rounds + 2):
             start, cpu = time.perf_counter(), _cpu_seconds(processes)
             state, _ = measured_rounds.run_round(state, round_num)
             seconds.append(time.perf_counter() - start)
             processor.append(_cpu_seconds(processes) - cpu)
     return {
-        "parameters": parameters,
         "first_round_seconds": round(seconds[0], 2),
         "seconds_per_round": round(statistics.median(seconds[1:]), 4),
         "cpu_seconds_per_round": round(statistics.median(processor[1:]), 4),

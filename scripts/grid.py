@@ -88,7 +88,7 @@ class _Output:
 def define() -> cli.FlagSet:
     """Flags of `grid`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    known = "; ".join(f"{name}, {grid.about}" for name, grid in plan.published().items())
+    known = "; ".join(f"{name}, {grid['about']}" for name, grid in plan.published().items())
     grids = f"a published grid: {known}. Flags and sweeps override it"
     flags.group(title(_Runs), *declared(_Runs, binary={"type": list(studies.STUDIES)}, grid={"help": grids}))
     for group in (_Search, executors.Executors, _Output):
@@ -139,12 +139,8 @@ def program(settings: cli.Settings) -> int:
         for run in runs:
             run.at_rounds(1)
     with sweep.claim(folder, grid.binary, grid.blocks):
-        points = len({run.point for run in runs})
-        print(
-            f"{folder.name}: {len(runs)} runs of {points} configurations; folder {cli.shown_path(str(folder))}",
-            file=sys.stderr,
-            flush=True,
-        )
+        size = f"{len(runs)} runs of {len({run.point for run in runs})} configurations"
+        print(f"{folder.name}: {size}; folder {cli.shown_path(str(folder))}", file=sys.stderr, flush=True)
         if settings.executor == "slurm_script":
             return sweep.write_job_array(runs, folder, cores, "the same command with --executor=local ranks them")
         if settings.executor == "local":

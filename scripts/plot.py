@@ -61,10 +61,10 @@ def program(settings: cli.Settings) -> None:
     for output in outputs:
         files.check_output("output", output, files.PICTURES)
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
-    if len(labels) != len(folders):
-        raise UsageError(f"--labels has {len(labels)} names for {len(folders)} runs.")
-    if len(set(labels)) != len(labels):
-        raise UsageError(f"Two curves have the same name among {', '.join(labels)}: give different --labels.")
+    if not len(set(labels)) == len(labels) == len(folders):
+        raise UsageError(
+            f"--labels needs {len(folders)} different names, one for each run: {','.join(labels)}."
+        )
     seeds = dict(zip(labels, map(runs.seed_folders, folders), strict=True))
     tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in seeds.items()}
     titles = {}

@@ -82,20 +82,9 @@ class Pace:
         return dataclasses.replace(self, **{name: factor * getattr(self, name) for name in names})
 
 
-class Kind(NamedTuple):
-    """Runs whose rounds take equally long.
-
-    Attributes:
-      name: Module and flags, as text.
-      runs: Unfinished runs.
-      rounds: Unfinished rounds of all of them.
-      seconds: Measured seconds of a round, or the reason why they are unknown.
-    """
-
-    name: str
-    runs: int
-    rounds: int
-    seconds: float | str
+# Runs whose rounds take equally long: module and flags as text, number of unfinished runs, unfinished rounds of all of
+# them, and the measured seconds of a round, or the reason why they are unknown.
+Kind = tuple[str, int, int, float | str]
 
 
 class Estimate(NamedTuple):
@@ -133,7 +122,7 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
         name = " ".join([example.module.rpartition(".")[2], *flags])
         rounds = sum(weight * (run.rounds + init_rounds(run.settings)) for run, weight in pairs)
         seconds = _measure(example, folder / "estimate", executor)
-        kinds.append(Kind(name, sum(weight for _, weight in pairs), rounds, seconds))
+        kinds.append((name, sum(weight for _, weight in pairs), rounds, seconds))
         if not isinstance(seconds, str) and (needed := _round_bytes(example, folder / "estimate")):
             notes.append(f"A round of {name} needs about {needed / 1e9:.1f} GB of memory beside its data.")
     if any(_is_downloaded(run.settings) for run, _ in left):

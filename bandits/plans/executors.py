@@ -362,10 +362,7 @@ class Ray(Executor):
             except (ConnectionError, ValueError) as error:
                 raise Failure(_NO_CLUSTER.format(address)) from error
         signal.signal(signal.SIGTERM, on_sigterm)  # Ray has put its own in its place.
-        with contextlib.ExitStack() as stack:
-            stack.callback(ray.shutdown)
-            check_nodes(ray.nodes(), cores)
-            stack.pop_all()
+        check_nodes(ray.nodes(), cores)
         self._task = ray.remote(num_cpus=cores, max_retries=_RAY_RETRIES)(_ray_task)
         self._jobs: dict[Any, Job] = {}
 

@@ -226,35 +226,18 @@ class Configuration:
         return dataclasses.replace(grid, blocks=(first,)).runs()
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """A published grid.
+def published() -> dict[str, dict[str, Any]]:
+    """Tables of published grids, by name; see `published/`.
 
-    Attributes:
-      about: Description.
-      binary: Name in `studies.STUDIES`.
-      flags: Flags that it fixes, and their values.
-      blocks: Flags and values to try; an axis with a single value is a word that names a configuration.
-      by_scenario: Flags that it fixes in one scenario only, by scenario.
+    `blocks` has the flags and values to try; an axis with a single value is a word that names a configuration.
     """
-
-    about: str
-    binary: str
-    flags: Mapping[str, Any]
-    blocks: Sequence[Mapping[str, Sequence[Any]]]
-    by_scenario: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-
-
-def published() -> dict[str, Published]:
-    """Published grids by name."""
     tables = {name: table for _, _, some in presets.tables(_PUBLISHED) for name, table in some.items()}
     for table in tables.values():
-        sweep, configurations = table.pop("sweep"), table.pop("configurations")
         table["blocks"] = [
-            {flag: value if isinstance(value, list) else [value] for flag, value in one.items()} | sweep
-            for one in configurations
+            {flag: value if isinstance(value, list) else [value] for flag, value in one.items()} | table["sweep"]
+            for one in table["configurations"]
         ]
-    return {name: Published(**table) for name, table in tables.items()}
+    return tables
 
 
 def build(
@@ -281,9 +264,9 @@ def build(
     if grid is not None and grid not in known:
         raise cli.unknown("grid", grid, known, f"it is one of {', '.join(known)}.")
     table = known[grid] if grid else None
-    if table and binary not in (None, table.binary):
-        raise UsageError(f"--grid={grid} is a grid of --binary={table.binary}, not {binary}.")
-    chosen = studies.STUDIES[binary or (table.binary if table else next(iter(studies.STUDIES)))]
+    if table and binary not in (None, table["binary"]):
+        raise UsageError(f"--grid={grid} is a grid of --binary={table['binary']}, not {binary}.")
+    chosen = studies.STUDIES[binary or (table["binary"] if table else next(iter(studies.STUDIES)))]
     parsed = studies.parse(chosen, rest)
     axes = _sweeps(sweeps)
     for name in axes:
@@ -294,9 +277,7 @@ def build(
     if parsed.get("list_presets"):
         raise UsageError(f"--list_presets is a flag of {chosen}.")
     if parsed.get("restart"):
-        raise UsageError(
-            "--restart works for single runs only: add it to the command in config.json of the run's folder."
-        )
+        raise UsageError("--restart works for single runs only: add it to the command in a run's config.json.")
     seeds = tuple(cli.seeds({"seed": parsed.seed, "repeat": repeat}))
     base = list(rest)
     blocks: list[Axes] = [axes]
@@ -304,7 +285,7 @@ def build(
         preset = presets.values(parsed.preset, studies.load(chosen).presets)
         fixed = {name: value for name, value in preset.items() if name not in parsed.set_by_user}
         fixed |= {name: parsed[name] for name in parsed.set_by_user}
-        flags = {**table.flags, **table.by_scenario.get(fixed.get("scenario", ""), {})}
+        flags = {**table["flags"], **table["by_scenario"].get(fixed.get("scenario", ""), {})}
         added = {name: value for name, value in flags.items() if name not in fixed and name not in axes}
         base += [f"--{name}={as_text(value)}" for name, value in added.items()]
         blocks = _matching_blocks(table, fixed, parsed.set_by_user, axes)
@@ -313,10 +294,12 @@ def build(
     return Grid(chosen, tuple(base), tuple(itertools.chain(*map(_split, blocks))), seeds)
 
 
-def _matching_blocks(table: Published, fixed: Mapping[str, Any], given: frozenset[str], axes: Axes) -> list[Axes]:
+def _matching_blocks(
+    table: Mapping[str, Any], fixed: Mapping[str, Any], given: frozenset[str], axes: Axes
+) -> list[Axes]:
     """Blocks of a published grid that agree with fixed flags, without axes that the command sets."""
     blocks: list[Axes] = []
-    for block in table.blocks:
+    for block in table["blocks"]:
         texts = {name: [as_text(value) for value in values] for name, values in block.items()}
         names = [name for name, values in texts.items() if is_words(values)]
         if all(as_text(fixed[name]) in texts[name] for name in names if name in fixed):

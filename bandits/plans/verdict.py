@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import pathlib
 import sys
@@ -88,10 +89,11 @@ def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: boo
     strategies = {str(run.settings.get(studies.load(run.module).chosen)) for run in first.values()}
     if wanted not in {*names, *strategies}:
         raise UsageError(f"--reference={wanted} is no configuration of these runs: {'; '.join(names)}.")
-    if len(names) < 2:
-        raise UsageError("--reference has no effect: --sweep has a single combination of words, so compares nothing.")
-    if not has_fresh_seeds and len({run.point for run in planned}) > len(names):
-        raise UsageError("--reference has no effect without --reporting_repeat: seeds that selected are not compared.")
+    if len(names) < 2 or (not has_fresh_seeds and len({run.point for run in planned}) > len(names)):
+        raise UsageError(
+            "--reference has no effect: nothing is compared with a single combination of words, or, without "
+            "--reporting_repeat, on the seeds that selected points."
+        )
 
 
 def text(
@@ -251,10 +253,16 @@ def ranking(
     """
     import pandas as pd
 
-    if all(len(points) == 1 for points in ranked.values()):  # Only configurations are compared.
-        ranked, shown = _merged_by_environment(ranked, smallest=smallest), len(ranked)
+    blocks = list(ranked.items())
+    if all(len(points) == 1 for points in ranked.values()):
+        # Only configurations are compared. Those with other data, rewards or cohorts have a ranking of their own.
+        every = sweep.rank(itertools.chain(*itertools.chain(*ranked.values())), smallest=smallest, apart=False)
+        groups = runs.grouped(
+            every.get("", ()), lambda point: str(configurations.environment_key(point[0].run.settings, _ROUNDS))
+        )
+        blocks, shown = [("", points) for points in groups.values()], len(ranked)
     parts = []
-    for name, points in ranked.items():
+    for name, points in blocks:
         words = {word.partition("=")[0] for word in name.split()}
         rows = []
         for place, point in enumerate(points[:shown], 1):
@@ -270,26 +278,12 @@ def ranking(
             )
         table = pd.DataFrame(rows)
         table = table.drop(columns=[column for column in table if (table[column] == "").all()])
-        lines = [name] if name else []
-        lines.append(table.to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        shown_table = table.to_string(index=False, float_format="{:.4f}".format, na_rep="-")
+        lines = [name, shown_table] if name else [shown_table]
         if len(points) > shown:
             lines.append(f"... and {len(points) - shown} more, see results.csv")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
-
-
-def _merged_by_environment(ranked: Mapping[str, Sequence[Point]], *, smallest: bool) -> dict[str, list[Point]]:
-    """Points in one list for each combination of data, rewards and cohorts, by the words that they share."""
-    every = [outcome for points in ranked.values() for point in points for outcome in point]
-    groups = runs.grouped(
-        every, lambda outcome: str(configurations.environment_key(outcome.run.settings, "total_rounds"))
-    )
-    merged: dict[str, list[Point]] = {}
-    for group in groups.values():
-        first, *others = (outcome.run.configuration.split() for outcome in group)
-        words = [word for word in first if all(word in other for other in others)] if len(groups) > 1 else []
-        merged.setdefault(" ".join(words), []).extend(sweep.rank(group, smallest=smallest, apart=False)[""])
-    return merged
 
 
 def edges(ranked: Mapping[str, Sequence[Point]]) -> list[str]:

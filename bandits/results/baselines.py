@@ -208,9 +208,10 @@ def of_records(records: Mapping[int, Mapping[str, Any]], baseline: Baseline, met
     """
     name = RECORDED[baseline]
     values = {seed: _number(record.get(name)) for seed, record in records.items()}
-    errors = [
-        _number(record.get(f"{name}_error", math.nan if _is_sample(record) else 0.0)) for record in records.values()
-    ]
+    errors = []
+    for record in records.values():
+        is_exact = record.get("clients", 0) >= record.get("population", 0)
+        errors.append(_number(record.get(f"{name}_error", 0.0 if is_exact else math.nan)))
     if not records or not all(map(math.isfinite, [*values.values(), *errors])):
         return None
     mean = statistics.mean(values.values())
@@ -223,10 +224,6 @@ def of_records(records: Mapping[int, Mapping[str, Any]], baseline: Baseline, met
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
-
-
-def _is_sample(record: Mapping[str, Any]) -> bool:
-    return record.get("clients", 0) < record.get("population", 0)
 
 
 def note(standing: BaselineComparison) -> str:

@@ -206,15 +206,6 @@ def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
     return [shift, *(flags.get(name) for name in (*_OF_DATA, *_OF_ENVIRONMENT) if name != left_out)]
 
 
-def what_seeds_vary(seed_runs: Sequence[runs.Run]) -> str:
-    """Sentence that says what differs between the seeds of runs."""
-    return phrases.what_seeds_vary(
-        partition=any(run.flags.get("resplit") for run in seed_runs),
-        initial_model=not all(run.flags.get("initial_model_path") for run in seed_runs),
-        noise=runs.has_noise(seed_runs),
-    )
-
-
 def shared_flags(run: runs.Run) -> dict[str, Any]:
     """Set flags of a run that define its configuration."""
     # With `resplit`, the seed of the clients is the run's.

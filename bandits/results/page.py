@@ -138,7 +138,7 @@ def _part(part: ComparableRuns, limit: int, reference: str | None) -> dict[str, 
         "flags": sections.flags(part),
         "single": sections.single(part),
         "number_of_runs": sum(len(one.runs) for one in part.configurations),
-        "commands": sections.commands(part),
+        "commands": [(one.name, one.runs[0].command) for one in part.configurations],
     }
 
 
@@ -155,15 +155,15 @@ def _counts(found: runs.Found, parts: Sequence[ComparableRuns]) -> list[str]:
 
 def _problems(found: runs.Found, parts: Sequence[ComparableRuns]) -> dict[str, list[str]]:
     """Lines about runs that could not be read or diverged, by heading."""
-    lost: list[str] = []
-    others: list[str] = []
+    headings = "Left out", "Diverged runs, not comparable", "Some clients diverged"
+    problems: dict[str, list[str]] = {heading: [] for heading in headings} | {headings[0]: found.problems}
     for configuration in (one for part in parts for one in part.configurations):
         for run in configuration.runs:
             if text := divergence.warning(run.metrics, run.columns):
                 seed = f" (seed {run.flags.get('seed')})" if len(configuration.runs) > 1 else ""
                 is_lost = divergence.is_lost(run.metrics, run.columns, run.flags)
-                (lost if is_lost else others).append(f"{configuration.name}{seed}: {text}")
-    return {"Left out": found.problems, "Diverged runs, not comparable": lost, "Some clients diverged": others}
+                problems[headings[1 if is_lost else 2]].append(f"{configuration.name}{seed}: {text}")
+    return problems
 
 
 def _styles(part: ComparableRuns) -> list[dict[str, Any]]:

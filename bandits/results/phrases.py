@@ -133,7 +133,7 @@ def configuration_names(
     first = [strategy] if any(strategy in settings for settings in flags) else []
     first += sorted({name for settings in flags for name in settings if _is_object(name, settings)})
     chosen = list(dict.fromkeys([*first, *_fewest(flags, [*first, *_by_importance(flags, shown)])]))
-    names = _named(flags, chosen)
+    names = [_named(settings, chosen) for settings in flags]
     if not chosen or max(map(len, names)) > max(_LONGEST_NAME, *map(len, folders)):
         names = [
             f"{flag_word(strategy, settings[strategy])} ({folder})" if strategy in settings else folder
@@ -171,7 +171,7 @@ def _by_importance(flags: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> 
 
 
 def _fewest(flags: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[str]:
-    """The first flags that distinguish as many configurations as all flags do, without redundant numbers."""
+    """The first flags that distinguish as many configurations as all flags do."""
 
     def distinguished(by: Iterable[str]) -> int:
         by = list(by)
@@ -181,34 +181,19 @@ def _fewest(flags: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[st
     for name in names:
         if distinguished([*chosen, name]) > distinguished(chosen):
             chosen.append(name)
-    # The number of rounds makes no other flag redundant.
-    for name in [name for name in reversed(chosen) if not name.endswith((*_CHOICES, _ROUNDS))]:
-        kept = [other for other in chosen if other != _ROUNDS]
-        if distinguished(other for other in kept if other != name) == distinguished(kept):
-            chosen.remove(name)
     return chosen
 
 
-def _named(flags: Sequence[Mapping[str, Any]], chosen: Sequence[str]) -> list[str]:
-    """Names by the values of the chosen flags, without the values that most configurations share."""
-    common = {}
-    for name in chosen[1:]:
-        (value, count), *_ = Counter(json.dumps(settings.get(name), default=str) for settings in flags).most_common()
-        if name.endswith(_CHOICES) and 2 * count > len(flags):
-            common[name] = value
-
-    def words(values: Mapping[str, Any], left_out: Mapping[str, str]) -> str:
-        kept = [
-            name
-            for name in chosen
-            if name in values and left_out.get(name) != json.dumps(values[name], default=str)
-            if _is_object(name, values) or not name.startswith(objects.FLAG)
-            if not (name == "bandits_type" and values[name] == "softmax" and _is_object(_POLICY, values))
-        ]
-        return ", ".join(flag_word(name, values[name]) for name in kept) or "default"
-
-    short, full = ([words(values, left_out) for values in flags] for left_out in (common, {}))
-    return short if len(set(short)) == len(set(full)) else full
+def _named(values: Mapping[str, Any], chosen: Sequence[str]) -> str:
+    """Name by the values of the chosen flags."""
+    kept = [
+        name
+        for name in chosen
+        if name in values
+        if _is_object(name, values) or not name.startswith(objects.FLAG)
+        if not (name == "bandits_type" and values[name] == "softmax" and _is_object(_POLICY, values))
+    ]
+    return ", ".join(flag_word(name, values[name]) for name in kept) or "default"
 
 
 def _is_object(name: str, values: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Sections of a report: results, comparisons, dynamic regret, flags, single runs and commands."""
+"""Sections of a report: results, comparisons, dynamic regret, flags and single runs."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bandits import environment_flags, options
-from bandits.results import baselines, comparison, configurations, phrases, runs, tables
+from bandits.results import baselines, comparison, phrases, runs, tables
 from bandits.results.comparison import Better, Comparison
 from bandits.results.configuration import Baseline, Configuration, of_values
 from bandits.results.configurations import ComparableRuns
@@ -19,7 +19,7 @@ from bandits.results.tables import Cell, Section
 from optimization.privacy.mechanisms import digits
 from optimization.study import cli, divergence
 from optimization.study.intervals import Interval
-from optimization.study.metrics import SECONDS, Metric
+from optimization.study.metrics import Metric
 
 SHOWN = 12  # Configurations that are drawn at first; more would hide each other.
 ROWS = 1000  # Of single runs and of commands, so that the page stays small.
@@ -188,7 +188,11 @@ def _about(part: ComparableRuns, compared: Compared) -> str:
     notes = [
         f"Metric: {phrases.lower(part.columns[0].about)}.",
         phrases.family(one for *_, one in compared),
-        configurations.what_seeds_vary(some),
+        phrases.what_seeds_vary(
+            partition=any(run.flags.get("resplit") for run in some),
+            initial_model=not all(run.flags.get("initial_model_path") for run in some),
+            noise=runs.has_noise(some),
+        ),
         phrases.what_intervals_are_over(),
     ]
     shown = {one.name for *both, _ in compared for one in both}
@@ -209,25 +213,14 @@ def single(part: ComparableRuns) -> Section:
     """Table with one row per run: its results and its folder, relative to the section's title."""
     some = [(configuration, run) for configuration in part.configurations for run in configuration.runs]
     base = os.path.commonpath([run.folder.parent for _, run in some])
-    titles = [*(_title(column) for column in part.columns), "Median seconds a round"]
+    titles = list(map(_title, part.columns))
     rows = []
     for configuration, run in some[:ROWS]:
-        seconds = float(run.metrics[SECONDS].median()) if SECONDS in run.metrics else None
-        values = [*(runs.final_value(run, column) for column in part.columns), seconds]
+        values = [runs.final_value(run, column) for column in part.columns]
         cells = [configuration.name, run.flags.get("seed"), int(run.metrics["round_num"].iloc[-1])]
         cells += [tables.number(value, f"{value or 0:.4g}") for value in values]
         rows.append([*cells, os.path.relpath(run.folder, base)])
     return Section(base, ["Configuration", "Seed", "Rounds", *titles, "Folder"], rows, left=["Folder"])
-
-
-def commands(part: ComparableRuns) -> list[tuple[str, str, str]]:
-    """Name of each configuration, the command of its first seed, and the other seeds."""
-    items = []
-    for configuration in part.configurations:
-        first, *others = configuration.runs
-        seeds = ", ".join(str(run.flags.get("seed")) for run in others if run.command != first.command)
-        items.append((configuration.name, first.command, seeds))
-    return items
 
 
 def _title(column: Metric) -> str:

@@ -10,7 +10,6 @@ from optimization.study.intervals import Interval
 
 if TYPE_CHECKING:
     import jinja2
-    from markupsafe import Markup
 
 MISSING = "–"
 
@@ -104,17 +103,7 @@ def templates() -> "jinja2.Environment":
     import jinja2
 
     loader = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
-    environment = jinja2.Environment(autoescape=True, loader=loader, undefined=jinja2.StrictUndefined)
-    environment.filters["breakable"] = _breakable
-    return environment
-
-
-def _breakable(name: str) -> "Markup":
-    """Name as HTML that may wrap after `_` and `/`."""
-    import markupsafe
-
-    wrap = markupsafe.Markup("<wbr>")
-    return markupsafe.escape(name).replace("_", "_" + wrap).replace("/", "/" + wrap)
+    return jinja2.Environment(autoescape=True, loader=loader, undefined=jinja2.StrictUndefined)
 
 
 def number(value: float | None, shown: str) -> Cell:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from bandits.plans import estimate, plan
-from bandits.plans.estimate import Kind
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_the_memory_of_a_round_is_known_where_the_server_keeps_models(tmp_path):
 
 
 def test_the_time_of_all_is_that_of_their_rounds():
-    found = estimate.summarize([Kind("a", 2, 100, 36.0), Kind("b", 2, 10, 360.0)], workers=2)
+    found = estimate.summarize([("a", 2, 100, 36.0), ("b", 2, 10, 360.0)], workers=2)
     assert found.is_whole
     assert found.text.splitlines() == [
         "a: 2 runs, 100 rounds of 36 s: 1.0 hours",
@@ -61,7 +60,7 @@ def test_the_time_of_all_is_that_of_their_rounds():
 
 
 def test_an_unknown_time_is_not_counted_as_none():
-    one, other = Kind("a", 2, 100, 36.0), Kind("b", 2, 10, "it failed")
+    one, other = ("a", 2, 100, 36.0), ("b", 2, 10, "it failed")
     assert estimate.summarize([other], workers=1) == estimate.Estimate(
         "b: 2 runs, 10 rounds: time unknown, because it failed", is_whole=False
     )

@@ -202,7 +202,7 @@ def test_studies_and_tasks_are_parts_of_their_own():
         (
             [{"bandits_type": kind, "scenario": "scratch"} for kind in ("softmax", "greedy")]
             + [{"bandits_type": "softmax", "scenario": "init"}],
-            ["softmax", "greedy", "softmax, init"],
+            ["softmax, scratch", "greedy, scratch", "softmax, init"],
         ),
         (
             [
