@@ -62,9 +62,7 @@ def program(settings: cli.Settings) -> None:
         files.check_output("output", output, files.PICTURES)
     labels = settings.labels.split(",") if settings.labels else runs.labels(folders)
     if not len(set(labels)) == len(labels) == len(folders):
-        raise UsageError(
-            f"--labels needs {len(folders)} different names, one for each run: {','.join(labels)}."
-        )
+        raise UsageError(f"--labels needs {len(folders)} different names, one for each run: {','.join(labels)}.")
     seeds = dict(zip(labels, map(runs.seed_folders, folders), strict=True))
     tables = {label: [runs.read_metrics(path) for path in paths] for label, paths in seeds.items()}
     titles = {}

@@ -84,52 +84,6 @@ def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-@pytest.fixture
-def stubborn(monkeypatch, tmp_path):
-    """Executor of a run with 4 rounds, whose process executes a shell command on SIGTERM and does not end otherwise."""
-
-    class Process(executors._Process):
-        def __init__(self):
-            self.process = subprocess.Popen(
-                ["sh", "-c", f"trap '{on_sigterm[0]}' TERM; echo ready; while :; do sleep 0.01; done"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            self.job = None
-            assert self.process.stdout.readline() == "ready\n"
-
-    on_sigterm = [""]
-    monkeypatch.setattr(executors, "_Process", Process)
-    monkeypatch.setattr(executors, "_STOP_SECONDS", 1.0)
-    (tmp_path / "a").mkdir()
-    executor = executors.Local(1)
-
-    def submit(rounds: int, action: str) -> executors.Local:
-        rows = "".join(f"{number},0.5\n" for number in range(1, rounds + 1))
-        (tmp_path / "a" / "metrics.csv").write_text(f"round_num,reward\n{rows}")
-        on_sigterm[0] = action
-        executor.submit(_job(tmp_path, "a"))
-        return executor
-
-    yield submit
-    executor.close()
-
-
-def test_a_round_that_does_not_end_is_not_awaited_for_ever(stubborn):
-    executor = stubborn(3, ":")
-    process = executor._processes[0].process
-    executor.stop()
-    assert process.poll() is None
-    executor.close()
-    assert process.returncode == -9
-
-
-def test_the_results_of_a_finished_last_round_are_waited_for(stubborn, tmp_path):
-    stubborn(4, f"sleep 0.1; touch {tmp_path}/results; exit").stop()
-    assert (tmp_path / "results").exists()
-
-
 # In a process of its own: Ray ends the process that uses it, if on a busy machine its own ones are late.
 _RAY = """
 import json, sys

@@ -37,13 +37,11 @@ def read(tmp_path) -> dict[str, list[runs.Run]]:
 def test_a_comparison_is_paired_over_seeds(read):
     (row,) = bandits.compare([read["softmax"], read["greedy"]]).to_dict("records")
     expected = stats.ttest_rel(REWARDS["softmax"], REWARDS["greedy"])
-    interval = expected.confidence_interval() if hasattr(expected, "confidence_interval") else None
     difference = pd.Series(REWARDS["softmax"]) - pd.Series(REWARDS["greedy"])
     half = stats.t.ppf(0.975, 2) * difference.std() / 3**0.5
     assert (row["configuration"], row["reference"], row["seeds"]) == ("softmax", "greedy", 3)
     assert (row["mean"], row["reference_mean"], row["difference"]) == pytest.approx((0.625, 0.375, 0.25))
     assert (row["low"], row["high"]) == pytest.approx((0.25 - half, 0.25 + half))
-    assert interval is None or (row["low"], row["high"]) == pytest.approx(tuple(interval))
     assert row["p"] == pytest.approx(expected.pvalue)
     assert row["verdict"] == "not significantly different"
 

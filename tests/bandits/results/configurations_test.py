@@ -36,33 +36,16 @@ def test_the_interval_of_a_share_stays_within_0_and_1():
     assert configuration.estimate(metrics.ACCURACY).high == 1.0
 
 
-def test_configurations_lie_between_the_baselines():
-    part = _part(
-        uniform=[0.11, 0.12],
-        softmax=[0.50, 0.53],
-        greedy=[0.0, 0.4],
-        falcon=[0.7],
-        supervised_mse=[0.90, 0.92],
-        init=[0.01, 0.0],
-    )
-    assert [configuration.role for configuration in part.configurations] == [
-        Baseline.uniform_policy,
-        None,
-        None,
-        None,
-        Baseline.full_feedback,
-        None,
-    ]
-    places = {configuration.name: part.baseline_summary(configuration) for configuration in part.configurations}
-    assert places == {
-        "uniform": "",
-        "softmax": "at a normalized score of 0.50",
-        "greedy": "not significantly different from the uniform policy",
-        "falcon": "one seed: not judged",
-        "supervised_mse": "",
-        "init": "not significantly different from the uniform policy",
+def test_configurations_have_roles_and_places_between_their_baselines():
+    rewards = {"uniform": [0.11, 0.12], "softmax": [0.50, 0.53], "falcon": [0.7], "supervised_mse": [0.90, 0.92]}
+    part = _part(**rewards)
+    assert {one.name: (one.role, part.baseline_summary(one)) for one in part.configurations} == {
+        "uniform": (Baseline.uniform_policy, ""),
+        "softmax": (None, "at a normalized score of 0.50"),
+        "falcon": (None, "one seed: not judged"),
+        "supervised_mse": (Baseline.full_feedback, ""),
     }
-    assert [configuration.name for configuration in part.ranked()][:3] == ["supervised_mse", "falcon", "softmax"]
+    assert [one.name for one in part.ranked()] == ["supervised_mse", "falcon", "softmax", "uniform"]
 
 
 def _bounded(bandit, rewards, **bounds):
@@ -98,18 +81,11 @@ def test_configurations_are_compared_with_greedy_of_the_most_equal_flags_in_one_
 
 
 def test_the_baseline_of_a_configuration_has_the_most_equal_flags():
-    found = [
-        _run(f"{bandit}{freq}", bandits_type=bandit, bandits_deploy_freq=freq)
-        for bandit in ("uniform", "softmax")
-        for freq in (1, 5)
-    ]
+    flags = [(bandit, freq) for bandit in ("uniform", "softmax") for freq in (1, 5)]
+    found = [_run(f"{bandit}{freq}", bandits_type=bandit, bandits_deploy_freq=freq) for bandit, freq in flags]
     (part,) = configurations.comparable(found)
-    assert [
-        part.reference(configuration, Baseline.uniform_policy).name for configuration in part.configurations[2:]
-    ] == [
-        "uniform, deploy 1",
-        "uniform, deploy 5",
-    ]
+    nearest = [part.reference(one, Baseline.uniform_policy).name for one in part.configurations[2:]]
+    assert nearest == ["uniform, deploy 1", "uniform, deploy 5"]
 
 
 @pytest.mark.parametrize(
@@ -126,10 +102,8 @@ def test_configurations_with_other_data_rewards_rounds_or_cohorts_are_no_baselin
     alike = {"total_rounds": 20, "clients_per_round": 10, "cohort_sampling": "fixed"}
     found = [_run(bandit, bandits_type=bandit, **alike) for bandit in ("uniform", "softmax")]
     (part,) = configurations.comparable([*found, _run("other", bandits_type="softmax", **(alike | {name: value}))])
-    assert [part.reference(configuration, Baseline.uniform_policy) for configuration in part.configurations[1:]] == [
-        part.configurations[0],
-        None,
-    ]
+    nearest = [part.reference(configuration, Baseline.uniform_policy) for configuration in part.configurations[1:]]
+    assert nearest == [part.configurations[0], None]
 
 
 def _names(*found) -> list[str]:
@@ -142,10 +116,8 @@ def test_runs_that_differ_in_their_seed_are_a_configuration_wherever_they_lie():
     other = _run("elsewhere", seed=3, clip_norm=1.0, experiment_name="elsewhere", preset="x", bandits_mu=None)
     third = _run("third", seed=3, clip_norm=2.0)
     (part,) = configurations.comparable([*grid, other, third])
-    assert [[run.flags["seed"] for run in configuration.runs] for configuration in part.configurations] == [
-        [2, 3, 10],
-        [3],
-    ]
+    seeds = [[run.flags["seed"] for run in configuration.runs] for configuration in part.configurations]
+    assert seeds == [[2, 3, 10], [3]]
 
 
 def test_a_seed_that_was_run_twice_does_not_count_twice():

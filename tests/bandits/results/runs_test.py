@@ -6,7 +6,6 @@ import pathlib
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from bandits import metrics
 from bandits.results import baselines, comparison, configuration, runs
@@ -93,14 +92,6 @@ def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
     assert known == {UNIFORM: ReferenceValue(str(UNIFORM), 0.1, 0.02, 2000)}
     exact = [_run(bounds={"participating": sample | {"chance_error": 1e-18}})]
     assert baselines.recorded(exact, metrics.ROUND_REWARD)[UNIFORM] == ReferenceValue(str(UNIFORM), 0.1)
-
-
-def test_the_interval_over_clients_is_that_of_their_mean():
-    rewards = np.random.default_rng(0).normal(0.5, 0.1, 400)
-    found = runs.bootstrapped(rewards[np.newaxis], np.mean)
-    assert found.mean == pytest.approx(rewards.mean(), rel=1e-12)
-    expected = stats.norm.interval(0.95, rewards.mean(), stats.sem(rewards))
-    assert [found.low, found.high] == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.parametrize(("clients", "is_reported"), [(19, False), (20, True)])

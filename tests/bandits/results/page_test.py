@@ -1,4 +1,4 @@
-"""Tests of scripts.report."""
+"""Tests of bandits.results.page, and of scripts.report, which writes it."""
 
 import base64
 import json
@@ -154,25 +154,6 @@ def test_regret_to_full_feedback_is_shown_if_there_is_such_a_baseline(tmp_path):
     assert {row[place] for row in rows} == {"–", "0.2  -0.4 to 0.9", "-0.2  -1.5 to 1.1"}
     _, page = _report(tmp_path, tmp_path / "softmax")
     assert "Regret to full feedback" not in page
-
-
-def test_dynamic_regret_is_shown_if_rewards_change(tmp_path, capsys):
-    drift = dict.fromkeys(("drift_every", "drift_rounds", "drift_period", "drift_overlap", "drift_world"))
-    drift |= {"scenario": "drift", "reward_drift": "abrupt", "drift_start": 2, "world_seed": 0, "total_rounds": 2}
-    _run(tmp_path / "softmax", [0.5, 0.25], bandits_type="softmax", **drift)
-    for world, reward in enumerate((1.0, 0.75)):
-        supervised = drift | {"bandits_type": "supervised_mse", "drift_world": world}
-        _run(tmp_path / f"world_{world}", [0.0, reward], **supervised)
-    status, page = _report(tmp_path, tmp_path)
-    printed = capsys.readouterr()
-    assert (status, printed.err) == (0, "")
-    assert "softmax        2       1      1      0.5" in printed.out
-    assert "<h3>Dynamic regret</h3>" in page
-    _report(tmp_path, tmp_path / "softmax")
-    assert (
-        "needs the full-feedback baseline of environment 0 and environment 1: run the same with"
-        in capsys.readouterr().out
-    )
 
 
 def _compared(tmp_path, *arguments) -> tuple[list[list[str]], str]:
