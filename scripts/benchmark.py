@@ -1,4 +1,4 @@
-"""Measures whole rounds, and the evaluation of a log, on this machine; see `--help`."""
+"""Measures whole rounds on this machine; see `--help`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from data.errors import UsageError
 from data.settings import setting
 from optimization.study import cli, frame, interruption, run_folder
 
@@ -23,12 +22,11 @@ if TYPE_CHECKING:
     from optimization.study import runner
 
 _USAGE = """
-Measures whole rounds, or the evaluation of a log: seconds, and the peak memory of the program and TFF's worker.
+Measures whole rounds: seconds, and the peak memory of the program and TFF's worker.
 
   benchmark                                         # rounds of EMNIST's CNN, 64 clients
   benchmark --what=stackoverflow --aggregator_type=dpsgd --noise_multiplier=1 --clip_norm=0.1
   benchmark --what=fedkp --clients_per_round=20     # FedKP with EMNIST-62's model
-  benchmark --what=evaluation                       # IPS, SNIPS and DR with intervals, on a million rows
 
 Random data in the data sets' shapes replace downloads. Other flags are those of the measured runs (run_federated, or
 run_posterior for fedkp).
@@ -52,10 +50,11 @@ _RUNS = {
             "--server_learning_rate=0.002",
         ),
     ),
-    "fedkp": ("optimization.posterior.run_posterior", ("--preset=emnist62_alpha_1", "--algorithm=fedkp_cluster_mean")),
+    "fedkp": (
+        "optimization.posterior.run_posterior",
+        ("--preset=emnist62_alpha_1", "--algorithm=fedkp_cluster_mean"),
+    ),
 }
-_EVALUATION = "evaluation"
-_ROWS, _CLIENTS, _ACTIONS = 1_000_000, 10_000, 50  # Of the log.
 
 
 class _Flags:
@@ -66,8 +65,8 @@ class _Flags:
       rounds: Measured rounds; the first, which compiles, is reported apart.
     """
 
-    what: str = setting("emnist", [*_RUNS, _EVALUATION])
-    rounds: int = setting(10, low=1, only={"what": (*_RUNS,)})
+    what: str = setting("emnist", [*_RUNS])
+    rounds: int = setting(10, low=1)
 
 
 def define() -> cli.FlagSet:
@@ -125,53 +124,6 @@ def _of_study(study: frame.Study, run: frame.Run) -> "runner.Rounds":
 
     (phase,) = phases(run.options, run.data)
     return experiment.BanditRounds(run.data, phase, phase_privacy.mechanism(phase), None, run.folder)
-
-
-def _evaluation() -> dict[str, Any]:
-    """Seconds from Parquet to estimates with intervals, and the peak memory; generating the log is not measured."""
-    import numpy as np
-    import psutil
-
-    from bandits.evaluation import totals
-    from bandits.evaluation.estimators import Estimator, terms_of_rows
-    from data import interaction_log
-
-    generator = np.random.default_rng(0)
-    client_of_row = np.concatenate([np.arange(_CLIENTS), generator.integers(_CLIENTS, size=_ROWS - _CLIENTS)])
-    target = generator.dirichlet(np.ones(_ACTIONS), size=_ROWS)
-    log = interaction_log.ordered(
-        [f"client {number}" for number in range(_CLIENTS)],
-        client_of_row,
-        generator.random((_ROWS, _ACTIONS), np.float32),  # They serve as predicted rewards, so no model is trained.
-        [str(number) for number in range(_ACTIONS)],
-        {
-            "actions": generator.integers(_ACTIONS, size=_ROWS),
-            "rewards": generator.integers(2, size=_ROWS),
-            "propensities": np.full(_ROWS, 1 / _ACTIONS),
-            "probabilities": target,
-        },
-    )
-    layout = totals.Layout(tuple(map(Estimator, ("logged", "ips", "snips", "dr"))))
-    with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
-        path = pathlib.Path(folder) / "log.parquet"
-        interaction_log.write(log, path)
-        start = time.perf_counter()
-        log = interaction_log.read(path)
-    fields = (log.actions, log.rewards, log.propensities, np.asarray(log.probabilities), np.asarray(log.contexts))
-    terms = terms_of_rows(log.clients, *fields)
-    by_client = totals.of_clients(terms.clients, layout.columns(terms))
-    sums = totals.summed(by_client, layout.ratios)
-    for estimator in layout.estimators:
-        totals.interval(sums, layout.ratio(estimator))
-    estimated = time.perf_counter()
-    totals.drawn_totals(by_client, totals.present(log.clients, log.client_ids), 0, 1000)
-    return {
-        "rows": _ROWS,
-        "clients": _CLIENTS,
-        "estimates_seconds": round(estimated - start, 2),
-        "bootstrap_seconds": round(time.perf_counter() - estimated, 2),
-        "peak_memory_mb": round(_peak_mb([psutil.Process()])),
-    }
 
 
 def _cpu_seconds(processes: "Iterable[psutil.Process]") -> float:
