@@ -20,7 +20,7 @@ from data.settings import make_options
 from optimization import aggregators, client_work, fed_avg, models, options
 from optimization.posterior import algorithms
 from optimization.privacy import mechanisms
-from optimization.runtime import kept_rounds
+from optimization.runtime import cached_rounds
 from optimization.study import compiled, payloads, run_folder
 
 _RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
@@ -260,9 +260,9 @@ def _shared(
     folder = download.cache_folder(phase.task.cache_dir) / "rounds"
 
     def find() -> tff.templates.IterativeProcess:
-        if not kept_rounds.is_versioned(*_parts(definition)):
+        if not cached_rounds.is_versioned(*_parts(definition)):
             return definition.build()
-        return kept_rounds.process(folder, repr(own_key), definition.build)
+        return cached_rounds.process(folder, repr(own_key), definition.build)
 
     shared = compiled.kept(own_key, find)
     return SharedProcess(shared, definition, initial_weights, phase.server_optimizer.learning_rate)

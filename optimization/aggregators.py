@@ -1,7 +1,7 @@
 """Aggregation of a cohort's deltas by the factories of TensorFlow Federated and TensorFlow Privacy.
 
-Every factory here takes (deltas, weights) of the clients; all but the weighted mean ignore the weights. A clip norm
-is an L2 norm over the whole delta, never per layer.
+Every factory takes the clients' deltas and weights; all but the weighted mean ignore the weights. A clip norm is an L2
+norm over the whole delta, never per layer.
 """
 
 import secrets
@@ -30,7 +30,7 @@ def build(
 
     Args:
       aggregation: Options of the aggregation.
-      mechanism: Its `aggregation_flags.mechanism`: what adds noise here is what is accounted.
+      mechanism: The accounted mechanism, from which the noise is built.
       shapes: Shapes of a delta's tensors, all float32.
     """
     kind = aggregation.kind
@@ -39,7 +39,7 @@ def build(
     if kind == "mean":
         unweighted = _clipped(aggregation, tff.aggregators.UnweightedMeanFactory())
     elif kind == "secure_sum":
-        # Secure sums carry integers: coordinates are quantized over a range that follows them, as TFF's default does.
+        # Secure sums add integers: coordinates are quantized over an adaptive range, as in TFF's default.
         unweighted = tff.aggregators.UnweightedMeanFactory(
             value_sum_factory=tff.aggregators.SecureSumFactory(
                 tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
@@ -71,7 +71,7 @@ def build(
             query = _dpsgd(aggregation, mechanism)
         elif kind == "dpftrl":
             query = _dpftrl(aggregation, mechanism, specs)
-        else:  # The noise is that of `noise`.
+        else:  # `noise` makes the noise.
             query = dp_queries.NoisedSum(mechanism.clip_norm, specs)
         mean = tfp.NormalizedQuery(query, denominator=float(mechanism.cohort))
         unweighted = tff.aggregators.DifferentiallyPrivateFactory(mean)
@@ -81,9 +81,9 @@ def build(
 
 
 class SkipEmptyCohorts(tff.aggregators.WeightedAggregationFactory):
-    """An aggregation that keeps its state in a round without clients, and whose result then is NaN.
+    """An aggregation that keeps its state in a round without clients; the result is then NaN.
 
-    TFF's quantile of no norms would be NaN in all later rounds, and so would the clip norm.
+    Otherwise TFF's quantile of no norms would be NaN in all later rounds, and so would the clip norm.
     """
 
     def __init__(self, inner: tff.aggregators.WeightedAggregationFactory):
@@ -161,11 +161,11 @@ def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, s
 def noise(
     aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
 ) -> dp_queries.CorrelatedNoise | None:
-    """Noise for each round, see `dp_queries.NoisyRounds`; None if the aggregator adds its own, or none.
+    """Correlated noise for `dp_queries.NoisyRounds`; None if the aggregator adds independent noise, or none.
 
     Args:
-      aggregation: As of `build`, like the others.
-      mechanism: What is accounted.
+      aggregation: Options of the aggregation.
+      mechanism: The accounted mechanism.
       shapes: Shapes of a delta's tensors.
     """
     if mechanism.kind != "mf_dpftrl":
@@ -174,11 +174,11 @@ def noise(
 
 
 def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, which: int = 0) -> int:
-    """Seed of noise that later rounds sample again: from the system's entropy unless set otherwise.
+    """Seed of noise that later rounds sample again: secret unless a seed is set.
 
     Args:
       aggregation: Options of the aggregation.
-      mechanism: The accounted mechanism; a training and a later one on its model must not share noise.
+      mechanism: The accounted mechanism; successive trainings of one model must not share noise.
       which: Index of the noise, if there are several.
     """
     if aggregation.noise_seed is None:
@@ -187,7 +187,7 @@ def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanis
 
 
 def secrets_in_state(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism) -> list[str]:
-    """Parts of the aggregator's state that must stay secret, in words."""
+    """Descriptions of the parts of the aggregator's state that must stay secret."""
     keeps_seed = mechanism.kind in ("dpftrl", "mf_dpftrl") and mechanism.noise_multiplier > 0
     return ["the seed of the noise"] if keeps_seed and aggregation.noise_seed is None else []
 
@@ -208,7 +208,7 @@ def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements:
 
 
 def clipped_clients(measurements: Any) -> int | None:
-    """Number of clipped deltas; None without clipping, or where privacy forbids the count."""
+    """Number of clipped deltas; None without clipping, or if privacy forbids the count."""
     if isinstance(measurements, Mapping) and "clipped_count" in measurements:
         return int(measurements["clipped_count"])
     return None

@@ -15,19 +15,19 @@ from optimization import models
 from optimization.corrections import Correction, Step
 
 Batch = Mapping[str, tf.Tensor]
-# (model outputs [batch, actions], that mini-batch of the examples) -> scalar, the mean over the mini-batch. One whose
-# attribute `needs_only_chosen_output` is true also takes the outputs of the examples' `action` alone, [batch].
+# (model outputs [batch, actions], mini-batch) -> scalar, the mean over the mini-batch. A loss whose attribute
+# `needs_only_chosen_output` is true also accepts only the outputs of the chosen actions, [batch].
 Loss = Callable[[tf.Tensor, Batch], tf.Tensor]
-_RANDOM_MODEL = -2  # Folded into a client's key, for samples of a model that is random in training.
+_RANDOM_MODEL = -2  # Folded into a client's key for models that are random in training, as with dropout.
 
 
 class ClientUpdate(NamedTuple):
-    """Result of a client's training.
+    """A client's update.
 
     Attributes:
       delta: New minus old weights, in the order of the model's weights; all zero where `is_finite` is false.
-      loss_sum: float32 scalar, each example's mini-batch loss before its step, summed over all steps' examples.
-      is_finite: bool scalar, whether the delta's norm was finite, and so the weights after training.
+      loss_sum: float32 scalar, sum over all steps' examples of the mini-batch's loss before the step.
+      is_finite: bool scalar, whether the norm of the delta was finite.
       loss_deviation: float32 scalar, standard deviation of the mini-batches' losses; 0 without a step.
     """
 
@@ -43,7 +43,7 @@ class ClientWork(Protocol):
     def __hash__(self) -> int: ...
 
     def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
-        """Number of examples in all mini-batches of a client of this size, int32."""
+        """Number of examples in all mini-batches of a client with this many examples, int32."""
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
         """Builds the training function.
@@ -56,8 +56,8 @@ class ClientWork(Protocol):
 
         Returns:
           A function of (weights, examples, key, learning_rate=None): the weights that the round starts from, float32
-          in the model's order; a mapping with `features` and whatever `loss` reads, all with the examples as first
-          axis; the client's int32 [2] key of the round; a float32 scalar that replaces the work's learning rate.
+          in the model's order; a mapping with `features` and all that `loss` reads, with the examples as first axis;
+          the client's int32 [2] key of the round; a float32 scalar that replaces the work's learning rate.
         """
 
 
@@ -65,14 +65,14 @@ class ClientWork(Protocol):
 class LocalSgd:
     """SGD for a number of epochs of shuffled mini-batches, or for a number of steps.
 
-    In an epoch, the last, partial mini-batch is kept. A step's mini-batch is drawn uniformly with replacement, so that
-    it has its full size at a client of any size; a client without examples takes no step.
+    The last mini-batch of an epoch may be smaller. With `steps`, each mini-batch is sampled uniformly with replacement,
+    so it always has its full size. A client without examples takes no step.
 
     Attributes:
       learning_rate: Step size, unless the training function gets one.
-      batch_size: Examples of a mini-batch.
-      epochs: Passes over the examples; None with `steps`.
-      steps: Steps, tau; None with `epochs`.
+      batch_size: Examples in a mini-batch.
+      epochs: Number of passes over the examples; None with `steps`.
+      steps: Number of steps, tau; None with `epochs`.
       momentum: Heavy-ball momentum, which starts at zero in every round.
       corrections: Corrections of each step's gradients, applied in this order.
 
@@ -97,7 +97,7 @@ class LocalSgd:
         return tf.where(num_examples > 0, self.steps * self.batch_size, 0)
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
-        # Momentum and corrections change entries that no term reads.
+        # Momentum and corrections also change entries that no term reads.
         by_terms = (
             model.terms and getattr(loss, "needs_only_chosen_output", False) and not (self.momentum or self.corrections)
         )
@@ -124,9 +124,9 @@ class LocalSgd:
           loss: Mean loss of a mini-batch.
 
         Returns:
-          A function of (weights, examples, key, learning_rate=None, on_step=) that gives the deltas, finite or not, and
-          the sum of losses and their deviation of `ClientUpdate`. After a step, `on_step` takes the model's variables
-          and the step's int32 number, from 0.
+          A function of (weights, examples, key, learning_rate=None, on_step=None) that returns the deltas, finite or
+          not, and `loss_sum` and `loss_deviation` of `ClientUpdate`. After each step it calls `on_step` with the
+          model's variables and the step's int32 number, from 0.
         """
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
         velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
@@ -165,10 +165,10 @@ class LocalSgd:
         return walk
 
     def _build_walk_by_terms(self, model: models.Model, loss: Loss) -> Callable[..., tuple]:
-        """Builds the same steps for a model with `terms` and a loss `needs_only_chosen_output`, in half the time.
+        """Builds steps that take half the time, for a model with `terms` and a loss that `needs_only_chosen_output`.
 
-        Only the entries that an example's action reads are read and changed. What changes is the delta itself, which
-        starts at zero, so that no weight is copied.
+        They read and change only the entries that an example's action needs, and change the delta itself, which starts
+        at zero, so that no weight is copied.
         """
         deltas = [tf.Variable(tf.zeros(math.prod(shape)), trainable=False) for shape in model.shapes.values()]
 
@@ -202,7 +202,7 @@ class LocalSgd:
     def _steps(
         self, examples: Batch, key: tf.Tensor, step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Takes all steps; `step` maps (its number, its examples' positions) to its loss. Returns `ClientUpdate`'s."""
+        """Takes all steps; `step` maps a number and examples' positions to a loss. Returns their sum and deviation."""
         num_steps, rows_of = self._batches(_count(examples), key)
 
         def once(position: tf.Tensor, loss_sum: tf.Tensor, values: tf.TensorArray):
@@ -246,7 +246,7 @@ class LocalSgd:
         learning_rate: float | tf.Tensor,
         velocity: tf.Variable | None,
     ) -> None:
-        """Steps in place; for looked-up rows of a matrix and without momentum, only in those rows."""
+        """Takes a step in place; without momentum, sparse gradients change only their rows."""
         if velocity is not None:
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
@@ -267,7 +267,7 @@ def _take(examples, rows: tf.Tensor):
 
 
 def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tensor:
-    """Each example's sum of terms of these flattened arrays."""
+    """Sum of each example's terms of these flattened arrays."""
     pairs = zip(arrays, terms, strict=True)
     # For single entries, this takes two thirds of a plain gather's time.
     parts = [tf.gather_nd(array, tf.expand_dims(places, -1)) * factors for array, (places, factors) in pairs]
@@ -283,8 +283,8 @@ def _deviation(values: tf.Tensor) -> tf.Tensor:
 
 
 def has_finite_norm(delta: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Whether the L2 norm of all parts together is finite, as clipping requires; bool scalar."""
-    # One number that is not finite makes the norm so, which reads the delta once and copies nothing.
+    """Whether the L2 norm over all parts is finite, as clipping requires; bool scalar."""
+    # Any number that is not finite makes the norm not finite. This reads the delta once and copies nothing.
     return tf.math.is_finite(2.0 * tf.add_n([tf.nn.l2_loss(part) for part in delta]))
 
 

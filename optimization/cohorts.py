@@ -40,7 +40,7 @@ def draw(
 
 
 def groups(names: Iterable[str], count: int, seed: int) -> np.ndarray:
-    """Groups of clients by a keyed hash of their names: a client's group depends on no other client.
+    """Groups of clients by a keyed hash of their names, so that a client's group does not depend on other clients.
 
     Args:
       names: Names of the clients.
@@ -61,7 +61,7 @@ def secret_seed() -> np.ndarray:
 
 
 def as_integer(seed: np.ndarray) -> int:
-    """Such an array's seed as a number."""
+    """Seed of `secret_seed` as a number."""
     return int.from_bytes(np.asarray(seed).astype("<u4").tobytes(), "little")
 
 
@@ -69,7 +69,7 @@ class PreparedAhead:
     """Prepares each round's clients while TFF's worker still runs the round before.
 
     A call takes a round's number and the other arguments of `prepare`, which must be the same in the next round. It
-    returns or raises what `prepare` does; rounds may come in any order.
+    returns or raises what `prepare` does. Rounds may come in any order.
     """
 
     def __init__(self, prepare: Callable[..., Any], total_rounds: int):

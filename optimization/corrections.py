@@ -50,12 +50,12 @@ class Proximal:
         return [gradient + self.strength * (weight - start) for gradient, weight, start in parts]
 
 
-# By flag: the correction of a value, where 0 is no correction, and the flag's help.
+# For each flag: the function from a value to its correction (0 means no correction), and the flag's help.
 CORRECTIONS: Mapping[str, tuple[Callable[[float], Correction], str]] = {
     "proximal_strength": (Proximal, "FedProx's mu: weight of the pull to the round's first model (default: 0, none)")
 }
 
 
 def chosen(values: Mapping[str, Any]) -> tuple[Correction, ...]:
-    """Corrections of CORRECTIONS whose values are not 0."""
+    """Corrections whose values are not 0."""
     return tuple(build(values[name]) for name, (build, _) in CORRECTIONS.items() if values.get(name))

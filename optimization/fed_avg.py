@@ -4,7 +4,7 @@ Agarwal, McMahan and Xu 2023, Algorithm 4; without deployments Reddi et al. 2021
 round of a cohort that the caller chooses. `Process` follows the lines of Algorithm 4.
 
 A client's losses come back at its position in the cohort: each client contributes a vector that is zero elsewhere, and
-vectors are summed, so that the round stays in TFF's MapReduce form.
+the vectors are summed. So the round stays in TFF's MapReduce form.
 """
 
 import abc
@@ -32,9 +32,9 @@ class State(NamedTuple):
     """The server's state between rounds.
 
     Attributes:
-      round_num: int32, rounds done; like `deployed`, empty without deployments.
+      round_num: int32, number of finished rounds; empty without deployments, like `deployed`.
       weights: The model in training, theta^(t).
-      deployed: The deployed models, newest first: theta_{i-1}, which acts, and the earlier ones up to `max_delay`.
+      deployed: The deployed models, newest first: theta_{i-1}, which acts, and up to `max_delay` earlier ones.
       optimizer: The server optimizer's state.
       aggregator: The aggregator's state; empty without one.
     """
@@ -50,19 +50,19 @@ class RoundMetrics(NamedTuple):
     """Measurements of one round. Sums are over the clients of the cohort.
 
     Attributes:
-      examples: int32, examples of their logs.
-      loss_sum: float32, losses of all mini-batches' examples, of the clients with finite updates.
-      trained_examples: int32, examples of those clients, once each.
-      batch_examples: int32, examples of those clients' mini-batches, in which an example comes once an epoch.
-      empty_clients: int32, clients without an example; their update is zero.
-      nonfinite_clients: int32, clients whose update was not finite and was replaced by zero.
-      client_losses: float32 [cohort_size], each client's mean over its mini-batches; NaN of one that is empty or whose
-        update was not finite, 0 at places that no client has.
-      client_deviations: float32 [cohort_size], the standard deviation of its mini-batches' losses, likewise.
+      examples: int32, number of examples in their logs.
+      loss_sum: float32, sum of the losses over all mini-batches' examples of clients with finite updates.
+      trained_examples: int32, number of different examples of those clients.
+      batch_examples: int32, number of examples in those clients' mini-batches; an example counts once per epoch.
+      empty_clients: int32, number of clients without an example; their update is zero.
+      nonfinite_clients: int32, number of clients whose update was not finite, and was replaced by zero.
+      client_losses: float32 [cohort_size], each client's mean over its mini-batches; NaN for a client that is empty or
+        whose update was not finite, 0 at positions without a client.
+      client_deviations: float32 [cohort_size], standard deviation of its mini-batches' losses, with the same NaN and 0.
       update_norm: float32, L2 norm of the aggregated update.
       reward_sum, propensity_sum: float32, of the actions in the training examples; empty if no client acts.
       half_rewards: float32 [2, places], expected rewards in halves A and B of the clients' examples; may be empty.
-      half_examples: int32 [2, places], their numbers of examples.
+      half_examples: int32 [2, places], number of examples in each.
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
     """
@@ -93,7 +93,7 @@ class Log(NamedTuple):
       weight: float32, the client's weight in a weighted aggregation.
       key: int32 [2], key of its mini-batches.
       learning_rate: float32, the client's learning rate; None for that of the client work.
-      sums: Sums that the round reports, by names of `RoundMetrics`.
+      sums: Sums that the round reports, with names of `RoundMetrics`.
     """
 
     examples: client_work.Batch
@@ -119,16 +119,17 @@ class Process(abc.ABC):
     Attributes:
       model: The model.
       loss: Mean loss of a mini-batch.
-      local_work: The clients' training; None to keep the initial model, as a baseline: nothing is aggregated, no noise
-        added, no step taken.
+      local_work: The clients' training; None to keep the initial model, as a baseline. Then nothing is aggregated, no
+        noise is added, and the server takes no step.
       aggregator: Factory of a weighted aggregation of deltas; None without training.
       server_optimizer: Optimizer of the aggregated step.
       feature_spec: Shapes and dtypes of a client's features, first axis None.
       label_spec: Shape and dtype of its labels, first axis None.
       cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
-      deploy_every: Rounds between deployments, T; 0 for none: clients are sent the model in training alone.
+      deploy_every: Rounds between deployments, T; 0 for none: clients receive only the model in training.
       max_delay: Maximum staleness of a client's model, in deployments.
-      noise: Correlated noise, made outside of the process for each round; None if the aggregator adds its own, or none.
+      noise: Correlated noise, made outside the process for each round; None if the aggregator adds independent noise,
+        or none.
     """
 
     model: models.Model
@@ -176,7 +177,7 @@ class Process(abc.ABC):
         work = self.local_work
         train = work.build(self.model, self.loss) if work else None
 
-        @tf.autograph.experimental.do_not_convert  # Nothing here needs it, and it takes a second.
+        @tf.autograph.experimental.do_not_convert  # It takes a second, and nothing here needs it.
         def run(deployed, weights, client) -> ClientOutput:
             log = self.log(deployed, client)  # Line 6.
             if work and train:  # Line 7.
@@ -202,7 +203,7 @@ class Process(abc.ABC):
         return run
 
     def server_round(self, state: State, delta: tuple[tf.Tensor, ...] | None):
-        """Takes the server's step, in TensorFlow; none without a delta.
+        """Takes the server's step, in TensorFlow; without a delta, no step.
 
         Returns:
           The next state's parts but the aggregator's; the norm of the step; whether the round ends with a deployment.
@@ -259,7 +260,7 @@ class Process(abc.ABC):
             # Line 4: the server sends the deployed models, if any, and the one in training.
             sent = (state.deployed, state.weights) if self.deploy_every else (state.weights,)
             work = each_client(*sent, clients)
-            # Lines 9 and 10: the deltas become one, and the server takes a step.
+            # Lines 9 and 10: the server aggregates the deltas, and takes a step.
             if aggregation:
                 aggregate = aggregation.next(state.aggregator, work.delta, work.weight)
                 step = tff.federated_map(server_round, (state, aggregate.result))
@@ -282,7 +283,7 @@ class Process(abc.ABC):
         """Builds the computation of each client's loss on its training examples, at its position.
 
         Args:
-          num_clients: Most clients to poll.
+          num_clients: Maximum number of clients to poll.
 
         Returns:
           (deployed, weights, clients), or (weights, clients) without deployments, -> float32 [num_clients].
@@ -303,7 +304,7 @@ class Process(abc.ABC):
 
 
 def at_clients(client_round: tff.Computation) -> tff.Computation:
-    """Lifts (*models, client) -> result to (*models at the server, clients) -> results at the clients."""
+    """Lifts a function (*models, client) -> result to (*models at the server, clients) -> results at the clients."""
     *sent, client_type = (part for _, part in tff.structure.iter_elements(client_round.type_signature.parameter))
     types = [*(tff.FederatedType(part, tff.SERVER) for part in sent), tff.FederatedType(client_type, tff.CLIENTS)]
 
@@ -316,7 +317,7 @@ def at_clients(client_round: tff.Computation) -> tff.Computation:
 
 
 def at_position(value: tf.Tensor, position: tf.Tensor, size: int) -> tf.Tensor:
-    """Vector of this size with a scalar at one position, and zero elsewhere."""
+    """Vector of this size with a scalar at a position, and zero elsewhere."""
     return tf.where(tf.equal(tf.range(size), position), value, tf.zeros_like(value))
 
 
@@ -331,7 +332,7 @@ def server_step(
     weights: tuple[tf.Tensor, ...],
     delta: tuple[tf.Tensor, ...],
 ):
-    """Applies one aggregated delta, negated, as the gradient; one that is not finite changes nothing.
+    """Applies an aggregated delta, negated, as the gradient; a delta that is not finite changes nothing.
 
     A delta of zeros is a step like any other: an optimizer with momentum moves on. Algorithm 3, lines 6-7.
 
@@ -342,7 +343,7 @@ def server_step(
       delta: Aggregated client deltas, new minus old.
 
     Returns:
-      (optimizer state, weights) after, and float32, the delta's L2 norm, 0 where it was not finite.
+      The optimizer's state and the weights afterwards; float32, the delta's L2 norm, 0 if it was not finite.
     """
     norm = tf.linalg.global_norm(delta)
     is_finite = tf.math.is_finite(norm)

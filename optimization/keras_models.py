@@ -14,13 +14,13 @@ from optimization import models
 
 
 class Architecture:
-    """A Keras model without its weights: float32 layers of Keras without state. Its `repr` identifies it."""
+    """A Keras model without its weights, of stateless float32 layers of Keras. Its `repr` identifies it."""
 
     def __init__(self, model: Any):
         """Checks the layers.
 
         Raises:
-          UsageError: If it is no built Keras model with one input and output, or a layer is none of these; by its name.
+          UsageError: If it is no built Keras model with one input and output, or a layer is of another kind.
         """
         if not isinstance(model, tf.keras.Model):
             raise UsageError(f"model must be a name or a Keras model, not a {type(model).__name__}.")
@@ -39,11 +39,11 @@ class Architecture:
         models_and_layers = (self.model, *self._layers)
         names = [name for one in models_and_layers for name in (one.name, *getattr(one, "input_names", ()))]
         for place, name in enumerate(dict.fromkeys(names)):
-            text = text.replace(f'"{name}"', f'"layer_{place}"')  # Keras counts names on in a process.
+            text = text.replace(f'"{name}"', f'"layer_{place}"')  # Keras numbers its layers through a process.
         return f"keras:{type(self.model).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def check(self, shape: Sequence[int], num_outputs: int) -> None:
-        """Checks the model against a task; inputs of as many numbers are reshaped.
+        """Checks the model against a task; inputs of another shape and the same size are reshaped.
 
         Raises:
           UsageError: If its inputs or outputs do not fit.
@@ -57,7 +57,7 @@ class Architecture:
 
     def build(self) -> models.Model:
         """The model."""
-        # Names by place, since Keras counts layers on in a process; offsets start at 0, scales at 1.
+        # Named by place, since Keras numbers layers through a process; offsets start at 0, scales at 1.
         names = [f"layer_{place}/{'scale' if name == 'gamma' else name}" for place, name, _ in self._weights()]
         shapes = {name: tuple(one.shape) for name, (*_, one) in zip(names, self._weights(), strict=True)}
 
@@ -68,7 +68,7 @@ class Architecture:
         return models.Model(shapes, forward)
 
     def _weights(self) -> list[tuple[int, str, Any]]:
-        """Place of the layer, attribute and variable of each weight; nested models also count their batches."""
+        """Place of the layer, name of the attribute, and variable of each weight."""
         trained = set(map(id, self.model.trainable_weights))
         return [
             (place, name, value)
@@ -79,7 +79,7 @@ class Architecture:
 
     @contextlib.contextmanager
     def _with(self, weights: Sequence[tf.Tensor]) -> Iterator[None]:
-        """Puts tensors in the place of the layers' variables; Keras' own setter would track them."""
+        """Replaces the layers' variables by tensors; Keras' setter would track them."""
         places = self._weights()
         try:
             for (place, name, _), weight in zip(places, weights, strict=True):
@@ -94,7 +94,7 @@ def read(path: pathlib.Path) -> Architecture:
     """Architecture from the JSON of a Keras model.
 
     Raises:
-      UsageError: If the file cannot be read, or the model has a function of the user.
+      UsageError: If the file cannot be read, or the model contains a function of the user.
     """
     try:
         return Architecture(tf.keras.models.model_from_json(path.read_text()))
@@ -104,7 +104,7 @@ def read(path: pathlib.Path) -> Architecture:
 
 
 def _layers(model: Any) -> Iterator[Any]:
-    """Layers of a model and of models inside it."""
+    """Layers of a model and of the models inside it."""
     for layer in model.layers:
         yield layer
         if isinstance(layer, tf.keras.Model):
@@ -112,7 +112,7 @@ def _layers(model: Any) -> Iterator[Any]:
 
 
 def _problem(layer: Any) -> str:
-    """Why a layer is refused; empty if it is not."""
+    """Reason for refusing a layer; empty if it is accepted."""
     if type(layer).__module__.partition(".")[0] != "keras" or isinstance(layer, tf.keras.layers.Lambda):
         return "is no layer of Keras: its source would not be recorded"
     if layer.dtype_policy.name != "float32":

@@ -1,8 +1,8 @@
 """Models as pure functions of their weights.
 
-A model is a list of named weight shapes and one function from (weights, features) to outputs, so that the same
-code runs on server tensors, on a client's variables and in a test. A task's model ends in a dense layer, of which an
-ensemble has several: heads on one body.
+A model is a list of named weight shapes and a function from weights and features to outputs, so that the same code
+runs on the server's tensors, on a client's variables and in a test. A task's model ends in a dense layer; an ensemble
+has several of them, its heads, on one body.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ def _uniform(draw: np.random.Generator, fan: int, shape: Sequence[int]) -> np.nd
 
 def _normal(draw: np.random.Generator, fan: int, shape: Sequence[int]) -> np.ndarray:
     low, high = scipy.special.ndtr((-2, 2))
-    # Of a standard normal, truncated at -2 and 2.
+    # Standard deviation of a standard normal that is truncated at -2 and 2.
     deviation = math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / (high - low))
     return math.sqrt(2 / fan) / deviation * scipy.special.ndtri(draw.uniform(low, high, shape))
 
@@ -42,11 +42,11 @@ INITIAL_WEIGHTS: Mapping[str, Callable[[np.random.Generator, int, Sequence[int]]
 
 
 class Terms(NamedTuple):
-    """What one weight array adds to the output of one action, for each example of a batch.
+    """Terms that a weight array adds to the output of an action, for each example of a batch.
 
     Attributes:
-      places: int32 [batch, terms], entries of the flattened array; one may come more than once.
-      factors: float32 [batch, terms], what they are multiplied by before they are summed.
+      places: int32 [batch, terms], entries of the flattened array; they may repeat.
+      factors: float32 [batch, terms], their factors in the sum.
     """
 
     places: tf.Tensor
@@ -61,13 +61,13 @@ class Model:
       shapes: Weight names and shapes, in the order of all weight tuples. All weights are float32.
       forward: (weights, features [batch, ...], as of `dense`) -> outputs float32 [batch, actions]; with several heads
         [batch, heads, actions].
-      training: (weights, features, int32 [2] key) -> outputs in training, where they are random or their gradients not
-        those of `forward`; None where they are the same.
+      training: (weights, features, int32 [2] key) -> outputs in training, if they are random or their gradients differ
+        from those of `forward`; otherwise None.
       terms: (features, int32 [batch] actions) -> `Terms` of each weight array: the output of that action is their sum.
-        None where a model is not linear in its weights, or reads most of them for one action. With several heads,
+        None if the model is not linear in its weights, or reads most of them for an action. With several heads,
         terms are [batch, heads, terms].
       body: (weights, features, key=None) -> float32 [batch, units], the inputs of the last layer, whose kernel and bias
-        are the last two weights; with an int32 [2] key as in training. Only of a model that ends in one.
+        are the last two weights; with an int32 [2] key, those of training. None if no dense layer comes last.
       heads: Last layers, side by side in the last two weights.
       kernels: Initialization of kernels, one of INITIAL_WEIGHTS.
     """
@@ -120,13 +120,13 @@ def _ending_in_dense(
 
 
 def mlp(num_features: int, hidden: Sequence[int], num_outputs: int, dropouts: Sequence[float] = ()) -> Model:
-    """Dense layers with ReLU between; with no hidden layer, the linear model with bias.
+    """Dense layers with ReLU in between; without a hidden layer, a linear model with bias.
 
     Args:
-      num_features: Features of an example.
+      num_features: Number of features of an example.
       hidden: Widths of the hidden layers.
-      num_outputs: Outputs.
-      dropouts: Part of each layer's inputs that training drops; none for no drop-out.
+      num_outputs: Number of outputs.
+      dropouts: Share of each layer's inputs that training drops; empty for no dropout.
     """
     sizes = [num_features, *hidden, num_outputs]
     shapes: dict[str, tuple[int, ...]] = {}
@@ -147,7 +147,7 @@ def mlp(num_features: int, hidden: Sequence[int], num_outputs: int, dropouts: Se
 
 
 def linear_l2(num_features: int, num_outputs: int) -> Model:
-    """Linear model with bias of features that are scaled to an L2 norm of 1; zeros stay zeros."""
+    """Linear model with bias, on features that are scaled to an L2 norm of 1; zeros stay zeros."""
     linear = mlp(num_features, (), num_outputs)
 
     def body(weights, features, key=None):
@@ -158,7 +158,7 @@ def linear_l2(num_features: int, num_outputs: int) -> Model:
 
 
 class _Convolution(NamedTuple):
-    """A square convolution with bias and ReLU, and perhaps a 2 x 2 max pool after it."""
+    """A square convolution with bias and ReLU, optionally followed by a 2 x 2 max pool."""
 
     size: int
     channels: int
@@ -169,13 +169,13 @@ class _Convolution(NamedTuple):
 def _convolutional(
     convolutions: Sequence[_Convolution], hidden: Sequence[int], num_outputs: int, dropouts: Sequence[float] = ()
 ) -> Model:
-    """Convolutions, then dense layers with ReLU between, for 28 x 28 x 1 images.
+    """Convolutions, then dense layers with ReLU in between, for 28 x 28 x 1 images.
 
     Args:
       convolutions: The convolutions.
       hidden: Widths of the hidden dense layers.
-      num_outputs: Outputs.
-      dropouts: Part of the inputs of each dense layer that training drops.
+      num_outputs: Number of outputs.
+      dropouts: Share of each dense layer's inputs that training drops.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     side, channels = 28, 1
@@ -202,9 +202,9 @@ def _convolutional(
 
 
 def _also_of_no_example(body):
-    """Body that also accepts an empty batch; in training, no batch is empty.
+    """Body that also accepts an empty batch; training has no empty batches.
 
-    oneDNN's convolution miscounts the channels of an empty batch: it gets one blank example, cut off at the end.
+    oneDNN's convolution miscounts the channels of an empty batch, so it gets a blank example, later removed.
     """
 
     def run(weights, features, key=None):
@@ -250,15 +250,15 @@ _NORM_EPSILON = 1e-5
 def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "group") -> Model:
     """ResNet-18 (He et al. 2016, Table 1) without biases in its convolutions, for images of any size.
 
-    Statistics of a normalization are no weights: no algorithm averages them, no noise is added to them, no server
-    optimizer moves them. Group normalization has two groups (Reddi et al. 2021) and treats each example alone. Batch
-    normalization takes mean and variance of the batch at hand, in training of the mini-batch, in evaluation of the
-    evaluation batch, which must be mixed as the data is; there are no running statistics, because those of clients
-    with different labels fit neither the data of one nor the server's model.
+    The statistics of normalization are not weights: no algorithm averages them, no noise is added to them, and no
+    server optimizer changes them. Group normalization has two groups (Reddi et al. 2021) and treats each example
+    separately. Batch normalization uses the mean and variance of the current batch, in training and in evaluation, so
+    evaluation batches must be mixed as the data is. There are no running statistics: those of clients with different
+    labels would fit neither any client's data nor the server's model.
 
     Args:
       image_shape: Height, width and channels.
-      num_outputs: Outputs.
+      num_outputs: Number of outputs.
       norm: `group` or `batch`.
     """
     shapes: dict[str, tuple[int, ...]] = {}
@@ -285,7 +285,7 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
         left = iter(weights)
         values = tf.reshape(features, [-1, *image_shape])
         values = tf.nn.relu(_convolve(values, left, 2, norm))
-        # All values are at least 0: padding with it is padding with nothing.
+        # No value is negative, so zeros from padding never win.
         values = tf.nn.max_pool2d(tf.pad(values, [[0, 0], [1, 1], [1, 1], [0, 0]]), 3, 2, "VALID")
         for _, _, _, stride in blocks:
             inner = tf.nn.relu(_convolve(values, left, stride, norm))
@@ -297,12 +297,12 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
 
 
 def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm: str) -> tf.Tensor:
-    """Convolves and normalizes with the next kernel, scale and offset; pads the image by half a kernel all around."""
+    """Convolves and normalizes with the next kernel, scale and offset; pads the image by half a kernel on each side."""
     kernel, scale, offset = next(weights), next(weights), next(weights)
     pad = kernel.shape[0] // 2
     height, width = values.shape[1:3]
     if height <= stride and width <= stride:
-        # One place remains. The rest of the kernel lies on the padding; a product without it is much quicker.
+        # One place remains. The rest of the kernel lies on the padding; a matrix product without it is much faster.
         seen = values[:, : kernel.shape[0] - pad, : kernel.shape[0] - pad]
         kernel = tf.reshape(kernel[pad : pad + seen.shape[1], pad : pad + seen.shape[2]], [-1, kernel.shape[-1]])
         values = (tf.reshape(seen, [-1, kernel.shape[0]]) @ kernel)[:, tf.newaxis, tf.newaxis]
@@ -319,9 +319,9 @@ def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm
 
 
 def dense(features: tf.Tensor | text.Bags) -> tf.Tensor | dict[str, tf.Tensor]:
-    """Features as models take them: bags of words padded, others unchanged.
+    """Features as models take them: padded bags of words; other features unchanged.
 
-    Of bags these are `ids` int32 and `values` float32, both [posts, words of the longest], padded with 0.
+    Bags become `ids` int32 and `values` float32, both [posts, words of the longest post], padded with 0.
     """
     if not isinstance(features, text.Bags):
         return features
@@ -333,11 +333,10 @@ def dense(features: tf.Tensor | text.Bags) -> tf.Tensor | dict[str, tf.Tensor]:
 
 
 def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
-    """Linear model with bias of a bag of words: word ids and their values.
+    """Linear model with bias on bags of words: word ids and their values.
 
-    Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only the rows
-    of the words that occur are read, and only they are changed by training; if it is about one action, only their
-    entries of that action.
+    Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only
+    the rows of the words that occur are read and changed; for a loss of one action, only their entries of that action.
     """
     shapes = {"dense_0/kernel": (vocabulary_size, num_outputs), "dense_0/bias": (num_outputs,)}
 
@@ -373,10 +372,10 @@ def build(name: str, arguments: Mapping[str, Any], heads: int = 1) -> Model:
 
 
 def with_heads(model: Model, heads: int) -> Model:
-    """Model whose outputs are split over this number of heads, one after the other.
+    """Model whose outputs are split over this number of heads.
 
-    In training, the body's gradient is divided by the number of heads: a loss that gives each head the gradient of its
-    loss thus gives the body the heads' mean.
+    In training, the body's gradient is divided by the number of heads. So a loss that sums over heads gives each head
+    the gradient of its loss, and the body their mean.
     """
     num_actions = list(model.shapes.values())[-1][0] // heads
 
@@ -417,7 +416,7 @@ def last_layer(model: Model) -> Model:
 
 
 def with_copies(weights: Weights, heads: int) -> Weights:
-    """Weights of a model with this number of heads, each a copy of the single head of these weights."""
+    """Weights of a model with this number of heads, which are copies of the single head of these weights."""
     *body, kernel, bias = weights
     return *body, np.tile(kernel, (1, heads)), np.tile(bias, heads)
 
@@ -445,7 +444,7 @@ _BUILDERS: Mapping[str, Callable[..., Model]] = {
 
 
 def feature_spec(task: tasks.Task) -> FeatureSpec:
-    """Shape and dtype of several examples' features, first axis None, or those of bags of words."""
+    """Shape and dtype of several examples' features, first axis None; or those of bags of words."""
     if isinstance(task.feature_spec, tuple):
         shape, dtype = task.feature_spec
         return tf.TensorSpec((None, *shape), dtype)

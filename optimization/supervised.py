@@ -1,4 +1,4 @@
-"""Federated training on labels: a client's input and its loss; `fed_avg` defines the round."""
+"""Federated training on labels: a client's input and its loss. The round is in `fed_avg`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ class ClientInput(NamedTuple):
 
     Attributes:
       features: [examples, ...], or bags of words.
-      labels: As the process' `label_spec`.
-      key: int32 [2], key of its mini-batches.
-      position: int32, its place in the cohort, from 0.
-      weight: float32, its weight in a weighted aggregation.
-      learning_rate: float32, learning rate of its training.
+      labels: Labels, with the process' `label_spec`.
+      key: int32 [2], random key of the client's mini-batches.
+      position: int32, the client's place in the cohort, from 0.
+      weight: float32, the client's weight in a weighted aggregation.
+      learning_rate: float32, learning rate of the client's training.
     """
 
     features: clients.Features
@@ -44,12 +44,12 @@ def inputs(
     """Inputs to a round from the clients of a cohort.
 
     Args:
-      cohort: Their examples, features as the model takes them.
+      cohort: The clients' examples, with features as the model takes them.
       ids: int [clients], positions in the population, which key the mini-batches.
       seed: Seed of the run.
       round_num: The round, from 1.
-      learning_rate: Learning rate of their training.
-      weighs_examples: Whether a client weighs its number of examples; else 1, or 0 without any.
+      learning_rate: Client learning rate.
+      weighs_examples: Whether a client's weight is its number of examples; otherwise it is 1, or 0 without examples.
     """
     return [
         ClientInput(
@@ -69,8 +69,8 @@ def example_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
     Args:
       logits: float32 [examples, outputs].
-      labels: int32 [examples] classes, or float32 [examples, outputs] of several labels an example, which share the
-        probability in proportion; an example without any label has the loss 0.
+      labels: int32 [examples] classes, or float32 [examples, outputs] if examples have several labels, which share the
+        probability in proportion. An example without a label has the loss 0.
 
     Returns:
       float32 [examples].

@@ -44,7 +44,7 @@ _SHARED = "shared"
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A table of compare_versions.toml; without rounds, its program only writes to --output_dir."""
+    """A table of compare_versions.toml; a program without rounds only writes to --output_dir."""
 
     name: str
     binary: str
@@ -58,14 +58,14 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """A checkout and the folder of its runs, which is named by its role and the digest of its sources."""
+    """A checkout, and the folder of its runs, named after its role and the digest of its sources."""
 
     checkout: pathlib.Path
     folder: pathlib.Path
 
     @classmethod
     def of(cls, role: str, checkout: pathlib.Path, output: pathlib.Path) -> "Side":
-        """Side of a role, `old` or `new`."""
+        """Side with the role `old` or `new`."""
         digest = hashlib.sha256()
         for path in sorted(path for package in _SOURCES for path in (checkout / package).rglob("*")):
             if path.suffix in (".py", ".toml"):
@@ -77,7 +77,7 @@ class Side:
 
         Args:
           setting: The setting.
-          is_resumed: Whether the run stops after half of its rounds, and is resumed.
+          is_resumed: Whether the run stops after half of its rounds and is resumed.
 
         Raises:
           Failure: If a run fails.
@@ -110,7 +110,7 @@ class _Flags:
 
     Attributes:
       old: Folder of the older checkout.
-      new: Folder of the newer checkout (default: that of this program).
+      new: Folder of the newer checkout (default: this program's checkout).
       settings: Settings to run, separated by commas (default: all).
       output: Folder of the runs.
     """
@@ -129,7 +129,7 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> int:
-    """Runs and compares; returns 1 if something differs."""
+    """Runs and compares both versions; returns 1 if something differs."""
     if not settings.old:
         raise UsageError("--old is missing: name the folder of an older checkout.")
     known, output, sides = known_settings(), pathlib.Path(settings.output), []
@@ -147,7 +147,7 @@ def program(settings: cli.Settings) -> int:
 
 
 def _is_same(setting: Setting, old: Side, new: Side) -> bool:
-    """Runs and compares a setting, and prints a line on it."""
+    """Runs and compares a setting, and prints a line about it."""
     try:
         after = new.run(setting)
         differing = list(differences(old.run(setting), after))
@@ -182,7 +182,7 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
         additional files, and cells that are empty in `old`, are not compared.
 
     Yields:
-      The place of a difference, in words, and its size: infinite if it is no number, 0 for an additional column.
+      Description of the place of a difference, and its size: infinite if it is not a number, 0 for a new column.
     """
     import numpy as np
     import pandas as pd
@@ -209,7 +209,7 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
             rounds, size = before.get((place[0], "round_num"), ()), np.inf
             if old_values.dtype.kind in "biuf":
                 sizes = np.abs(np.subtract(new_values.ravel()[is_other], old_values.ravel()[is_other], dtype=float))
-                # Large integers can differ and be equal as floats.
+                # Different large integers can be equal as floats.
                 size = float(np.nan_to_num(sizes, nan=np.inf, posinf=np.inf).max()) or np.inf
             since = f" from round {rounds[is_other.argmax()]}" if len(rounds) else ""
             yield f"{' '.join(place)}{since}, by up to {size:.2g}", size
@@ -232,7 +232,7 @@ def _values(folder: pathlib.Path) -> "dict[tuple[str, str], np.ndarray]":
             of_leaves = json.loads(fields.read_text())
             names = {f"leaf_{index:04d}": name for index, name in enumerate(of_leaves)} | {"leaves": None}
         with np.load(path, allow_pickle=False) as archive:
-            # Checksums repeat what the tables show.
+            # Checksums repeat the content of tables.
             for name in (name for name in archive.files if not name.startswith(run_folder.CHECKSUM)):
                 if (known := names.get(name, name)) is not None:
                     values[str(path.relative_to(folder)), known] = archive[name]

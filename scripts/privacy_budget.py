@@ -21,7 +21,7 @@ _EPSILON_FACTORS = (0.25, 0.5, 1, 2, 4)
 
 
 def program(settings: cli.Settings) -> None:
-    """Prints the privacy loss, by neighbouring relation."""
+    """Prints the privacy loss for each neighbouring relation."""
     mechanism, rounds = build(settings)
     if settings.target_epsilon is not None:
         mechanism = _calibrated(mechanism, rounds, settings)
@@ -42,11 +42,11 @@ def program(settings: cli.Settings) -> None:
 
 
 def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> mechanisms.Mechanism:
-    """Mechanism with the smallest noise multiplier for `--target_epsilon`, which is printed."""
+    """Mechanism with the smallest noise multiplier for `--target_epsilon`; prints it."""
     target = settings.target_epsilon
     if mechanism.voided or mechanism.kind == "none":
         reason = mechanism.voided or "the training is one without noise"
-        raise UsageError(f"--target_epsilon={target:g} is out of reach: no noise helps, because {reason}.")
+        raise UsageError(f"--target_epsilon={target:g} is out of reach: no noise is enough, because {reason}.")
     try:
         noise_multiplier = calibration.calibrate(mechanism, rounds, target)
         larger = None
@@ -81,12 +81,12 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
 
 
 def _print_alternatives(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
-    """Prints the noise of each mechanism at the target epsilon, the least noise first."""
+    """Prints the noise of each mechanism at the target epsilon, least noise first."""
     target = settings.target_epsilon
     plans = calibration.alternatives(mechanism, rounds, target, settings.dimension or 1)
     rows = [
-        (one.name, one.analyses[0].neighbours, f"{one.noise_multiplier:g}", f"{one.prefix_noise(rounds):.3g}")
-        for one in (plan.mechanism for plan in plans)
+        (each.name, each.analyses[0].neighbours, f"{each.noise_multiplier:g}", f"{each.prefix_noise(rounds):.3g}")
+        for each in (plan.mechanism for plan in plans)
     ]
     print(f"\nMechanisms at epsilon {target:g}, {rounds:,} rounds, least noise first:")
     print(tables.text(("mechanism", "neighbours", "noise multiplier", "noise on prefix sums"), rows, "  "))

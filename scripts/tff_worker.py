@@ -35,7 +35,7 @@ class _Flags:
 
     Attributes:
       port: Port to listen on.
-      max_concurrent_threads: Clients computed at the same time; 0 for as many as cores.
+      max_concurrent_threads: Number of clients computed in parallel; 0 for the number of cores.
     """
 
     port: int = setting(9001, low=1, high=65535)
@@ -53,7 +53,7 @@ def program(settings: cli.Settings) -> None:
     """Runs a worker until it is stopped.
 
     Raises:
-      UsageError: If the port is taken.
+      UsageError: If the port is in use.
       Failure: If the worker does not start, or ends by itself.
     """
     _check_free(settings.port)
@@ -74,7 +74,7 @@ def program(settings: cli.Settings) -> None:
 
 
 def _check_free(port: int) -> None:
-    """Raises UsageError if the port is taken: TFF's worker would silently share it."""
+    """Raises a UsageError if the port is in use, because TFF's worker would silently share it."""
     try:
         with socket.create_server(("", port)):
             pass

@@ -1,9 +1,9 @@
-"""Runs a program of the checkout in the working directory, and writes its checkpoints' field names to `fields.json`.
+"""Runs a program of the checkout in the working directory, and writes the field names of its checkpoints.
 
 `compare_versions` starts this file; nothing imports it.
 
-Checkpoints have numbered leaves, so a new field would shift all later ones. The names are those of the last structure
-that was flattened before a checkpoint was saved.
+Checkpoints have numbered leaves, so a new field would shift all later ones. The names, in `fields.json`, are those of
+the last structure that was flattened before a checkpoint was saved.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""Algorithms of `--algorithm`: the clients' work, and the server's aggregation of their updates.
+"""Algorithms of posterior aggregation: the clients' work, and the server's aggregation of their updates.
 
-Johansson and Gullbrandson 2022, Algorithms 1 to 10. TFF aggregates the updates, except for FedAG and FedBE, whose
-server is the program: `CollectedRounds` collects each client's update there. Every algorithm's update goes to the same
-server optimizer; SGLD's noise comes after its step. FedAvg, FedOpt, FedPA and SGLD average by the clients' numbers of
-examples; the others treat clients alike, as the thesis' algorithms do. All of them count a diverged client as a
-zero update, and ignore a client without examples.
+Johansson and Gullbrandson 2022, Algorithms 1 to 10. TFF aggregates the updates, except for FedAG and FedBE: their
+server is the program, where `CollectedRounds` collects each client's update. Every algorithm's aggregate goes to the
+same server optimizer; SGLD adds its noise after the step. FedAvg, FedOpt, FedPA and SGLD weight clients by their
+numbers of examples; the others weight them equally, as the thesis does. A diverged client counts as a zero update, and
+a client without examples is ignored.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class CohortUpdates(NamedTuple):
 
     Attributes:
       deltas: float32 [clients with examples, parameters]; zero where the update was not finite.
-      sums: What the round reports of each client, [clients, ...] each; see `fed_avg.ClientOutput`.
+      sums: Each client's contribution to the round's metrics, [clients, ...] each; see `fed_avg.ClientOutput`.
     """
 
     deltas: np.ndarray
@@ -43,30 +43,30 @@ class ServerUpdate(NamedTuple):
 
     Attributes:
       delta: float32 [parameters].
-      deviation: float32 [parameters], of the Gaussian posterior; empty where the algorithm has none.
+      deviation: float32 [parameters], deviation of the Gaussian posterior; empty for other algorithms.
     """
 
     delta: np.ndarray
     deviation: np.ndarray = NO_DEVIATION
 
 
-# (the weights before as one vector, deltas of clients with examples, generator) -> ServerUpdate; overwrites the deltas
-# if it needs the space.
+# (weights before as one vector, deltas of clients with examples, generator) -> ServerUpdate. It may overwrite the
+# deltas.
 Aggregate = Callable[[np.ndarray, np.ndarray, np.random.Generator], ServerUpdate]
 
 
 @dataclasses.dataclass(frozen=True)
 class ServerChain:
-    """SGLD at the server: a Langevin chain with one state a round, and the average of its states after the burn-in.
+    """SGLD at the server: a Langevin chain with one state per round, and the average of its states after the burn-in.
 
     Johansson and Gullbrandson 2022, section 2.4.4; Welling and Teh 2011. The clients' mean is the step, and noise is
-    added to the model after it, as in equation 2.16, which does not say whether 2 eta is its variance or deviation.
-    Clients train from the newest state. Evaluation, deployment and saving use the average, in burn-in rounds the
+    added to the model after it, as in equation 2.16, which leaves open whether 2 eta is its variance or deviation.
+    Clients train from the newest state. Evaluation, deployment and saving use the average; during the burn-in, the
     newest state.
 
     Attributes:
-      burn_in_rounds: First rounds, whose states are not averaged.
-      deviation: Standard deviation of the noise of each weight in each round, one without clients included.
+      burn_in_rounds: Number of first rounds, whose states are not averaged.
+      deviation: Standard deviation of the noise on each weight, in rounds without clients, too.
     """
 
     burn_in_rounds: int
@@ -87,7 +87,7 @@ class ServerChain:
         Args:
           average: Average after the previous round.
           state: State of this round.
-          round_num: This round, from 1.
+          round_num: Number of this round, from 1.
         """
         count = round_num - self.burn_in_rounds
         if count <= 1:
@@ -102,10 +102,10 @@ class Algorithm:
 
     Attributes:
       burn_in_work: The clients' training in the burn-in rounds.
-      client_work: Their training after them.
+      client_work: The clients' training after the burn-in.
       burn_in_rounds: Number of burn-in rounds.
-      aggregate: Aggregation of the stacked updates in the program; None if TFF aggregates.
-      factory: TFF's aggregation; None without `aggregate` for the mean weighted by examples.
+      aggregate: Aggregation in the program of all updates; None if TFF aggregates.
+      factory: Aggregation by TFF; if it and `aggregate` are None, the mean weighted by examples.
       chain: Langevin chain after the server optimizer's step, or None.
     """
 
@@ -127,8 +127,8 @@ def build(
     """Builds an algorithm.
 
     Args:
-      posterior: Name and hyperparameters.
-      sgd: The clients' plain training, whose steps are also those of their chains.
+      posterior: Name and hyperparameters of the algorithm.
+      sgd: The clients' plain training, whose steps their chains also take.
       model: The model.
       cohort_size: Maximum number of clients in a round.
       server_features: FedBE's unlabelled examples, as the model takes them.
@@ -180,8 +180,8 @@ def flat(weights: models.Weights) -> np.ndarray:
 def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
     """Builds the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work.
 
-    Each client's update is written to its place on arrival, so that the cohort's updates are in memory once, in the
-    program, and only a few of them at the worker.
+    Each client's update is written to its place on arrival. So the program holds the cohort's updates once, and the
+    worker holds only a few of them.
     """
 
     def client_round(*arguments):
@@ -193,7 +193,7 @@ def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., 
 
     def collect(weights: models.Weights, cohort: Sequence[supervised.ClientInput]) -> CohortUpdates:
         rows = np.argsort(np.argsort([client.position for client in cohort]))
-        # Memory of its own is freed with the array; a heap would keep it, fragmented.
+        # Mapped memory is returned with the array; the heap would keep it, fragmented.
         memory = mmap.mmap(-1, max(1, 4 * len(cohort) * size))
         deltas: np.ndarray = np.ndarray((len(cohort), size), np.float32, memory)
         clients: list[dict[str, Any]] = [{}] * len(cohort)
@@ -213,7 +213,7 @@ def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., 
 
 
 class CollectedRounds:
-    """Rounds whose server combines the cohort's updates in the program, with the interface of `fed_avg.Process.build`.
+    """Rounds whose server is the program, with the interface of `fed_avg.Process.build`.
 
     Attributes:
       initialize: State before round 1.
@@ -233,11 +233,11 @@ class CollectedRounds:
         cohort: Sequence[supervised.ClientInput],
         aggregate: Callable[[np.ndarray, np.ndarray], ServerUpdate],
     ) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
-        """Runs a round; without examples the update is zero.
+        """Runs a round; if no client has examples, the update is zero.
 
         Args:
           state: State before the round.
-          cohort: The clients' inputs, at least one.
+          cohort: Inputs of at least one client.
           aggregate: (weights before, deltas of clients with examples) -> `ServerUpdate`.
 
         Returns:
@@ -249,7 +249,7 @@ class CollectedRounds:
             others = aggregate(before, updates.deltas)._asdict()
             delta = others.pop("delta")
         step = self._server_round(state, models.unflatten(tf.constant(delta), self._shapes))
-        # Added one after the other, as in TFF's aggregations.
+        # Added sequentially, as in TFF's aggregations.
         sums = {name: np.cumsum(values, axis=0, dtype=values.dtype)[-1] for name, values in updates.sums.items()}
         metrics = fed_avg.RoundMetrics(**sums, update_norm=step[4], deployed=step[5], aggregator=others)
         return fed_avg.State._make((*step[:4], state.aggregator)), metrics

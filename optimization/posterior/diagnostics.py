@@ -12,7 +12,7 @@ import scipy.stats
 from data import files
 from optimization.study import panels as drawing
 
-_LILLIEFORS_CLIENTS = 4  # First entry of its table.
+_LILLIEFORS_CLIENTS = 4  # First entry of the test's table.
 _SIMULATED = (20, 1000)  # Batches of normal samples; their mean distance has a standard error of 0.2%.
 _STATISTICS = {
     "p_values": "p-value of the Kolmogorov-Smirnov test",
@@ -24,15 +24,15 @@ _STATISTICS = {
 
 
 class Normality(NamedTuple):
-    """Statistics of each parameter over the clients, float64 [parameters]; NaN where all clients agree.
+    """Statistics of each parameter over the clients, float64 [parameters]; NaN if all clients agree.
 
     Attributes:
-      p_values: Of the Kolmogorov-Smirnov test against the normal distribution with the sample's mean and standard
-        deviation. As these are estimated, the p-values of normal samples are nearer to 1 than uniform ones.
-      lilliefors_p_values: Of the same distance, corrected for that (Lilliefors 1967), by a table that is
-        clipped to 0.001 and 0.99. NaN for fewer than four clients.
-      excess_distances: The same distance minus its mean for normal samples of as many clients (`normal_distance`). Of
-        normal models it is 0 on average with any number of clients. Of others it still grows with that number: of an
+      p_values: P-values of the Kolmogorov-Smirnov test against the normal distribution with the sample's mean and
+        standard deviation. Since these are estimated, the p-values of normal samples are closer to 1 than uniform.
+      lilliefors_p_values: P-values of the same distance, corrected for the estimation (Lilliefors 1967) by a table, and
+        clipped to 0.001 and 0.99; NaN for fewer than four clients.
+      excess_distances: The same distance minus its mean for normal samples of as many clients (`normal_distance`). For
+        normal models it is 0 on average with any number of clients. For others it grows with that number: for an
         exponential distribution from 0.03 with 5 clients to 0.11 with 100.
       skewness: Third standardized moment.
       kurtosis: Fourth standardized moment minus 3, biased downwards: -6 / (clients + 1) on average for normal models.
@@ -49,7 +49,7 @@ def normality(models: np.ndarray) -> Normality:
     """Tests the clients' models, float32 [clients, parameters].
 
     Raises:
-      ValueError: with fewer than two models.
+      ValueError: If there are fewer than two models.
     """
     from optimization.posterior import ensembles  # Imports TensorFlow, as the next.
     from optimization.runtime import private
@@ -83,7 +83,7 @@ def normality(models: np.ndarray) -> Normality:
 def normal_distance(count: int) -> float:
     """Mean Kolmogorov-Smirnov distance of normal samples to the normal distribution fitted to them.
 
-    A simulation of 20,000 samples, the same in each call.
+    It is simulated with 20,000 samples, the same in each call.
 
     Args:
       count: Size of a sample, at least 2.
@@ -104,11 +104,11 @@ def _standardized(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_normality(paths: Sequence[pathlib.Path]) -> Normality:
-    """Statistics that runs wrote (`diagnosis_round_N.npz`), one run after the other.
+    """Statistics in the files `diagnosis_round_N.npz` of some runs, concatenated.
 
     Raises:
-      OSError: If one cannot be read.
-      KeyError: If one lacks a statistic.
+      OSError: If a file cannot be read.
+      KeyError: If a file lacks a statistic.
     """
     archives = [np.load(path) for path in paths]
     return Normality(*(np.concatenate([archive[field] for archive in archives]) for field in Normality._fields))
@@ -118,8 +118,8 @@ def draw_normality(panels: Mapping[str, Mapping[str, Normality]], output: str | 
     """Draws the overlaid densities of each statistic over the parameters (figs 3.1b-d, A.1-A.3) as a PNG.
 
     Args:
-      panels: Rows of plots by title: the statistics of some cohorts, by label.
-      output: PNG to write.
+      panels: For each row of plots, by title: the statistics of some cohorts, by label.
+      output: Path of the PNG.
       title: Title of the figure.
     """
     figure, grid = drawing.grid(len(panels), len(_STATISTICS), (17, 3.4 * len(panels) + 0.4), title)

@@ -1,6 +1,6 @@
 """Ensembles at the server: FedAG and FedBE (Johansson and Gullbrandson 2022, Algorithms 3 and 4).
 
-A cohort's models are the rows of a matrix, processed in chunks of parameters.
+A cohort's models are the rows of a matrix, which is processed in chunks of parameters.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ class GaussianPosterior(NamedTuple):
 
 
 def gaussian_posterior(models: np.ndarray) -> GaussianPosterior:
-    """Fits the clients' models, float32 [clients, parameters]; the variance is divided by the number of clients."""
+    """Fits the clients' models, float32 [clients, parameters]; the variance has the denominator n."""
     mean, deviation = np.empty((2, models.shape[1]), np.float32)
     for chunk in chunks(models.shape[1]):
         models[:, chunk].mean(axis=0, out=mean[chunk])
@@ -52,12 +52,12 @@ def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, b
 
     Args:
       model: A classifier whose outputs are logits.
-      ensemble: Models, each float32 [parameters]; held one at a time.
-      features: What `model.forward` takes, with all examples as first axis.
-      batch_size: Examples computed at once.
+      ensemble: Models, each float32 [parameters]; only one at a time is in memory.
+      features: Features as `model.forward` takes them, with the examples as first axis.
+      batch_size: Number of examples that are computed at once.
 
     Returns:
-      float32 [examples, classes], rows that sum to 1.
+      float32 [examples, classes]; rows sum to 1.
     """
 
     @tf.function(autograph=False)
@@ -80,11 +80,11 @@ class Distillation:
     The thesis specifies SWA without its constants; these defaults follow Chen and Chao.
 
     Attributes:
-      epochs: Passes over the server's data.
-      batch_size: Examples of a mini-batch.
+      epochs: Number of passes over the server's data.
+      batch_size: Examples in a mini-batch.
       high_learning_rate: Step size at the start of each cycle; it falls linearly.
       low_learning_rate: Step size at the end of each cycle, where the model enters the average.
-      cycle: Steps of a cycle.
+      cycle: Number of steps in a cycle.
     """
 
     epochs: int = 20
@@ -103,12 +103,12 @@ class Distillation:
         Args:
           model: A classifier whose outputs are logits.
           start: float32 [parameters].
-          features: What `model.forward` takes, with all examples as first axis.
+          features: Features as `model.forward` takes them, with the examples as first axis.
           targets: float32 [examples, classes], probabilities.
-          seed: int32 [2], key of the shuffles.
+          seed: int32 [2], random key of the shuffles.
 
         Returns:
-          float32 [parameters], the average of the models at the ends of the cycles; the last model if no cycle ended.
+          float32 [parameters], average of the models at the ends of the cycles; the last model if no cycle is complete.
         """
         features, targets = tf.nest.map_structure(tf.constant, (features, targets))
         variables = [tf.Variable(weight) for weight in models_lib.unflatten(tf.constant(start), model.shapes)]
@@ -154,7 +154,7 @@ def fedbe(
       features: The server's unlabelled examples, as `model.forward` takes them.
       num_samples: Number of models sampled from the posterior.
       distillation: Options of the distillation.
-      generator: Generator of the samples and of the shuffles' key.
+      generator: Generator of the samples and of the shuffles' random key.
 
     Returns:
       float32 [parameters].

@@ -31,9 +31,9 @@ class Progress(NamedTuple):
     Attributes:
       server: Model and server optimizer.
       deviation: float32 [parameters], FedAG's posterior around the model; empty for other algorithms.
-      recent: float64 [window, measured], `metrics.MEASURED` of the last rounds, newest last; NaN before the first.
+      recent: float64 [window, metrics], `metrics.MEASURED` of the last rounds, newest last; NaN before round 1.
       selection: The client selector's state; empty without one.
-      chain: SGLD's newest state, which clients train from; empty for other algorithms. `server` has its average.
+      chain: SGLD's newest state, from which clients train; `server` has the average. Empty for other algorithms.
     """
 
     server: fed_avg.State
@@ -70,12 +70,12 @@ class PosteriorRounds(training.TrainingRounds):
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
-        """Process of rounds with this many clients and this work."""
+        """Process of rounds with this client work and this many clients."""
         definition, factory = super().definition(work, num_clients), self._algorithm.factory
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
 
     def _rounds(self, work: Any) -> Any:
-        """Rounds that TFF aggregates, or the program; their initial weights are of seed 0."""
+        """Rounds that TFF or the program aggregates, with the initial weights of seed 0."""
         size, weights = self._options.cohort_size, self._model.initial_weights(0)
         if self._algorithm.aggregate:
             collect = lambda: algorithms.CollectedRounds(self.definition(work, size), weights)  # noqa: E731
@@ -86,7 +86,7 @@ class PosteriorRounds(training.TrainingRounds):
         return self._kept(("rounds", work, self._algorithm.factory), build)
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
-        """Shuffles the examples: where a model normalizes over a batch, each batch should resemble the whole."""
+        """Shuffles the examples: if a model normalizes over a batch, each batch should resemble the whole."""
         draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 1)
         return examples.take(draw.permutation(len(examples.labels)))
 
@@ -118,12 +118,12 @@ class PosteriorRounds(training.TrainingRounds):
             )
 
     def cohort(self, round_num: int) -> np.ndarray:
-        """Clients of a round without a selector, except those that gave their examples to the server."""
+        """Clients of a round without a selector, except those whose examples the server has."""
         options, population = self._options, len(self._clients) - self._first
         if options.client_sampling_alpha is None:
             return self._first + cohorts.draw(Cohorts(options.cohort_size), population, options.seed, round_num)
-        drawn = options.cohort_size, options.client_sampling_alpha, options.seed, round_num
-        return self._first + partition.dirichlet_cohort(population, *drawn)
+        arguments = options.cohort_size, options.client_sampling_alpha, options.seed, round_num
+        return self._first + partition.dirichlet_cohort(population, *arguments)
 
     def run_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
         """Runs one round."""

@@ -1,8 +1,8 @@
 """Kernels of density estimates in one dimension, and their bandwidths, in TensorFlow.
 
 Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float64 [parameters,
-clients], to bandwidths, float64 [parameters]. Samples without spread, and a single one, have the bandwidth zero. All
-rules scale with the samples, and all but `nearest` ignore their location.
+clients], to bandwidths, float64 [parameters]. Equal samples, and a single sample, have the bandwidth zero. All rules
+scale with the samples, and all but `nearest` ignore their location.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ class Kernel:
     """A symmetric density around zero.
 
     Attributes:
-      density: K(u) of scaled distances u = distance / bandwidth.
-      weight: K(u) up to a factor that is common to u's last axis.
+      density: Function K(u) of scaled distances u = distance / bandwidth.
+      weight: Function proportional to K(u), with a factor that is common to u's last axis.
       roughness: R(K), the integral of K squared.
       variance: m2(K), the integral of u squared times K.
     """
@@ -36,7 +36,7 @@ def _epanechnikov_weight(scaled: tf.Tensor) -> tf.Tensor:
 
 def _gaussian_weight(scaled: tf.Tensor) -> tf.Tensor:
     logarithms = -0.5 * tf.square(scaled)
-    # Otherwise all weights underflow to 0 far from every sample.
+    # Without this, all weights would underflow to 0 far from every sample.
     return tf.exp(logarithms - tf.reduce_max(logarithms, axis=-1, keepdims=True))
 
 
@@ -68,7 +68,7 @@ _NEGLIGIBLE = 60.0  # exp(-60) is negligible, even times the 14th power of a fre
 def silverman(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Silverman's bandwidth 0.9 min(standard deviation, IQR / 1.34) n^(-1/5) (eq. 2.21), for either kernel.
 
-    Where more than half of the samples are equal, and the interquartile range is zero, the standard deviation counts.
+    If the interquartile range is zero, only the standard deviation counts.
     """
     del kernel
     deviations, ordered = _deviations(samples), tf.sort(samples, axis=1)
@@ -86,9 +86,9 @@ def scott(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
 def plug_in(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Plug-in bandwidth of depth two (Sheather and Jones 1991; Wand and Jones 1995, section 3.6.1).
 
-    Eq. 2.20 with R(f'') estimated by a Gaussian kernel, whose bandwidth needs R(f'''), estimated likewise, whose
-    bandwidth needs R(f''''), taken from the normal density. Both pilot bandwidths cancel the leading bias against the
-    terms of a sample with itself.
+    Eq. 2.20 with R(f'') estimated by a Gaussian kernel, whose bandwidth needs R(f'''). This is estimated in the same
+    way, with a bandwidth that needs R(f''''), taken from the normal density. Both pilot bandwidths cancel the leading
+    bias against the terms of a sample with itself.
     """
     count, deviations = _count(samples), _deviations(samples)
     scales = tf.where(deviations > 0, deviations, 1.0)
@@ -111,8 +111,8 @@ def improved_sheather_jones(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Plug-in bandwidth without a normal reference (Botev, Grotowski and Kroese 2010, Algorithm 1).
 
     The fixed point of equation 29 with l = 5, from a grid of 1024 points over twice the samples' range, for the
-    Gaussian kernel; another kernel has it times the ratio of their constants in eq. 2.20. Few samples may have no fixed
-    point: their bandwidth is infinite, and their mode the mean.
+    Gaussian kernel; another kernel has it times the ratio of their constants in eq. 2.20. A few samples may have no
+    fixed point: then the bandwidth is infinite, and the mode is the mean.
     """
     lows, ranges = tf.reduce_min(samples, axis=1), tf.reduce_max(samples, axis=1) - tf.reduce_min(samples, axis=1)
     places = (samples - lows[:, tf.newaxis]) / tf.where(ranges > 0, 2 * ranges, 1.0)[:, tf.newaxis] + 0.25
@@ -165,8 +165,8 @@ def _squared_cosine_coefficients(places: tf.Tensor) -> tf.Tensor:
 def cross_validation(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth by the likelihood of left-out samples.
 
-    Five folds, or as many as there are samples; a fold is every fifth sample in the order of their values. A left-out
-    sample that no kernel reaches counts with the smallest positive density. Equal likelihoods: the larger bandwidth.
+    There are five folds, or as many as samples; a fold has every fifth sample in ascending order. A left-out sample
+    that no kernel reaches counts with the smallest positive density. Of equal likelihoods, the larger bandwidth wins.
     """
     samples = tf.sort(samples, axis=1)
     silvermans = silverman(samples, kernel)

@@ -4,10 +4,10 @@ Johansson and Gullbrandson 2022, Algorithms 8 to 10. The clients' values of a pa
 Mean shift climbs from a start to a mode of their kernel density. It commutes with translation and scaling, so model
 deltas may stand for models, and the values of a parameter are mapped to [0, 1].
 
-A round's updates are in memory once, at the worker, and everything else works on blocks of parameters. The accumulator
-is a list of updates: a new one moves the others by one place, which copies none. TFF sends a finished accumulator from
-its clients' executor to its server's, which takes three copies of it. So the step is taken when the last client's
-update is accumulated, and only the aggregate is sent.
+A round's updates are in memory once, at the worker; everything else works on blocks of parameters. The accumulator is a
+list of updates: a new one moves the others by one place, which copies nothing. TFF sends a finished accumulator from
+its clients' executor to its server's, which makes three copies. So the updates are aggregated as soon as the last
+client's update arrives, and only the aggregate is sent.
 
 Epanechnikov's kernel has windows, which make joint steps of all clients cheap. The samples within reach of a point
 change only at the edges sample +- bandwidth. Between two edges a step is one function of the point, whose coefficients
@@ -26,24 +26,24 @@ import tensorflow_federated as tff
 from optimization import models
 from optimization.posterior import flags, kernels
 
-TOLERANCE = 1e-7  # A coordinate stops after a step that is not longer than this, in units of the models.
-# How much wider a window is, in units of the samples' range: a sample at exactly one bandwidth counts despite rounding,
-# and a window of bandwidth zero holds its own sample.
+TOLERANCE = 1e-7  # A coordinate stops after a step of at most this length, in units of the models.
+# Extra width of a window, in units of the samples' range: despite rounding, a sample at exactly one bandwidth counts,
+# and a window of bandwidth zero contains its sample.
 _MARGIN = 1e-9
-_ROUNDING = 1e-9  # Results that are closer than this to the mean, in units of the samples' range, equal it.
+_ROUNDING = 1e-9  # Results closer to the mean than this, in units of the samples' range, count as equal.
 # Below this bandwidth the sums of squares and cubes lose more than nine digits to cancellation.
 _LEAST_REACH = 0.01
-_PLACES = 128  # Updates that are collected without a copy; more cost copies.
+_PLACES = 128  # Number of updates that are collected without a copy.
 _COLLECTED_CELLS = 1 << 22  # Array elements of the updates of a block of parameters.
 _CELLS = 1 << 15  # Elements of each array of a step: more leave the caches, fewer leave the cores waiting.
 
 
 class Collected(NamedTuple):
-    """A part of a round's updates, or the aggregate of all.
+    """Some of a round's updates, or the aggregate of all.
 
     Attributes:
       places: Tuple of float32 [updates, parameters], the newest first; most have one row or none.
-      others: float32 [updates, parameters], those that have left the last place.
+      others: float32 [updates, parameters], updates beyond the last place.
       aggregate: float32 [parameters, 2], see `aggregate`; empty before the last client.
       clients: int32, number of clients.
     """
@@ -60,13 +60,13 @@ class _MeanShift:
 
     Attributes:
       shift: The kernel, its bandwidth and the steps.
-      cohort_size: Number of clients in a round, at most. A round of fewer needs three more copies of their updates.
-      shifts_clients: Whether every client's update is shifted to its mode and the modes are averaged (Algorithm 10); if
-        not, their mean is shifted (Algorithm 9).
+      cohort_size: Maximum number of clients in a round. Smaller rounds need three more copies of the updates.
+      shifts_clients: Whether every client's update is shifted to its mode, and the modes are averaged (Algorithm 10);
+        otherwise the updates' mean is shifted (Algorithm 9).
 
-    A client counts if its update is finite and its weight, such as its number of examples, is above 0; those that count
-    are equal. If none counts, the result is zero, and without any client NaN. The measurement `share_moved` is the
-    share of the parameters whose distance to the clients' mean exceeds the tolerance.
+    A client counts if its update is finite and its weight, such as its number of examples, is above 0; these clients
+    count equally. If no client counts, the result is zero; without any client, NaN. The measurement `share_moved` is
+    the share of the parameters whose distance to the clients' mean exceeds the tolerance.
     """
 
     shift: flags.MeanShift
@@ -131,7 +131,7 @@ class _MeanShift:
 
 
 class WeightedMeanShiftFactory(_MeanShift, tff.aggregators.WeightedAggregationFactory):
-    """FedKP for `tff.learning.algorithms.build_weighted_fed_avg`; a weight only says whether a client counts."""
+    """FedKP for `tff.learning.algorithms.build_weighted_fed_avg`; clients with a positive weight count equally."""
 
     def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
         """Builds the process; values are float32 tensors, a weight is a number."""
@@ -156,7 +156,7 @@ class MeanShiftFactory(_MeanShift, tff.aggregators.UnweightedAggregationFactory)
 
 
 def _unsized(matrix: tf.Tensor) -> tf.Tensor:
-    """The same matrix, with a shape that graphs do not know: the compiler allocates each input of a known shape."""
+    """The same matrix with an unknown shape, because the compiler allocates every input of a known shape."""
     return tf.compat.v1.placeholder_with_default(matrix, [None, None])
 
 
@@ -169,11 +169,11 @@ def aggregate(
       shift: Options of the mean shift.
       updates: Parts of the cohort, float32 [clients, parameters] each.
       size: Number of parameters.
-      nothing: Every element of the aggregate of no client, float32.
+      nothing: Elements of the aggregate if there is no client, float32.
       shifts_clients: See `WeightedMeanShiftFactory`.
 
     Returns:
-      float32 [parameters, 2]: the aggregate; whether it moved away from the clients' mean, NaN without a client.
+      float32 [parameters, 2]: the aggregate, and whether it differs from the clients' mean; NaN without a client.
     """
     num_clients = tf.add_n([tf.shape(part)[0] for part in updates])
     has_pairs = shift.bandwidth in kernels.PAIRWISE or (shifts_clients and not shift.has_windows)
@@ -227,7 +227,7 @@ def widths(shift: flags.MeanShift, samples: tf.Tensor) -> tf.Tensor:
 def _aggregate_block(
     shift: flags.MeanShift, samples: tf.Tensor, *, shifts_clients: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Aggregate float64 [parameters] of samples [parameters, clients], and whether it moved away from the mean."""
+    """Aggregate float64 [parameters] of samples [parameters, clients], and whether it differs from the mean."""
     samples, lows, units = _in_units(samples)
     tolerances, means = TOLERANCE / units, tf.reduce_mean(samples, axis=1)
     if not shifts_clients:
@@ -270,7 +270,7 @@ def _climb(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor, tolera
 def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
     """Mean [parameters] of the modes of samples in [0, 1] under Epanechnikov's kernel."""
     samples, width = tf.sort(samples, axis=1), widths(shift, samples)
-    varies = samples[:, -1] > 0  # Of clients that agree, all samples are 0, and so is their mode.
+    varies = samples[:, -1] > 0  # If clients agree, all samples and their mode are 0.
     wide, narrow = (tf.where(varies & chosen) for chosen in (width >= _LEAST_REACH, width < _LEAST_REACH))
     wide_samples, wide_width, wide_tolerances = (tf.gather_nd(part, wide) for part in (samples, width, tolerances))
     means = _walk(shift, wide_samples, wide_width, wide_tolerances)
@@ -283,7 +283,7 @@ def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerance
 def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
     """Mean of the clients' modes by Algorithm 8.
 
-    Between two edges a step leads to the quotient of two parabolas, the sum of weighted samples and of weights.
+    Between two edges, a step leads to the quotient of two parabolas: the sum of weighted samples and of weights.
 
     Args:
       shift: Options of the mean shift.
@@ -294,7 +294,7 @@ def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, toleranc
     Returns:
       float64 [parameters].
     """
-    centred = samples - 0.5  # Small cubes.
+    centred = samples - 0.5  # Keeps cubes small.
     reach = tf.minimum(width + _MARGIN, 1 + _MARGIN)[:, tf.newaxis]  # A wider reach has no effect.
     edges = tf.concat([centred - reach, centred + reach], axis=1)
     order = tf.argsort(edges, axis=1, stable=True)

@@ -17,7 +17,7 @@ SHARE_MOVED = Metric(
     "train/share_moved", "Share of parameters that mean shift moved away from the clients' mean", share=True
 )
 
-# Of the server's model after the round.
+# Data on which the server's model is evaluated after a round.
 SETS = {"eval": "validation data", "cohort": "the cohort's training data"}
 # Recall and precision are means over the labels that occur.
 MEASURES: Mapping[str, Better] = {"accuracy": "up", "loss": "down", "recall": "up", "precision": "up"}
@@ -34,8 +34,8 @@ MEASURED = tuple(
     for measure, better in MEASURES.items()
 )
 RUNNING = tuple(
-    Metric(f"running/{one}", f"{one.about}, mean of {WINDOW} rounds", better=one.better, share=one.share)
-    for one in MEASURED
+    Metric(f"running/{metric}", f"{metric.about}, mean of {WINDOW} rounds", better=metric.better, share=metric.share)
+    for metric in MEASURED
 )
 ACCURACY, RUNNING_ACCURACY = MEASURED[0], RUNNING[0]
 
@@ -65,7 +65,7 @@ def draw_run(table: "pd.DataFrame", output: str | os.PathLike, title: str) -> No
 
     Args:
       table: A run's `metrics.csv`.
-      output: PNG to write.
+      output: Path of the PNG.
       title: Title of both plots.
     """
     from optimization.study import panels  # Imports Matplotlib.

@@ -19,9 +19,9 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
 
     The covariance of l samples is rho_l I + (1 - rho_l) S with the sample covariance S and
     rho_l = 1 / (1 + (l - 1) shrinkage). It is rho_l (I + shrinkage C'C) with the centred samples C, so by the matrix
-    inversion lemma only I + shrinkage CC', [samples, samples], is inverted: the result and the order of Al-Shedivat
-    et al.'s recursion, which takes one sample after the other, as matrix products. Its eigenvalues are at least 1, also
-    where S is singular, so the result is finite wherever the samples are; otherwise it is not.
+    inversion lemma only I + shrinkage CC', [samples, samples], is inverted. This is the result of Al-Shedivat et al.'s
+    recursion over samples, at the same cost, as matrix products. The eigenvalues of that matrix are at least 1, even if
+    S is singular, so the result is finite if and only if the samples are.
 
     Args:
       samples: float32 [samples, parameters], models minus the round's model.
@@ -31,7 +31,7 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
       float32 [parameters], the client's delta.
 
     Raises:
-      ValueError: if the shrinkage is negative.
+      ValueError: If the shrinkage is negative.
     """
     if shrinkage < 0:
         raise ValueError(f"shrinkage={shrinkage} must be at least 0.")
@@ -50,7 +50,7 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
 
 
 class Chain(NamedTuple):
-    """Samples of a client's training.
+    """Samples from a client's training.
 
     Attributes:
       samples: float32 [samples, parameters], averages of consecutive models, minus the model before training.
@@ -69,8 +69,8 @@ class ChainSgd:
 
     Attributes:
       sgd: The steps, in epochs.
-      steps_per_sample: Steps that a sample averages, K of Algorithm 6; 0 for those of an epoch. The last sample takes
-        also the steps left over.
+      steps_per_sample: Number of steps that a sample averages, K of Algorithm 6; 0 for one epoch. The last sample also
+        averages the remaining steps.
       shrinkage: Shrinkage of the samples' covariance, whose inverse multiplies FedPA's update (Algorithm 5); None for
         an update to the samples' average.
     """
@@ -122,9 +122,9 @@ class ChainSgd:
                 update = (models.flatten(variables) - start) / count
                 tf.raw_ops.ResourceScatterAdd(resource=samples.handle, indices=sample, updates=update)
 
-            # A client without examples makes no step, and its single sample is the round's model.
+            # A client without examples takes no step, and its single sample is the round's model.
             _, loss_sum, deviation = walk(weights, examples, key, on_step=add_to_sample)
-            # A plain read copies a variable that was changed row by row.
+            # A plain read would copy a variable that was changed row by row.
             return Chain(samples.read_value_no_copy(), loss_sum, deviation)
 
         return run

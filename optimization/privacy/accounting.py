@@ -35,40 +35,40 @@ Relation: TypeAlias = dp_accounting.NeighboringRelation
 Losses: TypeAlias = pld.privacy_loss_distribution.PrivacyLossDistribution
 
 ORDERS = np.array(rdp.RdpAccountant().orders)  # 1.1 to 10.9 by 0.1, 11 to 63, 128 to 1,024.
-# Rounding errors of dp-accounting's series, which at enormous noise exceed the divergence itself.
+# Rounding errors of dp-accounting's series, which exceed the divergence itself at enormous noise.
 _RDP_FLOOR = 1e-13
-# Outside, dp-accounting's series overflow. Below, sampling does not help; above, less noise is counted.
+# Outside these, dp-accounting's series overflow. Below, sampling does not help; above, less noise is counted.
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
 # Rounds beyond which rounding errors of the privacy loss' probabilities add up.
 _MOST_COMPOSED = 1e6
-# Delta, a round, below which those errors are no longer far smaller than delta.
+# Delta per round below which those errors are no longer much smaller than delta.
 _LEAST_DELTA = 1e-13
 # Privacy losses whose probability is below e^-50 count as infinite.
 _LOG_TAIL = -50.0
 
 
 class Release(abc.ABC):
-    """What one round, or several, give away about one client."""
+    """Release of one round or of several, as seen for a single client."""
 
     @functools.cached_property
     def divergences(self) -> np.ndarray:
-        """Renyi divergences of one release, float64 [ORDERS]; infinite where they are beyond numbers."""
+        """Renyi divergences of one release, float64 [ORDERS]; infinite if they overflow."""
         with np.errstate(all="ignore"):
             return np.maximum(self._divergences(), _RDP_FLOOR)
 
     @abc.abstractmethod
     def _divergences(self) -> np.ndarray:
-        """Returns them before rounding errors are seen to."""
+        """Returns the divergences without a floor for rounding errors."""
 
     def has_losses(self, amount: float, delta: float) -> bool:
-        """Returns whether `losses` is known for so many releases, and free of rounding errors at this delta."""
+        """Returns whether `losses` is known for this many releases, and free of rounding errors at this delta."""
         return amount <= _MOST_COMPOSED and amount * _LEAST_DELTA <= delta
 
     def losses(self, amount: float, grid: float) -> Losses:
         """Returns the distribution of the privacy loss of several releases, rounded up to multiples of `grid`.
 
         Raises:
-          NotImplementedError: If no distribution is known, and so `has_losses` is false for any amount.
+          NotImplementedError: If no distribution is known; `has_losses` is then always false.
         """
         raise NotImplementedError(f"The privacy loss distribution of {type(self).__name__} is not known.")
 
@@ -78,7 +78,7 @@ class Gaussian(Release):
     """A sum with Gaussian noise.
 
     Attributes:
-      noise: Its standard deviation, in units of what one client moves.
+      noise: Standard deviation of the noise, in units of the change by one client.
     """
 
     noise: float
@@ -99,11 +99,11 @@ class Gaussian(Release):
 
 @dataclasses.dataclass(frozen=True)
 class PoissonGaussian(Release):
-    """The same of a Poisson sample, where a client is added or removed.
+    """A sum with Gaussian noise over a Poisson sample, if a client is added or removed.
 
     Attributes:
       rate: Probability that a client is in the sample.
-      noise: As for `Gaussian`.
+      noise: Standard deviation of the noise, in units of the change by one client.
     """
 
     rate: float
@@ -127,7 +127,7 @@ class PoissonGaussian(Release):
 
 @dataclasses.dataclass(frozen=True)
 class SubsetGaussian(Release):
-    """The same of a sample of a fixed size, drawn without replacement, where a client is replaced.
+    """A sum with Gaussian noise over a sample of a fixed size without replacement, if a client is replaced.
 
     Zhu, Dong and Wang 2022: at any alpha of at least 1, the hockey-stick divergence of two neighbours is at most that
     of the mixture rate P + (1 - rate) Q against Q, by advanced joint convexity; below 1, as replacing is symmetric, at
@@ -136,9 +136,9 @@ class SubsetGaussian(Release):
     understates epsilon.
 
     Attributes:
-      population: Clients.
-      cohort: Clients of the sample.
-      noise: Standard deviation of the noise, in units of what a replaced client moves: of two clip norms.
+      population: Number of clients.
+      cohort: Size of the sample.
+      noise: Standard deviation of the noise, in units of the change by a replaced client: two clip norms.
     """
 
     population: int
@@ -169,13 +169,13 @@ class SubsetGaussian(Release):
 
 @dataclasses.dataclass(frozen=True)
 class SubsetConcentrated(Release):
-    """A release of which only its concentrated differential privacy is known, of a sample without replacement.
+    """A release over a sample without replacement, of which only the concentrated differential privacy is known.
 
     Attributes:
-      population: Clients.
-      cohort: Clients of the sample.
-      noise: Noise of the Gaussian with the same bound for a client that is replaced by one without an update.
-      replaces: Whether a client may be replaced by any other, which moves twice as much.
+      population: Number of clients.
+      cohort: Size of the sample.
+      noise: Noise of the Gaussian with the same bound, if a client is replaced by one without an update.
+      replaces: Whether a client may be replaced by any other, which doubles the change.
     """
 
     population: int
@@ -191,7 +191,7 @@ class SubsetConcentrated(Release):
         whole = Gaussian(self.noise / 2 if self.replaces else self.noise)._divergences()
         if self.cohort == self.population or self.noise < _LEAST_NOISE:
             return whole
-        # A client without an update is another client too: what bounds any replacement bounds this one.
+        # A client without an update is a special replacement, so the bound for any replacement holds.
         amplified = amplified_divergences(
             self.cohort / self.population, lambda orders: 2 * orders / self.noise / self.noise
         )
@@ -205,8 +205,8 @@ def amplified_divergences(rate: float, divergences: Callable[[np.ndarray], np.nd
     holds for whole orders; between them the moments' logarithm is convex.
 
     Args:
-      rate: Members of the sample over all.
-      divergences: Whole orders from 2, float64 [any] -> bounds of the mechanism's own divergences.
+      rate: Size of the sample over the number of all members.
+      divergences: Whole orders from 2, float64 [any] -> bounds of the divergences without sampling.
     """
 
     def log_moment(order):
@@ -228,7 +228,7 @@ def _counted_noise(noise: float) -> dp_accounting.GaussianDpEvent:
 
 
 def _log_ratio(epsilons: np.ndarray, rate: float) -> np.ndarray:
-    """Returns log(P / Q) where the mixture rate P + (1 - rate) Q is e^epsilon Q; minus infinity where it never is."""
+    """Returns log(P / Q) where rate P + (1 - rate) Q equals e^epsilon Q; minus infinity if it never does."""
     ratio = np.full(epsilons.shape, -np.inf)
     met = np.full(epsilons.shape, True) if rate == 1 else epsilons > math.log1p(-rate)
     ratio[met] = epsilons[met] - math.log(rate)
@@ -255,13 +255,13 @@ def _deltas_from_mixture(epsilons: np.ndarray, rate: float, noise: float) -> np.
 
 
 def _highest_loss(rate: float, noise: float) -> float:
-    """Returns the privacy loss of the mixture from Q that P exceeds with the probability of the tail."""
+    """Returns the privacy loss between the mixture and Q that P exceeds with the tail's probability."""
     loss = 0.5 / noise**2 - float(special.ndtri_exp(_LOG_TAIL)) / noise
     return loss + math.log(rate + (1 - rate) * math.exp(-loss))
 
 
 def _connect_dots(deltas: Callable[[np.ndarray], np.ndarray], low: float, high: float, grid: float) -> pld_pmf.PLDPmf:
-    """Returns the distribution on a grid of losses whose divergences are these at the grid, and above between."""
+    """Returns the distribution on a grid of losses that has these divergences at the grid, and larger ones between."""
     first, last = math.floor(low / grid), math.ceil(high / grid)
     falling = np.minimum.accumulate(np.clip(deltas(np.arange(first, last + 1) * grid), 0.0, 1.0))
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, first, last, falling)
@@ -272,10 +272,10 @@ _RELATION_NAMES = {
     Relation.REPLACE_ONE: "one client replaced",
     Relation.REPLACE_SPECIAL: "one client's contributions set to zero",
 }
-# Beyond this RDP epsilon, privacy loss distributions overflow: e to the first grid must be a number.
+# Beyond this RDP epsilon, privacy loss distributions overflow.
 _PLD_LIMIT = 8e5
-# Grid of the privacy loss relative to the RDP epsilon. What it adds to epsilon falls with its square, so that once a
-# quarter of the grid changes epsilon by less than the tolerance, a fifteenth of that is left.
+# Grid of the privacy loss relative to the RDP epsilon. The error of epsilon falls with the square of the grid. So once
+# a quarter of the grid changes epsilon by less than the tolerance, the remaining error is a fifteenth of that.
 _PLD_FIRST_GRID = 8e-4
 _PLD_TOLERANCE = 0.005
 _PLD_REFINEMENTS = 8
@@ -287,14 +287,14 @@ class Analysis:
 
     Attributes:
       relation: Which data sets are neighbours. REPLACE_SPECIAL replaces a client by one that contributes nothing, which
-        is adding or removing it where the others' turns stay as they are.
-      sampling: Which randomness of the cohorts amplifies privacy, in words.
+        is adding or removing the client while the others keep their turns.
+      sampling: The cohorts' randomness that amplifies privacy, in words.
       assumed: Whether the run only resembles that sampling.
-      release: What is released.
-      amount: Rounds -> how often; need not be whole for a Gaussian release.
-      note: What a reader of the figures should know besides.
-      earlier: Analysis and rounds of a pre-training.
-      disjoint: Whether no client is in both, so that the larger epsilon counts, not both.
+      release: The release.
+      amount: Function from the number of rounds to that of releases, which need not be whole for a Gaussian release.
+      note: A remark on the numbers.
+      earlier: Analysis and number of rounds of a pre-training.
+      disjoint: Whether no client is in both trainings, so that the larger epsilon counts.
     """
 
     relation: Relation
@@ -317,9 +317,9 @@ class Analysis:
         return self.relation is Relation.REPLACE_ONE
 
     def after(self, earlier: "Analysis", rounds: int, *, disjoint: bool) -> "Analysis":
-        """Returns this analysis with that of a pre-training."""
+        """Returns this analysis, composed with that of a pre-training."""
         special = Relation.REPLACE_SPECIAL
-        # An added client would move others from one training to the other.
+        # An added client would move other clients from one training to the other.
         zeroed = special in (self.relation, earlier.relation) or (disjoint and not self.replaces)
         return dataclasses.replace(
             self,
@@ -331,9 +331,9 @@ class Analysis:
         )
 
     def _parts(self, rounds: int) -> "list[tuple[Analysis, int]]":
-        """Returns the trainings that a client can be in together, with their rounds; epsilon is the largest of theirs.
+        """Returns the combinations of trainings that a client can be in, with their rounds; the largest epsilon counts.
 
-        Of disjoint trainings a client is in one alone, and in all that are composed with them.
+        A client is in only one of two disjoint trainings, and in all that are composed with them.
         """
         if not self.earlier:
             return [(self, rounds)]
@@ -341,10 +341,10 @@ class Analysis:
         before = earlier._parts(earlier_rounds)
         if self.disjoint:
             return [(dataclasses.replace(self, earlier=None, disjoint=False), rounds), *before]
-        return [(dataclasses.replace(self, earlier=one), rounds) for one in before]
+        return [(dataclasses.replace(self, earlier=part), rounds) for part in before]
 
     def divergences(self, rounds: int) -> np.ndarray:
-        """Returns the Renyi divergences, float64 [orders]; they add up over rounds, and over trainings of a client."""
+        """Returns the Renyi divergences, float64 [orders], which add up over rounds and over a client's trainings."""
         amount = self.amount(rounds)
         total = amount * self.release.divergences if amount else np.zeros_like(ORDERS)
         if not self.earlier:
@@ -353,13 +353,13 @@ class Analysis:
         return np.maximum(total, earlier) if self.disjoint else total + earlier
 
     def epsilon(self, rounds: int, delta: float) -> tuple[float, float]:
-        """Returns the RDP epsilon and the order that it comes from, among dp-accounting's default orders."""
+        """Returns the RDP epsilon and its order, one of dp-accounting's default orders."""
         epsilons = [rdp.compute_epsilon(ORDERS, part.divergences(count), delta) for part, count in self._parts(rounds)]
         epsilon, order = max(epsilons)
         return float(epsilon), float(order)
 
     def pld_epsilon(self, rounds: int, delta: float) -> float | None:
-        """Returns the PLD epsilon, at most 0.1% above that of a grid without steps; None where there is none."""
+        """Returns the PLD epsilon, at most 0.1% above the exact one; None if it is not known."""
         epsilons = [part._composed_pld_epsilon(count, delta) for part, count in self._parts(rounds)]
         return None if None in epsilons else max(epsilon for epsilon in epsilons if epsilon is not None)
 
@@ -404,12 +404,12 @@ class Analysis:
 
 
 def of(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    """Returns the analyses of a mechanism with noise, its own rounds only, the headline first."""
+    """Returns the analyses of a mechanism with noise, without any pre-training, the headline first."""
     return _OF_KIND[mechanism.kind](mechanism)
 
 
 def _gaussian_pair(noise: float, amount: Callable[[int], float], sampling: str) -> tuple[Analysis, ...]:
-    """Returns the analyses of Gaussian noise without amplification; replacing a client moves the sum twice as far."""
+    """Returns the analyses of Gaussian noise without amplification; a replaced client changes the sum twice as much."""
     return (
         Analysis(Relation.REPLACE_SPECIAL, sampling, False, Gaussian(noise), amount),
         Analysis(Relation.REPLACE_ONE, sampling, False, Gaussian(noise / 2), amount),
@@ -448,7 +448,7 @@ def _dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
 
 
 def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    """Amplified, a client's participations share no noise: each is a Poisson-sampled Gaussian (2023, section 4)."""
+    """With amplification, participations share no noise: each is a Poisson-sampled Gaussian (2023, section 4)."""
     if mechanism.sampling == "cyclic_poisson":
         release = PoissonGaussian(mechanism.rate, mechanism.noise_multiplier)
         name = f"Poisson, in {mechanism.groups} groups by turns"
@@ -462,7 +462,7 @@ def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
 
 
 def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    """The proven figures first: amplification of RDP without replacement, where it helps."""
+    """Proven analyses first: RDP amplified by sampling without replacement, if that helps."""
     noise = sensitivities.distributed_noise_multiplier(
         mechanism.noise_multiplier, mechanism.clip_norm, mechanism.cohort, mechanism.dimension, mechanism.bits
     )
@@ -470,7 +470,7 @@ def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
     def amount(rounds):
         return sensitivities.participations(rounds, mechanism.min_separation)
 
-    # Clients who take turns are in each of their cohorts for certain.
+    # Clients that take turns are certainly in each of their cohorts.
     fixed = mechanism.sampling == "fixed"
     population = mechanism.population if fixed else mechanism.cohort
     note = "discrete noise: its concentrated differential privacy bounds RDP; there is no PLD"

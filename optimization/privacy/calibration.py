@@ -1,4 +1,4 @@
-"""The noise, or the cohort, that an epsilon needs. Nothing here imports TensorFlow."""
+"""Calibration of the noise, or of the cohort, to an epsilon. Nothing here imports TensorFlow."""
 
 import bisect
 import contextlib
@@ -11,12 +11,12 @@ from typing import NamedTuple
 from optimization.privacy import factorizations, mechanisms
 
 _NOISE_RANGE = (1e-2, 1e6)
-# Numbers that the memory of correlated noise may hold: 0.5 GiB, as much in a checkpoint, and 0.1 s of a round.
+# Most numbers in the memory of correlated noise: 0.5 GiB there and in each checkpoint, and 0.1 s per round.
 MOST_NOISE_NUMBERS = 2**27
-_HOPELESS = 1.1  # Noise relative to the least so far, beyond which more bands are not tried.
+_HOPELESS = 1.1  # Noise relative to the least so far; beyond it, no more bands are tried.
 
 
-# Kind and sampling of what is compared at one epsilon.
+# Kind and sampling of the mechanisms that are compared at equal epsilon.
 ALTERNATIVES = (
     ("dpsgd", "poisson"),
     ("dpftrl", "cyclic"),
@@ -26,11 +26,11 @@ ALTERNATIVES = (
 
 
 class Plan(NamedTuple):
-    """What a run adds, fixed before its first round.
+    """Mechanism of a run, fixed before its first round.
 
     Attributes:
       mechanism: The mechanism.
-      reason: What was chosen, and what else would cost, in sentences.
+      reason: Sentences on the choice and its alternatives.
     """
 
     mechanism: mechanisms.Mechanism
@@ -45,14 +45,14 @@ def plan(
     bands: int | None = None,
     dimension: int = 1,
 ) -> Plan:
-    """Plans the noise of a run: with an epsilon its multiplier, with `mf_dpftrl` its bands.
+    """Plans the noise of a run: its multiplier if an epsilon is given, its bands for `mf_dpftrl`.
 
     Args:
-      mechanism: The mechanism; its own bands and groups are not used, nor is its noise with an epsilon.
-      rounds: Planned rounds.
+      mechanism: The mechanism; bands and groups are replaced, and the noise multiplier if an epsilon is given.
+      rounds: Number of planned rounds.
       target_epsilon: Epsilon of the headline, by the mechanism's accountant; None to keep the noise multiplier.
       bands: Bands; None for the number with the least noise on the prefix sums.
-      dimension: Parameters of the model.
+      dimension: Number of the model's parameters.
 
     Raises:
       ValueError: If no noise reaches the epsilon, or the mechanism is impossible.
@@ -61,7 +61,7 @@ def plan(
     if mechanism.kind == "mf_dpftrl":
         if bands is None:
             choices = compare_bands(mechanism, rounds, target_epsilon, dimension)
-            bands = min(choices, key=lambda one: one.prefix_noise(rounds)).bands
+            bands = min(choices, key=lambda choice: choice.prefix_noise(rounds)).bands
         mechanism = _banded(mechanism, bands, rounds)
     wanted = ""
     if target_epsilon is not None:
@@ -75,8 +75,8 @@ def plan(
         f"Noise on the prefix sums after {rounds:,} rounds: {noise:.3g} clip norms"
     )
     if choices:
-        scale = noise / min(one.prefix_noise(rounds) for one in choices)
-        by_bands = [f"{scale * one.prefix_noise(rounds):.3g} with {one.bands}" for one in choices]
+        scale = noise / min(choice.prefix_noise(rounds) for choice in choices)
+        by_bands = [f"{scale * choice.prefix_noise(rounds):.3g} with {choice.bands}" for choice in choices]
         text = f"{text}, the least of all numbers of bands tried: {', '.join(by_bands)}"
     return Plan(mechanism, f"{text}.")
 
@@ -84,31 +84,31 @@ def plan(
 def alternatives(
     mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, dimension: int = 1
 ) -> tuple[Plan, ...]:
-    """Plans the mechanisms that reach one epsilon with the same clients and cohorts, least noise on prefix sums first.
+    """Plans mechanisms that reach the same epsilon with the same clients and cohorts, least noise on prefix sums first.
 
-    They are `ALTERNATIVES`, each with the sampling that suits it and its best bands; those out of reach are left out.
+    They are `ALTERNATIVES` with the best number of bands, except those that cannot reach the epsilon.
 
     Args:
       mechanism: Population, cohort, delta and accountant.
-      rounds: Planned rounds.
+      rounds: Number of planned rounds.
       target_epsilon: The epsilon.
-      dimension: Parameters of the model.
+      dimension: Number of the model's parameters.
     """
     names = ("population", "cohort", "delta", "apart_from", "accountant")
     same = {name: getattr(mechanism, name) for name in names}
     plans = []
     for kind, sampling in ALTERNATIVES:
         restart = mechanism.population // mechanism.cohort if kind == "dpftrl" else 0
-        one = mechanisms.Mechanism(kind, 1.0, sampling=sampling, restart_frequency=restart, **same)
+        other = mechanisms.Mechanism(kind, 1.0, sampling=sampling, restart_frequency=restart, **same)
         with contextlib.suppress(ValueError):
-            plans.append(plan(one, rounds, target_epsilon, dimension=dimension))
-    return tuple(sorted(plans, key=lambda one: one.mechanism.prefix_noise(rounds)))
+            plans.append(plan(other, rounds, target_epsilon, dimension=dimension))
+    return tuple(sorted(plans, key=lambda each: each.mechanism.prefix_noise(rounds)))
 
 
 def _banded(mechanism: mechanisms.Mechanism, bands: int, planned_rounds: int) -> mechanisms.Mechanism:
-    """Copy with bands, whose coefficients are optimized for the planned rounds unless a client's noises overlap.
+    """Copy with bands, with coefficients optimized for the planned rounds unless a client's participations overlap.
 
-    Poisson samples of all clients have the optimized ones, too: simulations of groups by turns use them.
+    Poisson samples of all clients also use optimized coefficients, since they simulate groups that take turns.
     """
     is_apart = "poisson" in mechanism.sampling or bands <= mechanism.min_separation
     groups = bands if mechanism.sampling == "cyclic_poisson" else 1
@@ -124,12 +124,12 @@ def round_up(value: float) -> float:
 
 
 def noise_of_sample(noise_multiplier: float, cohort: int, planned_cohort: int) -> float:
-    """The noise multiplier of a smaller cohort that leaves the noise of the planned one on the mean, z m / M.
+    """Noise multiplier of a smaller cohort with the planned cohort's noise on the mean, z m / M.
 
     Args:
-      noise_multiplier: That of the planned cohort.
-      cohort: Clients of a round.
-      planned_cohort: Clients of a round in the plan.
+      noise_multiplier: Noise multiplier of the planned cohort.
+      cohort: Number of clients in a round.
+      planned_cohort: Number of clients in a planned round.
     """
     return float(f"{noise_multiplier * cohort / planned_cohort:.6g}")
 
@@ -140,17 +140,16 @@ def compare_bands(
 ) -> tuple[mechanisms.Mechanism, ...]:
     """Compares numbers of bands at one epsilon, by RDP, within the memory of the noise.
 
-    They are on a geometric grid, and then twice halfway between the best number and its neighbours.
+    The numbers are on a geometric grid, and then twice halfway between the best one and its neighbours.
 
     Args:
-      mechanism: A `mf_dpftrl` mechanism; its own bands, groups and noise are not used.
-      rounds: Planned rounds.
-      target_epsilon: The epsilon; None, without amplification, for that of noise multiplier 1 where a client takes part
-        once.
-      dimension: Parameters of the model.
+      mechanism: A `mf_dpftrl` mechanism; its bands, groups and noise multiplier are not used.
+      rounds: Number of planned rounds.
+      target_epsilon: The epsilon; None, without amplification, for that of one participation at noise multiplier 1.
+      dimension: Number of the model's parameters.
 
     Returns:
-      The mechanism with each number of bands, in their order, with the noise multiplier that reaches the epsilon.
+      For each number of bands, in ascending order, the mechanism with the noise multiplier that reaches the epsilon.
     """
     most = min(rounds, factorizations.MOST_BANDS, max(MOST_NOISE_NUMBERS // dimension, 1))
     if mechanism.sampling == "cyclic_poisson":
@@ -184,16 +183,16 @@ def compare_bands(
 
 
 def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, *, proven: bool = False) -> float:
-    """Returns the smallest noise multiplier with which some rounds cost at most an epsilon, to 0.1% of epsilon.
+    """Returns the smallest noise multiplier with which these rounds cost at most the epsilon, to 0.1% of epsilon.
 
     Args:
-      mechanism: The mechanism; its own noise multiplier is not used.
-      rounds: Rounds.
+      mechanism: The mechanism; its noise multiplier is not used.
+      rounds: Number of rounds.
       target_epsilon: Epsilon of the headline, by the mechanism's accountant.
-      proven: Whether it is that of the first proven analysis instead.
+      proven: Whether the first proven analysis replaces the headline.
 
     Raises:
-      ValueError: If no noise multiplier in a wide range does that.
+      ValueError: If no noise multiplier in a wide range reaches the epsilon.
     """
     return _calibrated(dataclasses.replace(mechanism, noise_multiplier=1.0), rounds, target_epsilon, proven)
 
@@ -204,7 +203,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: fl
     def spent(log_noise):
         return dataclasses.replace(mechanism, noise_multiplier=math.exp(log_noise)).epsilon(rounds, proven=proven)
 
-    def excess(log_noise):  # Aims at the middle of the 0.1%.
+    def excess(log_noise):  # Aims at the middle of the tolerated 0.1%.
         return math.log(max(spent(log_noise), 1e-300) / target_epsilon) + 5e-4
 
     least, most = map(math.log, _NOISE_RANGE)
@@ -230,24 +229,24 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: fl
     from scipy import optimize
 
     root = optimize.brentq(excess, low, high, xtol=tolerance)
-    while spent(root) > target_epsilon:  # Tiny epsilons jump to 0: the root may lie before the jump.
+    while spent(root) > target_epsilon:  # Tiny epsilons jump to 0, and the root may lie before the jump.
         root += tolerance
     return math.exp(root)
 
 
 def scale_cohort(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> mechanisms.Mechanism:
-    """Returns the mechanism with the smallest cohort that reaches an epsilon at the same noise on the mean update.
+    """Returns the mechanism with the smallest cohort that reaches the epsilon at the same noise on the mean update.
 
-    Agarwal et al. 2023, section 5.3: cohort and noise multiplier grow by the same factor, so that the noise on the
-    mean, noise multiplier times clip norm over cohort, and with it the utility, stay as they are.
+    Agarwal et al. 2023, section 5.3: cohort and noise multiplier grow by the same factor. So the noise on the mean,
+    noise multiplier times clip norm over cohort, stays the same, and with it the utility.
 
     Args:
-      mechanism: The mechanism, with the noise that training tolerates at its cohort.
-      rounds: Rounds.
+      mechanism: The mechanism, with the noise multiplier that training tolerates with its cohort.
+      rounds: Number of rounds.
       target_epsilon: Epsilon of the headline, by the mechanism's accountant.
 
     Raises:
-      ValueError: If not even the whole population reaches it.
+      ValueError: If a cohort of the whole population does not reach the epsilon.
     """
 
     def scaled(cohort):

@@ -40,8 +40,8 @@ def adaptive_clip_sum(*, seeds: tuple[int, int] | None, **parameters: Any) -> tf
     """Returns such a sum whose clip norm follows a quantile of the records' norms (Andrew et al. 2021).
 
     Args:
-      seeds: Of the noise on the sum and of that on the count of clipped records; None as for `gaussian_sum`.
-      **parameters: Those of `tfp.QuantileAdaptiveClipSumQuery`.
+      seeds: Seeds of the noise on the sum and on the count of clipped records; None as for `gaussian_sum`.
+      **parameters: Parameters of `tfp.QuantileAdaptiveClipSumQuery`.
     """
     if seeds is None:
         return tfp.QuantileAdaptiveClipSumQuery(**parameters, geometric_update=True)
@@ -49,7 +49,7 @@ def adaptive_clip_sum(*, seeds: tuple[int, int] | None, **parameters: Any) -> tf
 
 
 class _SeededGaussianSum(tfp.GaussianSumQuery):
-    """Draws noise from (seed, number of earlier draws)."""
+    """Gaussian sum whose noise depends on the seed and the number of earlier sums."""
 
     def __init__(self, l2_norm_clip: float, stddev: float, seed: int):
         super().__init__(l2_norm_clip, stddev)
@@ -73,7 +73,7 @@ class _SeededGaussianSum(tfp.GaussianSumQuery):
 
 
 class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
-    """The same for both sums of adaptive clipping: the records, and the count of the unclipped."""
+    """Adaptive clipping with seeded noise on both sums: of the records, and of the unclipped records' count."""
 
     def __init__(self, seed: int, count_seed: int, **parameters: Any):
         super().__init__(**parameters)
@@ -81,7 +81,7 @@ class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
 
     def get_noised_result(self, sample_state, global_state):
         result, state, event = super().get_noised_result(sample_state, global_state)
-        # The parent makes the sum's state again.
+        # The parent creates a new state of the sum.
         sum_state = state.sum_state._replace(draws=global_state.sum_state.draws + 1)
         return result, state._replace(sum_state=sum_state), event
 
@@ -89,14 +89,14 @@ class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
 def tree_sum(
     clip_norm: float, noise_multiplier: float, specs: tuple[tf.TensorSpec, ...], *, noise_seed: int, max_rounds: int
 ) -> tfp.SumAggregationDPQuery:
-    """Returns the residual sums of tree aggregation: after t rounds their noise has popcount(t) nodes' variance.
+    """Returns tree aggregation's residual sums, whose noise after t rounds has the variance of popcount(t) nodes.
 
     Args:
       clip_norm: L2 norm that a record is clipped to.
       noise_multiplier: Standard deviation of a node's noise, in clip norms.
-      specs: A record's tensors.
+      specs: Specifications of a record's tensors.
       noise_seed: Seed of the noise.
-      max_rounds: Most rounds of one tree.
+      max_rounds: Maximum number of rounds of a tree.
     """
     tree = _FixedShapeTreeSum.build_l2_gaussian_query(
         clip_norm, noise_multiplier, specs, noise_seed=noise_seed, use_efficient=False
@@ -106,7 +106,7 @@ def tree_sum(
 
 
 class _FixedShapeTreeSum(tfp.TreeResidualSumQuery):
-    """Pads the levels of the tree to its depth: state keeps its shape over rounds, as checkpoints need."""
+    """Pads the levels of the tree to its depth, so that the state keeps its shape, as checkpoints need."""
 
     depth: int
 
@@ -149,11 +149,11 @@ class _NoisedState(NamedTuple):
 class NoisedSum(tfp.SumAggregationDPQuery):
     """The sum of clipped records, and of noise that each round takes from its state; see `CorrelatedNoise`.
 
-    A round without it adds NaN, so that no sum is released without noise, nor twice with the same.
+    A round without noise adds NaN, so that no sum is released without noise, or twice with the same noise.
     """
 
     def __init__(self, clip_norm: float, specs: tuple[tf.TensorSpec, ...]):
-        """Takes the L2 norm that a record is clipped to, and a record's tensors."""
+        """Takes the L2 norm that a record is clipped to, and the specifications of its tensors."""
         self._clip_norm = clip_norm
         self._specs = specs
 
@@ -175,12 +175,12 @@ class NoisedSum(tfp.SumAggregationDPQuery):
 
 
 class NoiseState(NamedTuple):
-    """What rounds with such noise keep as the aggregator's state.
+    """The aggregator's state in rounds with correlated noise.
 
     Attributes:
-      aggregator: TFF's own, with a `NoisedSum`.
-      generator: State of the independent noise, with its seed.
-      memory: float32 [parameters] each; the last bands - 1 noises, oldest first; never changed.
+      aggregator: TFF's state of the aggregator, with a `NoisedSum`.
+      generator: State of the independent noise's generator, with its seed.
+      memory: float32 [parameters] each, the last bands - 1 noises, oldest first; these arrays never change.
     """
 
     aggregator: Any
@@ -189,13 +189,13 @@ class NoiseState(NamedTuple):
 
 
 class CorrelatedNoise:
-    """The noise of a mechanism's rounds.
+    """Correlated noise of a mechanism's rounds.
 
     Choquette-Choo et al. 2023: z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0.
     """
 
     def __init__(self, mechanism: mechanisms.Mechanism, shapes: tuple[tuple[int, ...], ...], seed: int):
-        """Takes the mechanism, `mf_dpftrl`, the shapes of a record's tensors, and the seed of the independent noise."""
+        """Takes a `mf_dpftrl` mechanism, the shapes of a record's tensors, and the seed of the independent noise."""
         self._shapes = shapes
         specs = tuple(tf.TensorSpec(shape) for shape in shapes)
         stddev = mechanism.noise_multiplier * mechanism.clip_norm
@@ -204,12 +204,12 @@ class CorrelatedNoise:
         self._weights = tuple(reversed(others))
 
     def initial_state(self, aggregator: Any) -> NoiseState:
-        """State before the first round, from the state of TFF."""
+        """State before the first round, from TFF's state."""
         nothing = np.zeros(sum(map(int, map(np.prod, self._shapes))), np.float32)
         return NoiseState(aggregator, self._generator.initialize(), (nothing,) * len(self._weights))
 
     def next(self, state: NoiseState) -> tuple[tuple[np.ndarray, ...], NoiseState]:
-        """Noise of a round, float32 in the tensors' shapes, and the state after it."""
+        """Noise of a round, float32 in the tensors' shapes, and the next state."""
         fresh, generator = self._generator.next(state.generator)
         noise = np.concatenate([np.ravel(part) for part in fresh])
         part = np.empty_like(noise)
@@ -223,16 +223,16 @@ class CorrelatedNoise:
 
 
 def with_noise(aggregator: Any, noise: tuple[np.ndarray, ...]) -> Any:
-    """State of an aggregator with the noise of the next round."""
+    """An aggregator's state with the noise of the next round."""
     query = aggregator.query_state
     return aggregator._replace(query_state=query._replace(numerator_state=query.numerator_state._replace(noise=noise)))
 
 
 class NoisyRounds(NamedTuple):
-    """Rounds that are each given their noise, with the interface of the process.
+    """Rounds that add correlated noise, with the interface of a process.
 
     Attributes:
-      process: Its states have a field `aggregator`.
+      process: Process whose states have a field `aggregator`.
       noise: The noise.
     """
 
@@ -246,7 +246,7 @@ class NoisyRounds(NamedTuple):
 
     def next(self, state: Any, clients: Any) -> tuple[Any, Any]:
         """Runs one round: (state, clients) -> (state, metrics)."""
-        noise, kept = self.noise.next(state.aggregator)
-        given = state._replace(aggregator=with_noise(kept.aggregator, noise))
-        after, metrics = self.process.next(given, clients)
-        return after._replace(aggregator=kept._replace(aggregator=after.aggregator)), metrics
+        noise, noise_state = self.noise.next(state.aggregator)
+        before = state._replace(aggregator=with_noise(noise_state.aggregator, noise))
+        after, metrics = self.process.next(before, clients)
+        return after._replace(aggregator=noise_state._replace(aggregator=after.aggregator)), metrics

@@ -1,7 +1,7 @@
-"""What several releases, or a search over runs, about the same clients cost together; and the file that remembers them.
+"""Privacy cost of several releases, or of a search over runs, about the same clients; and the file that records them.
 
-A release is written down before its noise is drawn: what stops in between has been paid for, never the other way
-round. Nothing here imports TensorFlow.
+A release is recorded before its noise is drawn. If the program stops in between, the release has been paid for without
+being made, never the other way round. Nothing here imports TensorFlow.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ class Spent:
     """One release, or one training.
 
     Attributes:
-      what: What was released; for what is made once and used often, such as a model, a name of its own.
-      mechanism: What is accounted.
+      what: What was released; for something that is made once and used often, such as a model, a unique name.
+      mechanism: The accounted mechanism.
       rounds: Number of rounds.
     """
 
@@ -33,12 +33,12 @@ class Spent:
 
 
 def composed(spent: Sequence[Spent]) -> tuple[mechanisms.Mechanism, int]:
-    """Returns all of them as one mechanism and its rounds, at the delta and by the accountant of the last.
+    """Returns all releases as one mechanism and its rounds, with the delta and the accountant of the last.
 
-    Each client is taken to be in all of them, but within a mechanism whose own pre-training had other clients.
+    Each client counts as if it were in all of them, except if a mechanism's pre-training had other clients.
 
     Args:
-      spent: At least one.
+      spent: At least one release.
 
     Raises:
       ValueError: If one of them guarantees nothing.
@@ -54,7 +54,7 @@ def composed(spent: Sequence[Spent]) -> tuple[mechanisms.Mechanism, int]:
             counts[mechanism] = counts.get(mechanism, 0) + one.rounds
         else:
             chains.append((mechanism, one.rounds))
-    chains.sort(key=lambda each: _is_disjoint(each[0]))  # Of what comes last, the larger of two can count.
+    chains.sort(key=lambda each: _is_disjoint(each[0]))  # Disjoint trainings come last, where the larger one can count.
     first = _at(last, last)
     others = [*((mechanism, rounds) for mechanism, rounds in counts.items() if mechanism != first), *chains]
     if first in counts:
@@ -66,7 +66,7 @@ def composed(spent: Sequence[Spent]) -> tuple[mechanisms.Mechanism, int]:
 
 
 def _at(mechanism: mechanisms.Mechanism, last: mechanisms.Mechanism) -> mechanisms.Mechanism:
-    """Returns a mechanism, and those before it, with the delta and the accountant of another."""
+    """Returns a mechanism and its pre-trainings with the delta and the accountant of another."""
     before = mechanism.pretraining and _at(mechanism.pretraining, last)
     return dataclasses.replace(mechanism, delta=last.delta, accountant=last.accountant, pretraining=before)
 
@@ -76,7 +76,7 @@ def _is_disjoint(mechanism: mechanisms.Mechanism | None) -> bool:
 
 
 def _after(mechanism: mechanisms.Mechanism, before: tuple[mechanisms.Mechanism, int]) -> mechanisms.Mechanism:
-    """Returns a mechanism with one more, and its rounds, before all that went before it; no client is apart."""
+    """Returns a mechanism with another one, and its rounds, as its first pre-training; clients may be in both."""
     if mechanism.pretraining and mechanism.pretraining_rounds:
         earlier = _after(mechanism.pretraining, before), mechanism.pretraining_rounds
     else:
@@ -94,7 +94,7 @@ class Ledger:
         self.entries = tuple(entries)
 
     def add(self, entries: Sequence[Spent]) -> None:
-        """Writes entries to the disk, before it returns."""
+        """Writes entries, and waits until they are on disk."""
         for one in entries:
             self._file.write(json.dumps(dataclasses.asdict(one)) + "\n")
         self._file.flush()
@@ -104,7 +104,7 @@ class Ledger:
 
 @contextlib.contextmanager
 def opened(path: pathlib.Path) -> Iterator[Ledger]:
-    """Yields the ledger of a file, which is made where there is none; other processes wait for it.
+    """Yields the ledger of a file, which is created if missing; other processes wait for it.
 
     Raises:
       UsageError: If the file is not a ledger, or cannot be written.
@@ -117,21 +117,21 @@ def opened(path: pathlib.Path) -> Iterator[Ledger]:
         fcntl.lockf(file, fcntl.LOCK_EX)
         file.seek(0)
         try:
-            found = [json.loads(line) for line in file]
-            entries = [Spent(one["what"], mechanisms.of_values(one["mechanism"]), int(one["rounds"])) for one in found]
+            rows = [json.loads(line) for line in file]
+            entries = [Spent(row["what"], mechanisms.of_values(row["mechanism"]), int(row["rounds"])) for row in rows]
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"--privacy_ledger={path} is no ledger that can be read, and what was spent is not known: find the "
-                "true one. To start again is to forget what was released."
+                f"--privacy_ledger={path} is not a readable ledger, so the spent privacy is not known: find the "
+                "right file. A new ledger would ignore all earlier releases."
             ) from error
         yield Ledger(file, entries)
 
 
 def describe(spent: Sequence[tuple[mechanisms.Mechanism, int]]) -> str:
-    """Returns what a grid of runs says about privacy; nothing if no run has noise.
+    """Returns a grid's sentence on privacy; empty if no run has noise.
 
     Args:
-      spent: The runs' mechanisms and rounds; their smallest delta is that of all.
+      spent: The runs' mechanisms and rounds; the smallest delta holds for all.
     """
     if not any(mechanism.noise_multiplier for mechanism, _ in spent):
         return ""

@@ -1,8 +1,9 @@
-"""The differential privacy that a run has spent, by Renyi (RDP) and privacy loss distribution (PLD) accounting.
+"""Mechanisms of differential privacy, and reports on what they have spent.
 
-A `Mechanism` says what a round releases and who takes part in it; `analyses` has the ways to account it, of which the
-first is the headline, `releases` what they compose, `sensitivities` what one client can change, `calibration` the noise
-that an epsilon needs. A client is the unit of privacy: all of its data counts as one. Nothing here imports TensorFlow.
+A `Mechanism` describes a round's release and its clients. `accounting` analyses it by Renyi differential privacy (RDP)
+and privacy loss distributions (PLD); the first analysis is the headline. `sensitivities` has the change by one client,
+`calibration` the noise for an epsilon. A client with all its data is the unit of privacy. Nothing here imports
+TensorFlow.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ KINDS: Mapping[str, str] = {
     "ddp": "discrete Gaussian noise of each client, under secure aggregation",
 }
 
-# How cohorts are drawn: `optimization.cohorts`.
+# Sampling of cohorts, in `optimization.cohorts`.
 SAMPLINGS: Mapping[str, str] = {
     "fixed": "a fixed number, uniformly without replacement",
     "poisson": "each client by its own coin: a cohort of random size, as privacy accounting assumes",
@@ -50,15 +51,15 @@ _UNIT = "epsilon protects one client with all its examples, not a person with ex
 
 @dataclasses.dataclass(frozen=True)
 class Mechanism:
-    """What a run releases, and how its clients are drawn.
+    """Releases of a run, and the sampling of its clients.
 
     Attributes:
       kind: One of `KINDS`.
       noise_multiplier: Standard deviation of the noise on the sum of a round's updates, in units of the clip norm. With
         adaptive clipping, the total that `split_noise` divides. For `dpftrl` the noise of each tree node; for
         `mf_dpftrl` that of each round before it is correlated.
-      population: Clients.
-      cohort: Clients of a round; the expected number under Poisson sampling.
+      population: Number of clients.
+      cohort: Number of clients in a round; the expected number under Poisson sampling.
       sampling: One of `SAMPLINGS`; see `rests_on_cohorts` for when the draws must stay secret.
       delta: Probability that the guarantee fails; None for 1 / population^1.1.
       restart_frequency: Rounds after which `dpftrl` starts a new tree; 0 for never.
@@ -67,18 +68,18 @@ class Mechanism:
       groups: Groups of `cyclic_poisson` sampling, at least as many as bands: then no two participations of a client
         share a round's noise.
       dimension: For `ddp`, the model's number of parameters.
-      bits: For `ddp`, bits of a coordinate of the sum.
+      bits: For `ddp`, bits per coordinate of the sum.
       clip_norm: For `ddp`, the clip norm.
       pretraining: Mechanism of an earlier training on private clients, whose model this run starts from.
       pretraining_rounds: Number of rounds of that training.
       pretraining_disjoint: Whether no client is in both trainings. Then a client's epsilon is the larger of the two,
         both at this mechanism's delta; otherwise they are composed, as if each client could have been in both.
-      voided: Why nothing is guaranteed whatever the noise, as the words after "because"; empty if nothing voids it.
-      apart_from: What comes from private clients and is left out of the guarantee, in words.
-      accountant: One of `ACCOUNTANTS`, whose epsilon is the headline's.
-      may_be_absent: Whether clients of a cohort may not come, by the hour or in mid-round. Who comes is then no uniform
-        sample: nothing is amplified, and every client counts as if it came to each round that could be its own. A
-        client that misses its turn must wait for the next one.
+      voided: Why nothing is guaranteed with any noise, as the words after "because"; empty if something is.
+      apart_from: Descriptions of data from private clients that the guarantee does not cover.
+      accountant: One of `ACCOUNTANTS`, which determines the headline's epsilon.
+      may_be_absent: Whether clients of a cohort may be unavailable or drop out. The others are then no uniform sample,
+        so nothing is amplified, and every client counts as if it took part in each round in which it could. A client
+        that misses its turn must wait for the next one.
 
     Raises:
       ValueError: If a value is out of range, or the mechanism cannot be accounted.
@@ -89,7 +90,7 @@ class Mechanism:
     population: int
     cohort: int
     sampling: str = "fixed"
-    delta: float = None  # type: ignore[assignment]  # No mechanism that was made lacks it.
+    delta: float = None  # type: ignore[assignment]  # Never None after `__post_init__`.
     restart_frequency: int = 0
     bands: int = 1
     optimized_rounds: int = 0
@@ -152,24 +153,24 @@ class Mechanism:
 
     @property
     def name(self) -> str:
-        """Kind, bands and sampling, in words."""
+        """Description of kind, bands and sampling."""
         bands = f"{self.bands} band{'s' * (self.bands != 1)}"
         return ", ".join([self.kind, *[bands] * (self.kind == "mf_dpftrl"), f"{self.sampling} cohorts"])
 
     @property
     def min_separation(self) -> int:
-        """Rounds after which a client can take part again."""
+        """Number of rounds after which a client can take part again."""
         if self.sampling == "cyclic_poisson":
             return self.groups
         return self.population // self.cohort if self.sampling == "cyclic" else 1
 
     @property
     def rate(self) -> float:
-        """Probability that a client is in a cohort of its turn, under Poisson sampling."""
+        """Probability that a client is sampled in its turn, under Poisson sampling."""
         return self.cohort * (self.groups if self.sampling == "cyclic_poisson" else 1) / self.population
 
     def column(self, rounds: int) -> np.ndarray:
-        """First column of the strategy matrix, float64, of some rounds; see `factorizations`."""
+        """First column of the strategy matrix of these rounds, float64; see `factorizations`."""
         if self.optimized_rounds:
             return factorizations.optimal_banded_column(self.bands, self.optimized_rounds)[:rounds]
         return factorizations.banded_column(self.bands)[:rounds]
@@ -182,12 +183,12 @@ class Mechanism:
 
     @property
     def phase(self) -> int:
-        """Trainings on private clients that went before; each of them has noise of its own."""
+        """Number of earlier trainings on private clients; each of them has its own noise."""
         return self.pretraining.phase + 1 if self.pretraining else 0
 
     @property
     def rests_on_cohorts(self) -> bool:
-        """Whether something is guaranteed because nobody knows who takes part in a round."""
+        """Whether the guarantee needs secret cohorts."""
         amplifies = self.kind in ("dpsgd", "ddp") and self.sampling != "cyclic" and self.cohort < self.population
         return (
             (amplifies or (self.sampling == "cyclic_poisson" and self.rate < 1))
@@ -197,7 +198,7 @@ class Mechanism:
 
     @functools.cached_property
     def analyses(self) -> "tuple[Analysis, ...]":
-        """Returns the ways to account this mechanism, the headline first; none if it guarantees nothing."""
+        """Analyses of this mechanism, the headline first; none if it guarantees nothing."""
         if self.reason:
             return ()
         from optimization.privacy import accounting  # Here: the accounting library takes most of a second.
@@ -222,14 +223,14 @@ class Mechanism:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """What the guarantee leaves out, here and in the earlier training."""
+        """Data that the guarantee does not cover, here and in the earlier training."""
         earlier = self.pretraining.left_out if self.pretraining and self.pretraining_rounds else ()
         return tuple(dict.fromkeys((*self.apart_from, *earlier)))
 
     def epsilon(self, rounds: int, *, proven: bool = False) -> float:
-        """Returns the headline's epsilon, or the first one that is proven; infinity if there is no guarantee.
+        """Returns the headline's epsilon, or the first proven one; infinity without a guarantee.
 
-        By RDP, it is quick enough for every round.
+        RDP is fast enough for every round.
         """
         if not rounds and not self.pretraining_rounds:
             return 0.0  # Nothing was released.
@@ -240,7 +241,7 @@ class Mechanism:
         return first.epsilon(rounds, self.delta)[0] if by_pld is None else by_pld
 
     def warnings(self, rounds: int) -> tuple[str, ...]:
-        """Returns what weakens the guarantee after some rounds, or could easily strengthen it; empty without one."""
+        """Returns warnings on a weak guarantee after some rounds; none without a guarantee."""
         if not self.analyses:
             return ()
         warnings = []
@@ -267,7 +268,7 @@ class Mechanism:
         return tuple(warnings)
 
     def report(self, rounds: int) -> dict[str, Any]:
-        """Returns what a run's `privacy.json` says after some rounds; None stands for no guarantee."""
+        """Returns the content of a run's `privacy.json` after some rounds; None stands for no guarantee."""
         epsilon, guarantees, reason = self.epsilon(rounds), [], self.reason
         if not reason and not math.isfinite(epsilon):
             reason = "there is too little noise for a finite epsilon"
@@ -295,13 +296,13 @@ class Mechanism:
         }
 
     def _assumptions(self, guarantees: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Returns what the headline rests on, each in words."""
+        """Returns the headline's assumptions in words."""
         sampling = ["Poisson sampling, though cohorts have a fixed size"]
         assumed = any(one["sampling_assumed"] for one in guarantees[:1])
         return [*sampling * assumed, *(f"that nothing is learnt from {one}" for one in self.left_out if guarantees)]
 
     def _summary(self, rounds: int, guarantees: Sequence[Mapping[str, Any]]) -> str:
-        """Sentences of a run's summary, what is proven first."""
+        """Sentences of a run's summary, proven numbers first."""
         first, *others = guarantees
         proven = next((one for one in guarantees if not one["sampling_assumed"]), None)
         spent = f"at delta {self.delta:.3g} after {rounds:,} rounds"
@@ -322,7 +323,7 @@ class Mechanism:
         return " ".join(text) + "".join(f"\nWarning: {one}" for one in self.warnings(rounds))
 
     def _figures(self, guarantee: Mapping[str, Any]) -> str:
-        """Returns the figures of both accountants, the chosen one first."""
+        """Returns the numbers of both accountants, the chosen one first."""
         by_rdp = f"{digits(guarantee['epsilon_rdp'])} by RDP (order {guarantee['rdp_order']:g})"
         if guarantee["epsilon_pld"] is None:
             return by_rdp
@@ -346,7 +347,7 @@ def digits(epsilon: float) -> str:
 def load(path: pathlib.Path) -> tuple[Mechanism, int]:
     """Returns the mechanism and the rounds of a run from its `privacy.json`.
 
-    Without one that is readable, nothing is guaranteed.
+    If the file is not readable, nothing is guaranteed.
     """
     try:
         report = json.loads(path.read_text())
@@ -356,15 +357,15 @@ def load(path: pathlib.Path) -> tuple[Mechanism, int]:
 
 
 def of_values(values: Mapping[str, Any]) -> Mechanism:
-    """Returns the mechanism of `dataclasses.asdict`.
+    """Returns a mechanism from its `dataclasses.asdict`.
 
     Raises:
       KeyError: If a value is missing.
-      TypeError: If there is an unknown one.
+      TypeError: If a value is unknown.
     """
     if missing := [field.name for field in dataclasses.fields(Mechanism) if field.name not in values]:
         raise KeyError(*missing)
     earlier = values["pretraining"]
-    # Earlier versions also had `buffers`; a mechanism that used them is no longer known, which `Mechanism` refuses.
+    # Earlier versions also had `buffers`; `Mechanism` refuses those that used them.
     values = {name: value for name, value in values.items() if name != "buffers" or value}
     return Mechanism(**{**values, "pretraining": of_values(earlier) if earlier else None})

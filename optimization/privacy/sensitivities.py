@@ -1,4 +1,4 @@
-"""How much one client can change what a mechanism releases over its rounds. Nothing here imports TensorFlow."""
+"""Sensitivities: how much one client can change the releases of all rounds. Nothing here imports TensorFlow."""
 
 import functools
 import math
@@ -6,30 +6,30 @@ import math
 import numpy as np
 from scipy import special
 
-# Probability that a coordinate of TFF's distributed sum wraps around; the factory's default.
+# Probability that a coordinate of TFF's distributed sum wraps around: the factory's default.
 _WRAP_PROBABILITY = 1e-4
 _MAX_SCALE = 1e6
-# Noise on the count of clipped clients, as a share of the cohort: Andrew et al. 2021 recommend it.
+# Noise on the count of clipped clients, as a share of the cohort, as Andrew et al. 2021 recommend.
 COUNT_NOISE_SHARE = 0.05
-_MOST_PATTERNS = 20_000  # Trying so many patterns of participation takes about ten milliseconds.
+_MOST_PATTERNS = 20_000  # Trying this many patterns of participation takes about ten milliseconds.
 
 
 def participations(rounds: int, min_separation: int) -> int:
-    """Returns how often one client can take part in some rounds."""
+    """Returns how often a client can take part in these rounds."""
     return -(-rounds // min_separation)
 
 
 @functools.lru_cache(1024)
 def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -> int:
-    """Returns the squared sensitivity of all tree nodes to one client, in squared clip norms; in large plans a bound.
+    """Returns the squared sensitivity of all tree nodes, in squared clip norms; an upper bound in large plans.
 
-    Kairouz, McMahan et al. 2021, appendix D: a client that takes part k times below a node moves it by k clip norms.
-    Per level, the sum of k^2 over nodes is at most the largest k times the sum of k: this is the bound. The exact value
+    Kairouz, McMahan et al. 2021, appendix D: a client that takes part k times below a node changes it by k clip norms.
+    The bound is that per level, the sum of k^2 over nodes is at most the largest k times the sum of k. The exact value
     comes from a search over all patterns of participation.
 
     Args:
-      rounds: Rounds so far.
-      restart_frequency: Rounds of one tree; 0 for a single tree.
+      rounds: Number of rounds so far.
+      restart_frequency: Rounds of a tree; 0 for a single tree.
       min_separation: Rounds after which a client can take part again.
     """
     size = min(restart_frequency or rounds, rounds)
@@ -48,7 +48,7 @@ def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -
 
 
 def _num_patterns(size: int, min_separation: int) -> int:
-    """Number of patterns of participation in a tree, each as often as possible after its first round."""
+    """Number of patterns of participation in a tree, for clients that take part as often as they can."""
     counts = [1] * (size + 2 * min_separation)
     for start in reversed(range(size)):
         counts[start] = 1 + sum(counts[start + min_separation : start + 2 * min_separation])
@@ -56,11 +56,11 @@ def _num_patterns(size: int, min_separation: int) -> int:
 
 
 def _exact_tree_sensitivity(rounds: int, size: int, min_separation: int) -> int:
-    """`tree_sensitivity` by a search with memory. Nodes over two rounds count twice for a client that is in both."""
+    """`tree_sensitivity` by dynamic programming over all patterns of participation."""
 
     @functools.cache
     def most(begin: int, earliest: int, members: tuple[int, ...]) -> int:
-        """The most that rounds from `earliest` on add, after participations in `members` of the tree from `begin`."""
+        """Largest contribution of rounds from `earliest` on, after `members` took part in the tree from `begin`."""
         if begin >= rounds:
             return 0
         length = min(size, rounds - begin)
@@ -80,7 +80,7 @@ def _exact_tree_sensitivity(rounds: int, size: int, min_separation: int) -> int:
 def distributed_noise_multiplier(
     noise_multiplier: float, clip_norm: float, cohort: int, dimension: int, bits: int
 ) -> float:
-    """Returns the Gaussian noise multiplier whose concentrated differential privacy TFF's distributed sum has.
+    """Returns the Gaussian noise multiplier with the concentrated differential privacy of TFF's distributed sum.
 
     Kairouz, Liu and Steinke 2021, section 3: rounding to the grid of TFF's `DistributedDpSumFactory` (Hadamard
     rotation, no conditional rounding) lengthens an update, and a sum of discrete Gaussians is not quite one.
@@ -88,9 +88,9 @@ def distributed_noise_multiplier(
     Args:
       noise_multiplier: Standard deviation of the whole cohort's noise, in clip norms.
       clip_norm: Clip norm.
-      cohort: Clients, all of whom add their share of the noise.
-      dimension: Parameters of the model.
-      bits: Bits of a coordinate of the sum.
+      cohort: Number of clients, all of whom add their share of the noise.
+      dimension: Number of the model's parameters.
+      bits: Bits per coordinate of the sum.
 
     Raises:
       ValueError: If the bits are too few for the cohort.
@@ -111,14 +111,14 @@ def distributed_noise_multiplier(
 
 
 def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
-    """Returns the noise multiplier of the updates that leaves the rest of the total to the clipped count.
+    """Returns the noise multiplier of the updates, whose budget is shared with the clipped count.
 
     Andrew et al. 2021, Theorem 1: z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2). The count of clients below the clip norm,
-    centred to +-1/2, is released beside the sum; both together cost what `noise_multiplier` alone would. An absent
-    client adds nothing to either, and a replaced one moves both by at most twice as much.
+    centred to +-1/2, is released beside the sum. Both together cost what `noise_multiplier` alone would. An absent
+    client adds nothing to either, and a replaced client changes both by at most twice as much.
 
     Args:
-      noise_multiplier: The total z, which is the one that is accounted; 0 stays 0.
+      noise_multiplier: The total z, which is accounted; 0 stays 0.
       clipped_count_stddev: sigma_b, the standard deviation of the noise on the count, in clients.
 
     Raises:

@@ -1,9 +1,9 @@
-"""Executor on a worker: TFF's remote calls in TFF's order, with less waiting per round.
+"""Executor on a worker: TFF's remote calls in TFF's order, with less waiting.
 
-TFF's own executor sends every argument and computation again, and waits until old values are disposed of.
+TFF's executor sends each computation again in every round, and waits until old values are disposed of.
 
-These travel to a worker on another machine, unencrypted and without a password: the computations, the server's state
-(models, optimizer, seeds of privacy noise), the data of the cohort's simulated clients, and the aggregated updates.
+The following travels to a worker on another machine, unencrypted and without a password: the computations, the server's
+state (models, optimizer, seeds of privacy noise), the data of the cohort's simulated clients, and aggregated updates.
 Anyone who reaches a worker's port can run code there. Use a tunnel across untrusted networks.
 """
 
@@ -21,15 +21,15 @@ from data.errors import Failure
 from optimization.runtime import private
 
 _MOST_EXECUTORS = 10
-_MOST_COMPUTATIONS = 6  # A worker keeps the sessions, some megabytes each, of all computations of an executor.
+_MOST_COMPUTATIONS = 6  # A worker keeps a session of some megabytes for each computation of an executor.
 
 
 class _AtWorker(NamedTuple):
-    """An executor at the worker, which is for cohorts of one size.
+    """An executor at the worker, for cohorts of one size.
 
     Attributes:
-      name: Its id there.
-      computations: Held computations by Python's id: the computation, which reserves the id, and its id at the worker.
+      name: Id of the executor at the worker.
+      computations: For each Python id: the computation, which reserves the id, and its reference at the worker.
     """
 
     name: private.calls.ExecutorId
@@ -52,7 +52,7 @@ class Executor:
         """Result of a computation for an argument.
 
         Raises:
-          TypeError, ValueError: If the argument is not of its type.
+          TypeError, ValueError: If the argument has another type.
           tff.framework.RetryableError: If the worker is out of reach.
         """
         parameter = computation.type_signature.parameter
@@ -68,7 +68,7 @@ class Executor:
         """Executor at the worker, with room for one more computation."""
         executor = self._executors.get(cohort_size)
         if executor and len(executor.computations) == _MOST_COMPUTATIONS:
-            self._forget(cohort_size).exception()  # Otherwise the worker would return the same one again.
+            self._forget(cohort_size).exception()  # Otherwise the worker would return the same executor again.
         if cohort_size not in self._executors:
             if len(self._executors) == _MOST_EXECUTORS:
                 self._forget(next(iter(self._executors)))
@@ -79,7 +79,7 @@ class Executor:
         return self._executors[cohort_size]
 
     def _forget(self, cohort_size: int) -> concurrent.futures.Future:
-        """Disposes of an executor and its values at the worker; returns a future of the end."""
+        """Disposes of an executor and its values at the worker; returns a future that waits for it."""
         executor = self._executors.pop(cohort_size)
         request = private.calls.DisposeExecutorRequest(executor=executor.name)
         return self._disposals.submit(self._stub.dispose_executor, request)
@@ -100,7 +100,7 @@ class Executor:
         return tff.types.type_to_py_container(result, signature.result)
 
     def _sent_once(self, executor: _AtWorker, computation: tff.framework.ConcreteComputation) -> private.calls.ValueRef:
-        """The worker's copy of a computation, which keeps it ready for the next round."""
+        """Reference to the worker's copy of a computation, which stays there for the next round."""
         if id(computation) not in executor.computations:
             message, _ = tff.framework.serialize_value(computation, computation.type_signature)
             request = private.calls.CreateValueRequest(executor=executor.name, value=message)
@@ -108,7 +108,7 @@ class Executor:
         return executor.computations[id(computation)][1]
 
     def _send(self, executor: _AtWorker, value: Any, type_spec: tff.Type, sent: list) -> private.calls.ValueRef:
-        """Sends a value, a struct of arguments part by part, and records in `sent` what the worker holds."""
+        """Sends a value, or a struct of arguments part by part, and records the worker's references in `sent`."""
         if isinstance(value, tff.structure.Struct) and isinstance(type_spec, tff.StructType):
             request = private.calls.CreateStructRequest(executor=executor.name)
             for name, part, part_type in parts(value, type_spec):
@@ -161,7 +161,7 @@ def channel(address: str) -> grpc.Channel:
 
 
 class RemoteWorker(Executor):
-    """A worker on another machine. TFF alone would wait for a lost one without limit."""
+    """A worker on another machine. TFF would wait for a lost worker without limit."""
 
     def __init__(self, address: str):
         self.address = address
@@ -171,11 +171,11 @@ class RemoteWorker(Executor):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has answered."""
+        """Whether the worker has answered."""
         return self._stub.is_ready
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
-        """Runs a compiled computation there.
+        """Runs a compiled computation on the worker.
 
         Raises:
           WorkerLostError: If the worker is out of reach.
@@ -195,7 +195,7 @@ class RemoteWorker(Executor):
         self._channel.close()  # Ends calls that wait for an answer.
 
     def watch(self) -> None:
-        """Ends running calls soon after the machine becomes unreachable; runs until then."""
+        """Waits until the machine becomes unreachable; then ends running calls."""
         # A separate connection, so that no model in transit delays the answer.
         options = [*_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(self.address, options) as watch_channel:
@@ -214,7 +214,7 @@ def connect(addresses: Sequence[str]) -> list[RemoteWorker]:
     """Connects to the workers at these addresses, once each has answered.
 
     Raises:
-      Failure: If one does not within ten seconds.
+      Failure: If a worker does not answer within ten seconds.
     """
     workers = [RemoteWorker(address) for address in addresses]
     deadline = time.monotonic() + _START_SECONDS

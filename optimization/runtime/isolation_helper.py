@@ -1,12 +1,12 @@
 """The helper of `worker_process`: runs a command in a separate network, and relays a Unix socket to the command's port.
 
-With an empty name of the socket, it only runs the command.
+With an empty SOCKET, it only runs the command.
 
   python -I -S isolation_helper.py SOCKET LISTENER PORT COMMAND ARGUMENT ...
 
-Run, never imported: a fresh process of a single thread, since no other may make a user namespace; quick to start,
-since it needs only the standard library. It prints the command's process id, or the system's refusal, to stdout, and
-ends with its stdin.
+It is run, never imported: only a process with a single thread may create a user namespace. It starts quickly, since it
+needs only the standard library. It prints the command's process id, or the system's refusal, and ends when its standard
+input closes.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _libc = ctypes.CDLL("libc.so.6", use_errno=True)
 
 @contextlib.contextmanager
 def _step(name: str) -> Iterator[None]:
-    """Adds the attempted operation to an OSError."""
+    """Adds the name of the attempted operation to an OSError."""
     try:
         yield
     except OSError as error:
@@ -42,10 +42,10 @@ def _step(name: str) -> Iterator[None]:
 def _isolate() -> None:
     """Moves this process to a separate network.
 
-    Root creates no user namespace, in which other users' files would be out of reach.
+    Root gets no user namespace, because other users' files would be out of reach there.
 
     Raises:
-      OSError: If neither way is allowed, or leads to a network that works.
+      OSError: If the system allows no working network.
     """
     try:
         _unshare(_CLONE_NEWNET)
@@ -66,7 +66,7 @@ def _unshare(namespaces: int) -> None:
 
 
 def _raise_loopback() -> None:
-    """Brings the loopback interface up, and tests it."""
+    """Brings the loopback interface up and tests it."""
     with _step("loopback"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         reply = fcntl.ioctl(control, _SIOCGIFFLAGS, _INTERFACE.pack(b"lo", 0))
         flags = _INTERFACE.unpack(reply)[1]
@@ -76,7 +76,7 @@ def _raise_loopback() -> None:
 
 
 def _run(command: list[str]) -> subprocess.Popen:
-    """Starts the command, which the kernel ends with this process's main thread, the caller."""
+    """Starts the command. The kernel ends it with this process's main thread."""
     helper = os.getpid()
 
     def end_with_helper() -> None:
@@ -122,7 +122,7 @@ def _connected(port: int) -> socket.socket:
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Moves what comes; when one side closes, closes the other."""
+    """Copies bytes from a socket to another; when one closes, closes the other."""
     content = memoryview(bytearray(_CHUNK))
     with contextlib.suppress(OSError):
         while count := source.recv_into(content):

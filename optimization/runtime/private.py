@@ -14,13 +14,13 @@ from tensorflow_federated.python.core.impl.types import type_transformations
 
 # Messages of computations and their types, and of a worker's calls and values.
 computations, calls = computation_pb2, executor_pb2
-# (type, function (part) -> (part, whether it is another)) -> (type, whether it is another), from the leaves up.
+# Takes a type and a function from a part to (part, whether it changed); applies it from the leaves up.
 transform_type = type_transformations.transform_type_postorder
 DistributedDpSumFactory = distributed_dp.DistributedDpSumFactory
 
 
 def allow_deep_messages() -> None:
-    """Lets messages nest deeper than the hundred levels of protobuf's default, as aggregators inside aggregators do."""
+    """Lets messages nest deeper than protobuf's default of a hundred levels, as nested aggregators do."""
     _message.SetAllowOversizeProtos(True)
 
 
@@ -28,8 +28,8 @@ def lilliefors_p_values(distances: np.ndarray, count: int) -> np.ndarray:
     """P-values of Lilliefors' test of normality; statsmodels' public function takes one sample at a time.
 
     Args:
-      distances: float64 [samples], greatest distance of each sample's distribution to the fitted normal one.
-      count: Number of values of a sample.
+      distances: float64 [samples], Kolmogorov-Smirnov distance of each sample to the fitted normal distribution.
+      count: Size of a sample.
     """
     from statsmodels.stats import _lilliefors
 
@@ -45,8 +45,8 @@ def replace_sums(
 
     Args:
       query: The query, changed in place.
-      records: (L2 clip norm, standard deviation of the noise) -> the sum of the clipped records.
-      count: The same for the count of unclipped records.
+      records: (L2 clip norm, standard deviation of the noise) -> sum of the clipped records.
+      count: (L2 clip norm, standard deviation of the noise) -> count of the unclipped records.
     """
     query._sum_query = records(query._sum_query._l2_norm_clip, query._sum_query._stddev)
     mean = query._quantile_estimator_query._below_estimate_query

@@ -1,9 +1,9 @@
-"""Compilation and execution of rounds on the workers of `worker.start`.
+"""Compilation and execution of rounds on workers.
 
-A round runs on parts of its cohort: on several workers, or one after the other to save memory. TFF's mergeable form of
-a round defines the clients' work and the sums over a part, the merging of two sums, and the server's step. Parts are
-merged in order, whichever worker computed them, so that equal runs are equal bit for bit; compared with an undivided
-cohort, sums differ in their last bits.
+A round can run on parts of its cohort: on several workers, or one after the other to save memory. TFF's mergeable form
+of a round defines the clients' work and the sums over a part, the merging of two sums, and the server's step. Parts are
+merged in order, no matter which worker computed them, so that equal runs are equal bit for bit. Compared with an
+undivided cohort, sums differ in their last bits.
 """
 
 import collections
@@ -21,13 +21,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from data.errors import Failure
-from optimization.runtime import executor, kept_rounds
+from optimization.runtime import cached_rounds, executor
 
-# A worker holds what each client returns until the part is summed, which grows like the server's state: with Adam, that
-# is two thirds of it. 64 clients of EMNIST's CNN (27 MB of state) are one part, 512 are seven.
+# A worker holds the clients' results until the part is summed. A result's size is a share of the server's state: with
+# Adam, two thirds. 64 clients of EMNIST's CNN (27 MB of state) are one part, 512 are seven.
 _PART_BYTES = 2 * 1000**3
-# What the clients of a part return to the program; more, up to a bound, if clients computed at the same time do. On its
-# way it is there about eight times: at the worker, in messages, in the program.
+# Size of the results that a part returns to the program; more, up to a bound, if the clients that run at the same time
+# return more. In transit there are about eight copies: at the worker, in messages, in the program.
 _RESULT_BYTES = 64 * 1000**2
 _MOST_RESULT_BYTES = 1000**3
 _ASSUMED_CALLS = 16  # A remote worker does not report how many clients it computes in parallel.
@@ -45,7 +45,7 @@ class CohortPartsContext(tff.framework.SyncContext):
 
         Args:
           workers: At least one.
-          concurrent_calls: Clients that a worker computes at the same time.
+          concurrent_calls: Number of clients that a worker computes at the same time.
         """
         self._workers = list(workers)
         self._concurrent_calls = concurrent_calls
@@ -53,12 +53,12 @@ class CohortPartsContext(tff.framework.SyncContext):
 
     @property
     def has_workers(self) -> bool:
-        """Whether a worker is left."""
+        """Whether any worker is left."""
         return bool(self._workers)
 
     @property
     def concurrent_clients(self) -> int:
-        """Clients that the workers at the start compute at the same time."""
+        """Number of clients that the workers at the start compute at the same time."""
         return self._concurrent_calls * self._least_parts
 
     def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
@@ -100,7 +100,7 @@ class CohortPartsContext(tff.framework.SyncContext):
 
         Args:
           computation: (*shared at the server, values at clients) -> results at clients.
-          shared: Values that all clients receive.
+          shared: Values that every client receives.
           clients: The cohort.
           take: Called with each client's index and its result, in any order and thread.
         """
@@ -175,7 +175,7 @@ def _bounds(clients: int, parts: int) -> list[tuple[int, int]]:
 
 
 def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a compiler so that it compiles a computation once, and drops the result with the computation."""
+    """Wraps a compiler so that it compiles a computation once, and forgets the result with the computation."""
     known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @functools.wraps(compile_one)
@@ -189,13 +189,13 @@ def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
 
 @_once
 def _compile(computation: tff.framework.ConcreteComputation) -> tff.framework.ConcreteComputation:
-    """Compiles for workers, which lack secure aggregation: plain sums simulate it."""
+    """Compiles for workers. They lack secure aggregation, so plain sums simulate it."""
 
     def native() -> list[tff.framework.ConcreteComputation]:
         compiled = tff.backends.native.desugar_and_transform_to_native(_without_secure_sums(computation))
         return [tff.framework.ConcreteComputation.with_type(compiled, computation.type_signature)]
 
-    return kept_rounds.derived(computation, "native", native)[0]
+    return cached_rounds.derived(computation, "native", native)[0]
 
 
 @_once
@@ -211,7 +211,7 @@ def _compile_mergeable(computation: tff.framework.ConcreteComputation) -> tff.fr
             return []
         return [_compile(form.up_to_merge), _compile(form.merge), _compile(form.after_merge)]
 
-    form = kept_rounds.derived(computation, "mergeable", parts)
+    form = cached_rounds.derived(computation, "mergeable", parts)
     return tff.framework.MergeableCompForm(up_to_merge=form[0], merge=form[1], after_merge=form[2]) if form else None
 
 
@@ -221,7 +221,7 @@ def _without_secure_sums(computation):
 
 
 def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
-    """Argument with only these of its clients."""
+    """Argument with only some of its clients."""
     if isinstance(type_spec, tff.StructType):
         parts = executor.parts(value, type_spec)
         return tff.structure.Struct((name, _take(part, part_type, clients)) for name, part, part_type in parts)
@@ -231,7 +231,7 @@ def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
 
 
 def _collects_clients(type_spec: tff.Type) -> bool:
-    """Whether a sum over a part of a cohort grows with its number of clients, as FedKP's collection of updates does."""
+    """Whether a sum over a part grows with its number of clients, as FedKP's collection of updates does."""
     if isinstance(type_spec, tff.StructType):
         return any(map(_collects_clients, type_spec))
     if isinstance(type_spec, tff.FederatedType):
@@ -240,7 +240,7 @@ def _collects_clients(type_spec: tff.Type) -> bool:
 
 
 def _server_bytes(type_spec: tff.Type | None) -> int:
-    """Size of an argument's values at the server, in bytes; axes without a size count as one."""
+    """Size of an argument's values at the server, in bytes; axes of unknown size count as one."""
     if isinstance(type_spec, tff.StructType):
         return sum(_server_bytes(part) for part in type_spec)
     if isinstance(type_spec, tff.FederatedType):
@@ -251,11 +251,11 @@ def _server_bytes(type_spec: tff.Type | None) -> int:
 
 
 def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativeProcess:
-    """Process with its rounds in MapReduce form: each client does all its work in one computation.
+    """Process whose rounds have MapReduce form: each client does all its work in one computation.
 
-    As written, a round is many small computations: training, a norm, clipping, weighing, a sum for each metric. TFF's
-    worker calls them one by one for every client and keeps what each returns. In TFF's MapReduce form they are few: all
-    that a client computes, how two clients' results are summed, and all that the server computes.
+    As written, a round has many small computations: training, a norm, clipping, weighting, a sum for each metric.
+    TFF's worker calls them one by one for each client, and keeps all results. The MapReduce form has few computations:
+    a client's work, the sum of two clients' results, and the server's work.
 
     Args:
       process: A process of rounds (state, clients) -> (state, metrics) that broadcast, map, aggregate and update.
@@ -272,7 +272,7 @@ def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativePro
 
 @_once
 def each_alone(next_round: tff.Computation) -> tff.Computation:
-    """Computation of a round for each client as the whole cohort: (state, input) at clients -> (state, metrics) there.
+    """Computation of a round with each client as its whole cohort: (state, input) -> (state, metrics), both at clients.
 
     Args:
       next_round: `next` of a `fused` process without secure sums.
@@ -295,9 +295,9 @@ def each_alone(next_round: tff.Computation) -> tff.Computation:
         type_spec = tff.FunctionType(parameter, tff.FederatedType(result, tff.CLIENTS))
         return [tff.framework.ConcreteComputation.with_type(each, type_spec)]
 
-    return kept_rounds.derived(next_round, "alone", derive)[0]
+    return cached_rounds.derived(next_round, "alone", derive)[0]
 
 
 def current_context() -> CohortPartsContext:
-    """Executor of rounds in this thread."""
+    """Executor of the rounds in this thread."""
     return tff.framework.get_context_stack().current

@@ -1,7 +1,7 @@
 """Workers of TFF's computations: a local worker process, or workers on other machines.
 
-The program starts its own worker instead of TFF, see `worker_process`. When a worker dies, TFF would wait without
-limit: here the call fails, or other workers take over.
+The program starts its worker itself; see `worker_process`. TFF would wait without limit for a worker that has died:
+here the call fails, or other workers take over.
 """
 
 import atexit
@@ -41,7 +41,7 @@ def start(
       local worker, or the last remote one, has died.
 
     Raises:
-      Failure: If one does not answer in time, or cannot be isolated as required.
+      Failure: If a worker does not answer in time, or cannot be isolated as required.
     """
     private.allow_deep_messages()
     context, local = _remote(addresses) if addresses else _local(max_concurrent_calls, isolate)
@@ -53,7 +53,7 @@ def _remote(addresses: tuple[str, ...]) -> _Workers:
     if addresses in _known and _known[addresses][0].has_workers:
         return _known[addresses]
     worker_process.keep_freed_memory()
-    # Without an answer, the program ends, and TFF's context would add an error.
+    # If no worker answers, the program ends, and TFF's default context would add an error.
     tff.framework.set_default_context(rounds.CohortPartsContext([]))
     _known[addresses] = rounds.CohortPartsContext(executor.connect(addresses)), None
     return _known[addresses]
@@ -79,7 +79,7 @@ def _local(max_concurrent_calls: int, isolate: str) -> _Workers:
 
 
 class _LocalStub:
-    """Calls of the local worker: once it has died, they raise `Failure`, which is not retried."""
+    """Calls of the local worker. Once it has died, they raise `Failure`, which is not retried."""
 
     def __init__(self, local_worker: worker_process.Server):
         self._local_worker = local_worker
@@ -87,7 +87,7 @@ class _LocalStub:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has answered."""
+        """Whether the worker has answered."""
         return self._stub.is_ready
 
     def __getattr__(self, name: str) -> Callable[[Any], Any]:
@@ -103,7 +103,7 @@ class _LocalStub:
         return answered
 
     def _check_alive(self, error: Exception) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):  # Its exit is known shortly after it stops answering.
+        with contextlib.suppress(subprocess.TimeoutExpired):  # The exit status follows shortly after the last answer.
             status = self._local_worker.process.wait(_RETRY_SECONDS)
             raise Failure(
                 f"TFF's worker died (exit status {status}), perhaps for lack of memory. Checkpoints are kept: the same "
@@ -112,7 +112,7 @@ class _LocalStub:
 
 
 class _LocalExecutor(executor.Executor):
-    """Retries while the worker is out of reach, as TFF does."""
+    """Executor that retries while the worker is out of reach, as TFF does."""
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
         while True:

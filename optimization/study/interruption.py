@@ -1,4 +1,4 @@
-"""Handling of Ctrl-C, SIGTERM and SIGHUP. It imports nothing slow: programs install it before anything else."""
+"""Handling of Ctrl-C, SIGTERM and SIGHUP. It imports nothing slow, since programs install it before anything else."""
 
 import contextlib
 import os
@@ -19,9 +19,9 @@ def install() -> None:
 
     The signals are SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP, as under `nohup`, stays ignored.
 
-    They raise nothing, because an import, a callback or an event loop in between would swallow an exception, or make a
-    traceback of it. It is for programs, which call it themselves: neither importing a module nor executing a run may
-    change a process's signal handlers.
+    The handlers raise nothing, because an import, a callback or an event loop could swallow an exception, or print a
+    traceback. Only programs call this: neither importing a module nor executing a run may change a process's signal
+    handlers.
     """
     for signum in _WORDS:
         if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
@@ -35,7 +35,7 @@ def _received(signum, frame) -> None:
             with contextlib.suppress(OSError):
                 os.write(stream, b"")
                 continue
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)  # A terminal that is gone.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)  # The terminal is gone.
     if answer(signum):
         return
     with contextlib.suppress(Exception):  # The stream may be in use by the interrupted code.
@@ -45,7 +45,7 @@ def _received(signum, frame) -> None:
 
 
 def print_line(words: str) -> None:
-    """Writes a line to stderr, from a signal's handler too.
+    """Writes a line to stderr, also from a signal's handler.
 
     The stream may be in use by the interrupted code, or its reader may have ended.
     """
@@ -57,7 +57,7 @@ def print_line(words: str) -> None:
 def answered(how: Callable[[int], None]) -> Iterator[None]:
     """Calls `how` on the first signal of a program; a second signal goes to the previous handler.
 
-    Without `install`, it handles no signals; `answer` passes them on.
+    Without `install`, signals come only through `answer`.
 
     Raises:
       KeyboardInterrupt: If `stop` was called for this thread before.
@@ -69,7 +69,7 @@ def answered(how: Callable[[int], None]) -> Iterator[None]:
             raise KeyboardInterrupt
         yield
     finally:
-        with contextlib.suppress(ValueError):  # Answered.
+        with contextlib.suppress(ValueError):  # It has been answered.
             _answers.remove(entry)
 
 
@@ -77,7 +77,7 @@ def answered(how: Callable[[int], None]) -> Iterator[None]:
 def held() -> Iterator[list[int]]:
     """Yields the list of the signals that `hold` keeps until the end of the block.
 
-    A block within another block of the same thread shares the other's list and end.
+    A block within another block of the same thread shares its list and its end.
     """
     thread = threading.current_thread()
     if thread in _held:
@@ -124,7 +124,7 @@ def stop(thread: threading.Thread) -> bool:
     """Passes SIGINT to a thread's handler, and blocks later ones there; returns whether there was a handler."""
     _stopped.add(thread)
     for entry in [entry for entry in _answers if entry[0] is thread][-1:]:
-        with contextlib.suppress(ValueError):  # A signal was faster.
+        with contextlib.suppress(ValueError):  # A signal came first.
             _answers.remove(entry)
             entry[1](signal.SIGINT)
         return True

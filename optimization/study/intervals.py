@@ -1,11 +1,11 @@
-"""Confidence intervals: their type, their text, and the interval of a mean over seeds."""
+"""Confidence intervals: their type, their formatting, and the interval of a mean over seeds."""
 
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 CONFIDENCE = 0.95
-_ROUNDING = 1e-9  # Smaller differences are errors of rounding.
+_ROUNDING = 1e-9  # Smaller differences are rounding errors.
 
 
 class Interval(NamedTuple):
@@ -13,8 +13,8 @@ class Interval(NamedTuple):
 
     Attributes:
       mean: The mean; NaN without values.
-      low: Lower end of its interval; NaN without one.
-      high: Upper end.
+      low: Lower end of the interval; NaN without an interval.
+      high: Upper end of the interval; NaN without an interval.
       size: Number of values.
     """
 
@@ -28,9 +28,9 @@ class Interval(NamedTuple):
         return not (self.high < other.low or other.high < self.low)
 
     def within(self, low: float, high: float) -> "Interval":
-        """The interval cut at bounds of the true mean; the cut part cannot hold it, so coverage stays the same.
+        """The interval, clipped to bounds of the true mean, which keeps its coverage.
 
-        An estimate outside the bounds, as importance weighting gives, keeps its interval.
+        If the estimate is outside the bounds, as importance weighting allows, the interval stays as it is.
         """
         if not low <= self.mean <= high or math.isnan(self.low):
             return self
@@ -42,11 +42,11 @@ class Interval(NamedTuple):
         return Interval(mean, low, high, self.size)
 
     def number(self, value: float, *, signed: bool = False) -> str:
-        """A number of the interval's unit as text, with two significant digits of the width; three without a width."""
+        """A number in the interval's unit, to two significant digits of the width; without a width, three digits."""
         sign, digits = "+" if signed else "", decimals(self)
         if digits is None:
             return f"{value:{sign}.3g}"
-        rounded = round(value, digits) + (-0.0 if signed else 0.0)  # A difference that rounds to zero keeps its side.
+        rounded = round(value, digits) + (-0.0 if signed else 0.0)  # A difference that rounds to zero keeps its sign.
         return f"{rounded:{sign}.{max(digits, 0)}f}"
 
     def text(self, *, signed: bool = False, label: str = "") -> str:
@@ -54,7 +54,7 @@ class Interval(NamedTuple):
 
         Args:
           signed: Whether positive numbers have a sign, as differences do.
-          label: What precedes the ends, such as `95% CI `.
+          label: Text before the ends, such as `95% CI `.
         """
         if signed and max(abs(self.low), abs(self.high)) < _ROUNDING:
             return "0 (no difference)"
@@ -62,22 +62,22 @@ class Interval(NamedTuple):
         if decimals(self) is None:
             word = "-" if math.isnan(self.mean) else "infinite" if math.isinf(self.mean) else mean
             return f"{word} (the same in every seed)" if self.low == self.high else word
-        mean = mean if float(mean) else self.number(0.0, signed=signed)  # A mean is never -0.00.
+        mean = mean if float(mean) else self.number(0.0, signed=signed)  # Avoids -0.00.
         return f"{mean} ({label}{low} to {high})"
 
 
 def decimals(interval: Interval) -> int | None:
-    """Decimals that give a width two significant digits, negative for tens; None without a width, or by rounding."""
+    """Decimals that give the width two significant digits, negative for tens; None if the width is zero or missing."""
     width, rounding = interval.high - interval.low, 1e-12 * max(abs(interval.low), abs(interval.high))
     return 1 - math.floor(math.log10(width)) if math.isfinite(width) and width > rounding else None
 
 
 def half_width(deviation: Any, count: Any, confidence: float = CONFIDENCE) -> Any:
-    """Half the width of Student's t interval of a mean; NaN of fewer than two values.
+    """Half the width of Student's t interval of a mean; NaN for fewer than two values.
 
     Args:
       deviation: Standard deviation of the values, with n - 1; a number or an array.
-      count: Number of values, n; likewise.
+      count: Number of values, n; a number or an array.
       confidence: Confidence level of the interval.
     """
     import numpy as np
@@ -89,7 +89,7 @@ def half_width(deviation: Any, count: Any, confidence: float = CONFIDENCE) -> An
 
 
 def of_mean(values: Sequence[float]) -> Interval:
-    """Mean of values and Student's t interval; no interval of fewer than two values."""
+    """Mean of values and Student's t interval; no interval for fewer than two values."""
     import numpy as np
 
     if not len(values):

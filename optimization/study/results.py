@@ -27,20 +27,20 @@ _ASIDE = re.compile(r"before_restart_\d+")  # Folders that `--restart` moved asi
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Run:
-    """Content of a run's folder. It is compared by identity.
+    """Content of a run's folder, compared by identity.
 
     Attributes:
       folder: The folder.
       metrics: `metrics.csv`, numbers only, one row per finished round.
       flags: All flags.
       command: The command line, quoted for a shell.
-      privacy: `privacy.json`, empty without one.
+      privacy: Content of `privacy.json`; empty without this file.
       data_report: Report on the data; may be empty.
-      columns: Its metrics.
-      bounds: `bounds.json`: rewards of the uniform policy and the best fixed action, range of rewards; else empty.
+      columns: Metrics of the run's study.
+      bounds: Content of `bounds.json`: rewards of the uniform policy and best fixed action, and the range of rewards.
       client_rewards: Each client's reward in the last evaluation (`client_rewards.json`, or
-        `private_client_evaluation.json` if these clients take part); empty without one.
-      predictor: Package with the modules `predictions` and `exports`; empty in a study that predicts nothing.
+        `private_client_evaluation.json` if these clients take part); empty without this file.
+      predictor: Package with the modules `predictions` and `exports`; empty if the study predicts nothing.
     """
 
     folder: pathlib.Path
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def weights(self) -> "dict[str, np.ndarray] | None":
-        """Final weights of the model by name; None before the end, and in a study without a model.
+        """Final weights of the model by name; None before the end, or if the study has no model.
 
         Raises:
           UsageError: If the file is damaged.
@@ -69,10 +69,10 @@ class Run:
         return files.read_arrays(path) if path.is_file() else None
 
     def predict(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """Predicted rewards and the policy's probabilities on new contexts, by the run's final model.
+        """Predicted rewards and the policy's probabilities on new contexts, from the run's final model.
 
-        Columns are encoded with the statistics that the run learned from its clients, as in the run itself. A scheduled
-        parameter has the value of the next deployment.
+        Columns are encoded with the statistics that the run learned from its clients. A scheduled parameter has the
+        value of the next deployment.
 
         Example:
           >>> run = bandits.run(table=frame, client_column="store", label_column="bought")
@@ -94,7 +94,7 @@ class Run:
         """Writes the final model, with its preprocessing and policy, for use without this project.
 
         The folder gets `saved_model` (TensorFlow), `model.tflite` (TensorFlow Lite, for numbers and categories alone)
-        and `signature.json`, which describes the inputs and names the actions; see docs/deploy.md.
+        and `signature.json`, which describes the inputs and names the actions. See docs/deploy.md.
 
         Example:
           >>> bandits.load("runs/shop").export("shop_model")
@@ -129,7 +129,7 @@ class Run:
 
 
 class Runs(Sequence[Run]):
-    """Several runs, such as the seeds of one."""
+    """Several runs, such as the seeds of a configuration."""
 
     def __init__(self, runs: Iterable[Run]):
         self._runs = list(runs)
@@ -164,7 +164,7 @@ class Runs(Sequence[Run]):
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["run", "seed"])
 
     def _groups(self) -> dict[str, list[Run]]:
-        """Runs by name; NAME/seed_0 and NAME/seed_1 are together, as are NAME and NAME_seed_1 if only seeds differ."""
+        """Runs by name. NAME/seed_0 and NAME/seed_1 belong together, and NAME and NAME_seed_1 if only seeds differ."""
         groups: dict[tuple[pathlib.Path, str], list[Run]] = {}
         for run in self._runs:
             groups.setdefault(_configuration(run), []).append(run)
@@ -173,11 +173,11 @@ class Runs(Sequence[Run]):
         return dict(zip(labels(folders), groups.values(), strict=True))
 
     def plot(self, *names: str, band: str = "ci") -> "panels.Figure":
-        """Plots the mean over seeds of metrics with a band; by default those that the study marks for summaries.
+        """Plots metrics as the mean over seeds with a band; by default those that the study marks for summaries.
 
         Args:
           *names: The metrics.
-          band: Band over seeds, one of `curves.BANDS`.
+          band: Kind of band over seeds, one of `curves.BANDS`.
 
         Raises:
           UsageError: If one of them is not among the metrics, or there is no run.
@@ -208,11 +208,11 @@ def _has_finite(metrics: "pd.DataFrame", column: str) -> bool:
 def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
     """Runs in a folder, at any depth, by name.
 
-    The runs NAME/seed_N, which differ in their seed, are named NAME. Folders below a run are no runs: neither its first
-    phase nor what `--restart` moved aside.
+    The runs NAME/seed_N, which differ in their seed, are named NAME. Folders below a run are not runs, such as its
+    first phase and the files that `--restart` moved aside.
 
     Raises:
-      UsageError: If there is none.
+      UsageError: If there is no run.
     """
     runs = _find(folder, frozenset())
     if not runs:
@@ -221,7 +221,7 @@ def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
 
 
 def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathlib.Path, list[pathlib.Path]]:
-    """Runs in a folder; `above` are its parent folders, which a link could lead back to."""
+    """Runs in a folder; `above` are its parent folders, to which a link could lead back."""
     try:
         with os.scandir(folder) as entries:
             is_folder_of = {entry.name: entry.is_dir() for entry in entries}
@@ -241,7 +241,7 @@ def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathl
 
 
 def _configuration(run: Run) -> tuple[pathlib.Path, str]:
-    """Folder without the seed, and the flags that seeds share where the folder alone does not determine them."""
+    """Folder without the seed, and the flags that seeds share if the folder alone does not identify them."""
     if _is_seed(run.folder):
         return run.folder.parent, ""
     apart = {*run_folder.FREE_FLAGS, "seed"}
@@ -268,11 +268,11 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
 
     Args:
       folder: The folder.
-      studies: The columns of the studies that it may be a run of.
+      studies: The columns of the studies that the run may belong to.
       predictor: See `Run`.
 
     Raises:
-      UsageError: If a file is missing, damaged, of another format or not of a run; it names the file.
+      UsageError: If a file is missing, damaged, of another format or not of a run; the message names the file.
     """
     config = read_json(folder / "config.json")
     flags, command = config.get("flags"), newest_command(config)
@@ -322,19 +322,19 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
     """Reads a JSON object.
 
     Raises:
-      UsageError: If the file is missing or damaged; it names the file.
+      UsageError: If the file is missing or damaged; the message names the file.
     """
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is not readable ({getattr(error, 'strerror', None) or error}).") from error
     if not isinstance(content, dict):
-        raise UsageError(f"{path} is damaged: it is no JSON object.")
+        raise UsageError(f"{path} is damaged: it is not a JSON object.")
     return content
 
 
 def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFrame":
-    """Reads the `metrics.csv` of a run's folder; only its first rounds, if a number limits them; see `read`.
+    """Reads the `metrics.csv` of a run's folder, up to a round if `rounds` is given.
 
     Raises:
       UsageError: If it is missing, damaged, not of a run, or without a finished round.

@@ -1,8 +1,8 @@
-"""Folder of a run: config.json, metrics.csv, checkpoints, model, figure, TensorBoard events.
+"""Folder of a run: config.json, metrics.csv, checkpoints, model, figure, TensorBoard events; and what they disclose.
 
-Checkpoints are written whole, then renamed; the newest readable one counts. They may hold secrets, such as seeds of
-privacy noise, and only their owner can read them. A folder belongs to one configuration and one format: others are
-refused without a change, unless `--restart` moves the old files aside.
+Checkpoints are written completely, then renamed; the newest readable one counts. They may contain secrets, such as
+seeds of privacy noise, so only their owner can read them. A folder belongs to one configuration and one format: others
+are refused without a change, unless `--restart` moves the old files aside.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ CLIENT_REWARDS_FILE = "client_rewards.json"  # Held-out clients.
 EVALUATED_CLIENTS_FILE = "private_client_evaluation.json"  # Clients that take part.
 MODEL_FILE = pathlib.Path("model", "weights.npz")
 _CONFIG = "config.json"
-_KEPT_CHECKPOINTS = 3
+_NUM_CHECKPOINTS = 3
 CHECKSUM = "checksum_"  # Prefix of an entry of a checkpoint, before the name of a table.
 _RESTART = "restart"
 _ROUNDS = "total_rounds"
@@ -73,7 +73,7 @@ FREE_FLAGS = {
 
 
 class Disclosure(enum.StrEnum):
-    """What a file discloses; only files of the first kind may be published under epsilon."""
+    """Kind of information that a file discloses; only the first kind may be published under epsilon."""
 
     RELEASED = "released under the guarantee, or independent of the clients' data"
     AGGREGATE = "counts, digests, aggregates and categories of participating clients, without noise"
@@ -109,12 +109,12 @@ NOTICE = (
 
 
 def with_disclosures(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Content of `privacy.json`: a mechanism's report, and under `files` what the run's files disclose."""
+    """Content of `privacy.json`: a mechanism's report, and under `files` the disclosures of the run's files."""
     return {**report, "files": {str(kind): list(patterns) for kind, patterns in DISCLOSURES.items()}}
 
 
 def continuing(flag_values: Mapping[str, Any]) -> str:
-    """Hint at the command that continues a stopped run: a second `--restart` would start it over again."""
+    """Hint at the command that continues a stopped run; a second `--restart` would start over."""
     return f"The same command{' without --restart' if flag_values.get(_RESTART) else ''} continues"
 
 
@@ -124,10 +124,10 @@ def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
 
     Args:
       path: The folder.
-      what: Holder of the lock, for the error.
+      what: Holder of the lock, for the error message.
 
     Raises:
-      UsageError: If another process holds it, or if the folder or the caller's files cannot be written.
+      UsageError: If another process holds the lock, or the folder or the caller's files cannot be written.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -149,7 +149,7 @@ def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run
     """Refuses a folder of another format.
 
     Raises:
-      UsageError: If it is.
+      UsageError: If the format differs.
     """
     if (recorded_format := config.get("format")) != FORMAT:
         raise UsageError(
@@ -162,12 +162,12 @@ class RunFolder:
     """One run's files.
 
     Attributes:
-      checksums: For each table, a function that returns the checksum of its rows up to a round, for checkpoints.
-      expected_checksums: Those that the newest checkpoint holds.
+      checksums: For each table, the function that returns the checksum of its rows up to a round.
+      expected_checksums: Checksums in the newest checkpoint.
     """
 
     def __init__(self, path: str | os.PathLike, command: str | None = None):
-        """Sets the path; `command` is recorded as this start's command, by default this process's."""
+        """Sets the path; `command` is recorded as this start's command (default: this process's command)."""
         self.command = command or cli.command_line()
         self.path = pathlib.Path(path)
         self.metrics_path = self.path / "metrics.csv"
@@ -185,16 +185,16 @@ class RunFolder:
         data_report: Mapping[str, Any] | None = None,
         default: Callable[[str], Any] = lambda _: None,
     ) -> None:
-        """Creates the folder, or checks that it holds this run.
+        """Creates the folder, or checks that it contains this run.
 
         Args:
-          flag_values: All flags; `restart` moves an existing run's files aside.
+          flag_values: All flags; `restart` moves the files of an existing run aside.
           data_checksum: Digest of the data.
           data_report: Report on the data, to record.
-          default: Default of a flag, for older runs that lack the flag.
+          default: Default of a flag, for older runs that lack it.
 
         Raises:
-          UsageError: If it cannot be written, or holds another configuration's run, or one of another format.
+          UsageError: If the folder cannot be written, or contains a run of another configuration or format.
         """
         is_new = bool(flag_values.get(_RESTART))
         if not is_new:
@@ -218,7 +218,7 @@ class RunFolder:
             before = self._read_config()
             added = {name: default(name) for name in flags if name not in before["flags"]}
             self._check_same(added | before["flags"], flags, before.get("data_checksum") == data_checksum)
-            # Written when the run goes on: a folder that turns out to be damaged stays as it is.
+            # Written once the run continues, so that a folder that turns out to be damaged stays unchanged.
             self._config = before | {"flags": flags}
             self._start = start
         else:
@@ -237,7 +237,7 @@ class RunFolder:
         self._lock.close()
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Writes a JSON file of the folder whole."""
+        """Writes a JSON file of the folder completely or not at all."""
         files.replace(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
 
     def record_continuation(self, after_round: int) -> None:
@@ -247,7 +247,7 @@ class RunFolder:
             self._record(continuations=[*earlier, self._start | {"after_round": after_round}])
 
     def recorded(self, name: str, first: Callable[[], Any]) -> Any:
-        """Record of the first start in `config.json`; the first start writes it, unless it is None."""
+        """Record of the first start in `config.json`, which the first start writes unless it is None."""
         if name not in self._config and (value := first()) is not None:
             self._record(**{name: value})
         return self._config.get(name)
@@ -296,8 +296,8 @@ class RunFolder:
         instead = "To start a new run"
         if is_longer and is_same_data and names and all(None not in (old.get(name), new.get(name)) for name in names):
             # A default may depend on the number of rounds.
-            kept = shlex.join(f"--{name}={old[name]}" for name in names)
-            instead = f"To extend that run, give {kept}; to start a new one"
+            flags_before = shlex.join(f"--{name}={old[name]}" for name in names)
+            instead = f"To extend that run, give {flags_before}; to start a new one"
         if not is_same_data:
             changed.append("the data has another checksum")
         if changed:
@@ -305,17 +305,17 @@ class RunFolder:
             raise UsageError(f"{self.path} holds a run with other settings: {differences}. {instead}, {_ELSEWHERE}")
 
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:
-        """Writes a checkpoint whole, then removes the oldest beyond the last three."""
+        """Writes a checkpoint, then removes all but the last three."""
         arrays = {"leaves": len(leaves)} | {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}
         arrays |= {CHECKSUM + name: np.array(checksum(round_num)) for name, checksum in self.checksums.items()}
         path = self._checkpoints / f"round_{round_num:08d}.npz"
-        if path.is_dir():  # It was skipped as not readable.
+        if path.is_dir():  # It was skipped as unreadable.
             with files.write_errors(path):
                 path.rename(f"{path}.folder")
         files.save_arrays(path, arrays, mode=0o600)
-        # Newer ones were unreadable, else this run would have continued from them: do not count them.
+        # Newer checkpoints do not count: this run did not continue from them, so they were unreadable.
         readable = [file for file, number in self._checkpoint_files() if number <= round_num and file.is_file()]
-        for old in readable[_KEPT_CHECKPOINTS:]:
+        for old in readable[_NUM_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
         if not self._config.get(_HAS_CHECKPOINTS):
             self._record(**{_HAS_CHECKPOINTS: True})
@@ -334,14 +334,14 @@ class RunFolder:
         """Newest readable checkpoint up to a round.
 
         Args:
-          template: Leaves of the shapes and dtypes to expect.
-          last_round: Newer ones are ignored.
+          template: Leaves of the expected shapes and dtypes.
+          last_round: Newer checkpoints are ignored.
 
         Returns:
-          (round, leaves), or None if none was ever written. Unreadable ones are named on stderr.
+          (round, leaves), or None if no checkpoint was ever written. Unreadable ones are named on stderr.
 
         Raises:
-          Failure: If all written checkpoints are missing or unreadable, or one is of another state.
+          Failure: If all written checkpoints are missing or unreadable, or a state has another structure.
         """
         is_damaged = False
         for path, round_num in self._checkpoint_files():
@@ -370,7 +370,7 @@ class RunFolder:
         return None
 
     def save_model(self, names: Sequence[str], weights: Sequence[np.ndarray]) -> pathlib.Path:
-        """Writes `model/weights.npz`, one named array per weight, and returns its path."""
+        """Writes `model/weights.npz`, a named array for each weight, and returns its path."""
         path = self.path / MODEL_FILE
         with files.write_errors(path):
             path.parent.mkdir(exist_ok=True)
@@ -383,10 +383,10 @@ def _kind(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def find_model(path: str) -> pathlib.Path:
-    """Weights file of a run, from the file, its folder or the run's folder.
+    """Weights file of a run, from the path of the file, its folder or the run's folder.
 
     Raises:
-      UsageError: If there is none.
+      UsageError: If there is no such file.
     """
     named = pathlib.Path(path)
     for file in (named, named / MODEL_FILE.name, named / MODEL_FILE):
@@ -422,7 +422,7 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
       float32 arrays in the order of `shapes`.
 
     Raises:
-      UsageError: If there is no such file, or its weights are not this model's.
+      UsageError: If there is no such file, or it contains another model's weights.
     """
     weights = read_model(path)
     if {name: array.shape for name, array in weights.items()} != dict(shapes):
@@ -441,7 +441,7 @@ def versions() -> dict[str, str]:
 
 
 def _git_commit() -> str | None:
-    """Git commit of the project, marked when the tree has changes; None outside a checkout."""
+    """Git commit of the project, marked if the tree has changes; None outside a checkout."""
     root = pathlib.Path(__file__).resolve().parents[2]
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:

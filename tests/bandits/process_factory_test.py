@@ -8,7 +8,7 @@ import pytest
 
 from bandits import losses, policies, process, process_factory
 from optimization import client_work, corrections, models, options
-from optimization.runtime import kept_rounds
+from optimization.runtime import cached_rounds
 from optimization.study import compiled
 from tests.bandits import whole_runs
 
@@ -49,7 +49,7 @@ def _definition(build=lambda weights: None):
 def _builds(monkeypatch, *runs):
     """Number of processes built for runs, each given by its differences in task, phase and definition."""
     built = []
-    monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: build())
+    monkeypatch.setattr(cached_rounds, "process", lambda folder, key, build: build())
 
     definition = _definition(built.append)
     for task, phase, changes in runs:
@@ -87,7 +87,7 @@ def test_rounds_of_classes_outside_the_project_are_not_kept_on_disk(monkeypatch)
     own = _definition(), dataclasses.replace(_definition(), policy=Softmax(0.5))
     keys = [repr(process_factory.key(TASK, PHASE, definition)) for definition in own]
     assert keys[0] != keys[1]
-    monkeypatch.setattr(kept_rounds, "process", lambda folder, key, build: asked.append(key))
+    monkeypatch.setattr(cached_rounds, "process", lambda folder, key, build: asked.append(key))
     for definition in own:
         process_factory.build(TASK, PHASE, definition, ())
     assert len(asked) == 1
@@ -104,7 +104,7 @@ def play(tff_worker, monkeypatch, tmp_path):
     from optimization.runtime import worker
 
     monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
-    monkeypatch.setattr(kept_rounds, "_version", lambda: "this version")
+    monkeypatch.setattr(cached_rounds, "_version", lambda: "this version")
     run = whole_runs.player(*SMALL, f"--cache_dir={tmp_path / 'cache'}")
     return lambda name, *arguments: run(tmp_path / name, *arguments)
 

@@ -83,7 +83,7 @@ def test_noise_on_the_mean_has_deviation_noise_multiplier_times_clip_over_cohort
     assert low < np.square(noise).sum() / (0.5 * 0.4 / 4) ** 2 < high
 
 
-def test_a_sum_that_is_given_no_noise_is_not_released(tff_worker):
+def test_a_sum_without_noise_is_not_released(tff_worker):
     _, given = build_kind("mf_dpftrl")
     state = given.initialize()
     for aggregator in (state.aggregator, execute(given, state, [DELTA]).state.aggregator):
@@ -91,7 +91,7 @@ def test_a_sum_that_is_given_no_noise_is_not_released(tff_worker):
 
 
 @pytest.mark.parametrize("kind", ["dpsgd", "dpsgd_adaptive", "dpftrl", "mf_dpftrl"])
-def test_seeded_noise_is_another_in_each_training_and_for_each_seed(tff_worker, kind):
+def test_seeded_noise_differs_between_trainings_and_seeds(tff_worker, kind):
     pair = ((40, 2), (80,))  # Two tensors of one size, so that a shifted stream would show.
     earlier = mechanisms.Mechanism("dpsgd", 1.0, 100, 4)
     noises = []
@@ -135,7 +135,7 @@ def test_distributed_noise_adds_up_to_the_central_one(tff_worker):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ddp"])
-def test_state_that_was_saved_continues_as_if_it_had_not_been(tff_worker, kind):
+def test_a_saved_state_continues_bit_for_bit(tff_worker, kind):
     _, process = build_kind(kind)
     template = process.initialize()
     first = execute(process, template, [DELTA] * 4).state

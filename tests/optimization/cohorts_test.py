@@ -64,7 +64,7 @@ def test_rounds_are_prepared_once_and_ahead_up_to_the_last():
     assert [ahead(round_num) for round_num in (1, 4)] == [-1, -4]
 
 
-def test_what_fails_ahead_fails_in_its_own_round():
+def test_a_failed_preparation_fails_in_its_round():
     def prepare(round_num):
         if round_num == 2:
             raise OSError("no such client")

@@ -1,4 +1,4 @@
-"""Tests of scripts.compare_versions and what it plays with, on checkouts whose programs are a few lines."""
+"""Tests of scripts.compare_versions on checkouts whose programs have a few lines."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def folders(tmp_path) -> tuple[pathlib.Path, pathlib.Path]:
     return tmp_path / "old", tmp_path / "new"
 
 
-def test_what_is_the_same_has_no_differences(folders):
+def test_equal_runs_have_no_differences(folders):
     assert list(compare_versions.differences(*folders)) == []
 
 
@@ -186,7 +186,7 @@ def _started(tmp_path, name: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_checkouts_that_do_the_same_are_played_once(compare, tmp_path, capsys):
+def test_equal_checkouts_run_once(compare, tmp_path, capsys):
     assert compare("0.5", "0.5") == 0
     assert capsys.readouterr().out == "short: same\nresumed: same\nloose: same\nnamed: same\n"
     old = next((tmp_path / "output").glob("old_*"))

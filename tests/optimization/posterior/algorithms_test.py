@@ -1,4 +1,4 @@
-"""Tests of what the algorithms' clients do; what their servers make of it is tested with the rounds."""
+"""Tests of the algorithms' clients and of SGLD's chain; the servers are tested with the rounds."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_chains_step_like_the_plain_training_of_the_burn_in(name):
     assert chain.steps_per_sample == 5
 
 
-def test_equal_options_make_equal_work_and_others_do_not():
+def test_client_work_is_equal_if_and_only_if_its_options_are():
     assert hash(build("fedpa").client_work) == hash(build("fedpa").client_work)
     assert build("fedpa").client_work == build("fedkppa").client_work != build("fedpa", shrinkage=0.2).client_work
 
@@ -32,7 +32,7 @@ def test_equal_options_make_equal_work_and_others_do_not():
 ZEROS = (np.zeros((300, 20), np.float32), np.zeros(50, np.float32))
 
 
-def test_deviations_are_the_texts_and_the_published_programs():
+def test_deviations_are_those_of_the_thesis_and_of_its_program():
     assert flags.deviation("sqrt_2_rate", 0.02) == pytest.approx(0.2)
     assert flags.deviation("2_rate", 0.02) == pytest.approx(0.04)
 
@@ -57,7 +57,7 @@ def test_noise_is_a_function_of_seed_and_round():
         assert (chain.state(ZEROS, seed, round_num)[0] != again[0]).all()
 
 
-def test_what_is_served_is_the_average_after_the_burn_in():
+def test_the_average_after_the_burn_in_is_served():
     chain = algorithms.ServerChain(2, 0.3)
     served, found = (np.zeros(1),), []
     for round_num, state in enumerate((5.0, 9.0, 1.0, 2.0, 6.0), 1):

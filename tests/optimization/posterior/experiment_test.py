@@ -62,7 +62,7 @@ def test_runs_of_other_seeds_share_computations_and_no_state(tff_worker, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedkp"])
-def test_a_second_run_frees_the_firsts_task(tff_worker, tmp_path, name):
+def test_a_second_run_frees_the_task_of_the_first(tff_worker, tmp_path, name):
     gone = []
     for rate in (0.1, 0.2):
         run = make_run(tmp_path, f"--algorithm={name}", f"--client_learning_rate={rate}")
@@ -135,7 +135,7 @@ def test_fedavg_equals_tffs(tff_worker, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_burn_in_rounds_are_fedavgs(tff_worker, tmp_path):
+def test_burn_in_rounds_equal_fedavgs(tff_worker, tmp_path):
     fedavg, _ = execute(make_run(tmp_path, "--algorithm=fedavg"), 2)
     run = make_run(tmp_path, "--algorithm=fedpa", "--burn_in_rounds=1")
     after_one, _ = execute(run, 1)
@@ -143,7 +143,7 @@ def test_burn_in_rounds_are_fedavgs(tff_worker, tmp_path):
     assert np.abs(execute(run, 2)[0] - fedavg).max() > 1e-4
 
 
-def test_fedbe_says_when_no_cycle_of_its_distillation_ends(tff_worker, tmp_path, capsys):
+def test_fedbe_warns_if_its_distillation_completes_no_cycle(tff_worker, tmp_path, capsys):
     arguments, sizes = ("--algorithm=fedbe", "--server_data=clients:1", "--clients_per_round=3"), (300, 4, 4, 4)
     make_run(tmp_path, *arguments, "--distillation_epochs=8", sizes=sizes)  # 24 steps of 25.
     assert "FedBE's distillation completes no cycle" in (message := capsys.readouterr().err)
@@ -152,7 +152,7 @@ def test_fedbe_says_when_no_cycle_of_its_distillation_ends(tff_worker, tmp_path,
     assert not capsys.readouterr().err
 
 
-def test_sgld_averages_a_noisy_chain_that_clients_train_from(tff_worker, tmp_path):
+def test_sgld_serves_the_average_of_the_chain_that_clients_train_from(tff_worker, tmp_path):
     shared = ("--client_learning_rate=0.02", "--server_learning_rate=0.5")
     run = make_run(tmp_path, "--algorithm=sgld", "--burn_in_rounds=1", "--total_rounds=3", *shared)
     fedavg = make_run(tmp_path, "--algorithm=fedavg", *shared)
@@ -184,7 +184,7 @@ MEANS = {
 
 
 def run_five(folder, fourth, *arguments: str):
-    """Plays a round of three clients, a fourth with other examples and one without; returns the move and the row."""
+    """Runs a round of three clients, a fourth with other examples and one without; returns the move and the row."""
     step = ("--clients_per_round=5", "--server_optimizer=sgd", "--server_learning_rate=1", "--server_sgd_momentum=0")
     run = make_run(folder, *arguments, *step, sizes=(5, 5, 5, 5, 0))
     population = run._task.clients
@@ -202,9 +202,7 @@ def mean_of_three(tff_worker, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", MEANS)
-def test_all_algorithms_take_a_diverged_client_for_a_zero_update_and_an_empty_one_for_none(
-    mean_of_three, tmp_path, name
-):
+def test_a_diverged_client_counts_as_a_zero_update_and_an_empty_one_not_at_all(mean_of_three, tmp_path, name):
     def diverged(load):
         return load(3)._replace(features=np.full((5, 4), np.inf, np.float32))
 
@@ -213,7 +211,7 @@ def test_all_algorithms_take_a_diverged_client_for_a_zero_update_and_an_empty_on
     assert (row[study_metrics.EMPTY_CLIENTS], row[study_metrics.NONFINITE_CLIENTS]) == (1, 1)
 
 
-def test_ucb_cs_first_sees_everyone_but_the_servers_clients(tff_worker, tmp_path):
+def test_ucb_cs_first_selects_each_client_but_the_servers(tff_worker, tmp_path):
     arguments = ("--algorithm=fedbe", "--server_data=clients:1", "--client_selection=ucb_cs", "--clients_per_round=1")
     run = make_run(tmp_path, *arguments, "--distillation_epochs=1", "--total_rounds=3")
     progress, examples = run.initial_state(), []
@@ -224,7 +222,7 @@ def test_ucb_cs_first_sees_everyone_but_the_servers_clients(tff_worker, tmp_path
     assert (progress.selection.counts > 0).all()
 
 
-def test_clients_drawn_in_proportion_to_their_data_count_alike(tff_worker, tmp_path):
+def test_clients_sampled_in_proportion_to_their_data_have_equal_weights(tff_worker, tmp_path):
     shared = ("--client_selection=rand", "--clients_per_round=3")
     fedavg, _ = execute(make_run(tmp_path, "--algorithm=fedavg", *shared))
     fedkp, _ = execute(make_run(tmp_path, "--algorithm=fedkp", "--bandwidth_scale=1e9", *shared))

@@ -38,7 +38,7 @@ def _update(examples=None, **settings) -> client_work.ClientUpdate:
 
 
 @pytest.mark.slow
-def test_the_last_step_leads_where_plain_sgd_does():
+def test_the_last_step_equals_plain_sgds():
     weights = MODEL.initial_weights(0)
     plain = client_work.LocalSgd(0.1, 4, 3).build(MODEL, _squared_error)(weights, _examples(), KEY)
     found = _chain(steps_per_sample=1)
@@ -48,7 +48,7 @@ def test_the_last_step_leads_where_plain_sgd_does():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("steps_per_sample", "ends"), [(3, [3, 6, 9]), (0, [3, 6, 9]), (4, [4, 9]), (20, [9])])
-def test_a_sample_averages_its_steps_and_the_last_those_left_over(steps_per_sample, ends):
+def test_samples_average_their_steps_and_the_last_one_the_rest(steps_per_sample, ends):
     every = _chain(steps_per_sample=1).samples.numpy()
     assert every.shape == (9, 3 * 4 + 4 + 4 * 2 + 2)
     expected = [part.mean(axis=0) for part in np.split(every, ends)[:-1]]
@@ -69,14 +69,14 @@ def test_a_client_without_examples_sends_no_change():
         assert not models.flatten(update.delta).numpy().any()
 
 
-def test_a_diverged_client_sends_no_change_and_says_so():
+def test_a_diverged_client_sends_no_change_and_reports_it():
     update = _update(learning_rate=1e20, shrinkage=0.1)
     assert not update.is_finite
     assert not models.flatten(update.delta).numpy().any()
 
 
 @pytest.mark.parametrize("size", [1e25, 2.2e19])
-def test_an_update_whose_norm_is_beyond_numbers_counts_as_diverged(monkeypatch, size):
+def test_an_update_whose_norm_overflows_counts_as_diverged(monkeypatch, size):
     # Clipping would make it not a number, and with it the whole sum.
     sizes = tf.eye(1, sum(int(np.prod(shape)) for shape in MODEL.shapes.values())) * size
     chain = samplers.Chain(sizes, tf.constant(0.0), tf.constant(0.0))

@@ -47,7 +47,7 @@ def test_unreachable_targets_are_explained(target, message):
 
 
 @pytest.mark.slow
-def test_a_target_by_pld_buys_no_more_noise_than_it_needs():
+def test_a_target_by_pld_needs_less_noise_than_by_rdp():
     by_rdp, by_pld = (
         Mechanism("dpsgd", 0.0, population=340_000, cohort=64, delta=1e-6, accountant=accountant)
         for accountant in ("rdp", "pld")
@@ -59,7 +59,7 @@ def test_a_target_by_pld_buys_no_more_noise_than_it_needs():
 
 
 @pytest.mark.slow
-def test_the_study_s_extrapolation():
+def test_scaled_cohorts_equal_the_papers():
     # Noise 0.01 with a cohort of 64 becomes 1 with 6,400, at epsilon 4.13.
     tolerated = Mechanism("dpsgd", 0.01, population=340_000, cohort=64, delta=1e-6)
     grown = calibration.scale_cohort(tolerated, 800, 4.1331)

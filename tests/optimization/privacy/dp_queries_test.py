@@ -55,7 +55,7 @@ def test_noise_of_a_gaussian_sum_has_the_stated_deviation(seed):
     assert abs(np.corrcoef(results)[0, 1]) < 0.08
 
 
-def test_seeded_noise_repeats_and_other_seeds_and_no_seed_do_not():
+def test_only_equal_seeds_repeat_the_noise():
     seeded = [play(dp_queries.gaussian_sum(1.0, 1.0, seed), 2)[0] for seed in (4, 4, 5)]
     np.testing.assert_array_equal(seeded[0], seeded[1])
     assert not np.array_equal(seeded[0], seeded[2])
@@ -136,7 +136,7 @@ def test_state_keeps_its_shapes():
             assert [leaf.shape for leaf in tf.nest.flatten(state)] == shapes
 
 
-def test_a_round_adds_the_noise_that_it_is_given_and_adds_it_once():
+def test_a_round_adds_the_noise_of_its_state_once():
     query = dp_queries.NoisedSum(1.0, SPECS)
     noise = tuple(tf.fill(spec.shape, 2.0) for spec in SPECS)
     result, state, _ = query.get_noised_result(noise, query.initial_global_state()._replace(noise=noise))

@@ -1,4 +1,4 @@
-"""What several releases cost together, against dp-accounting, and the file that remembers them."""
+"""Cost of several releases, against dp-accounting, and the file that records them."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ _OF_LOOK = dp_accounting.GaussianDpEvent(5.0)
 _OF_MODEL = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.0))
 
 
-def test_looks_and_models_are_composed_at_the_last_delta():
+def test_releases_and_models_are_composed_at_the_last_delta():
     other = dataclasses.replace(_LOOK, noise_multiplier=3.0)
     spent = [Spent("model", _MODEL, 20), Spent("look", _LOOK), Spent("look", other), Spent("look", _LOOK)]
     mechanism, rounds = ledger.composed(spent)
@@ -70,7 +70,7 @@ def test_pld_composes_a_look_with_the_larger_fold_alone(larger_is_last):
     assert mechanism.epsilon(rounds) == pytest.approx(accountant.get_epsilon(_DELTA), rel=1e-3)
 
 
-def test_trainings_by_turns_are_not_taken_for_one():
+def test_trainings_by_turns_are_composed():
     turns = dataclasses.replace(_MODEL, sampling="cyclic")
     mechanism, rounds = ledger.composed([Spent("one", turns, 1), Spent("two", turns, 1), Spent("look", _LOOK)])
     expected = _accounted((dp_accounting.GaussianDpEvent(1.0), 2), (_OF_LOOK, 1))
@@ -86,7 +86,7 @@ def test_hundreds_of_looks_are_counted():
     )
 
 
-def test_what_has_no_guarantee_is_named():
+def test_a_release_without_a_guarantee_is_named():
     with pytest.raises(ValueError, match=r"^look has no guarantee, because there is no noise"):
         ledger.composed([Spent("look", dataclasses.replace(_LOOK, noise_multiplier=0.0))])
 
@@ -106,10 +106,10 @@ def test_a_ledger_remembers(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["nothing\n", "{}\n", '{"what": "look", "mechanism": {}, "rounds": 1}\n', "[]\n"])
-def test_what_is_no_ledger_is_refused_and_left_alone(tmp_path, content):
+def test_a_file_that_is_no_ledger_is_refused_and_unchanged(tmp_path, content):
     path = tmp_path / "spent.jsonl"
     path.write_text(content)
-    with pytest.raises(UsageError, match="is no ledger that can be read"), ledger.opened(path):
+    with pytest.raises(UsageError, match="is not a readable ledger"), ledger.opened(path):
         pass
     assert path.read_text() == content
 
@@ -125,7 +125,7 @@ def test_a_ledger_that_cannot_be_written_is_refused(tmp_path):
 POISSON = Mechanism("dpsgd", 1.0, 1000, 10, "poisson", delta=1e-5)
 
 
-def test_a_grid_says_what_its_runs_cost_together():
+def test_a_grid_reports_the_epsilon_of_all_runs():
     fixed = dataclasses.replace(POISSON, sampling="fixed", delta=1e-6)
     found = ledger.describe([(POISSON, 50), (fixed, 100)])
     event = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0))
@@ -134,7 +134,7 @@ def test_a_grid_says_what_its_runs_cost_together():
     assert found.endswith("), if Poisson.")
 
 
-def test_a_run_without_a_guarantee_leaves_none_to_the_grid_and_a_grid_without_noise_says_nothing():
+def test_a_grid_has_no_guarantee_if_a_run_has_none():
     silent = Mechanism("none", 0.0, 1000, 10)
     assert ledger.describe([(silent, 5), (silent, 5)]) == ""
     assert ledger.describe([(POISSON, 5), (silent, 5)]) == (

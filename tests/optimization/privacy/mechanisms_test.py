@@ -42,7 +42,7 @@ def test_rounds_add_up_to_the_accountant_of_the_whole_event():
 
 
 @pytest.mark.parametrize("sampling", ["fixed", "poisson"])
-def test_where_clients_may_be_absent_each_counts_as_in_every_round(sampling):
+def test_clients_that_may_be_absent_count_in_every_round(sampling):
     """Nothing is amplified, and no cohort needs to be secret."""
     mechanism = Mechanism("dpsgd", 5.0, population=1000, cohort=20, sampling=sampling, may_be_absent=True)
     zeroed, replaced = mechanism.analyses
@@ -61,7 +61,7 @@ def test_where_clients_may_be_absent_each_counts_as_in_every_round(sampling):
 
 
 @pytest.mark.parametrize("kind", ["dpsgd", "dpftrl", "mf_dpftrl"])
-def test_who_misses_a_turn_costs_no_more_than_who_takes_it(kind):
+def test_missing_a_turn_costs_no_more_than_taking_it(kind):
     everyone = Mechanism(kind, 4.0, **CYCLIC)
     fewer = dataclasses.replace(everyone, may_be_absent=True)
     assert fewer.epsilon(35) == everyone.epsilon(35)
@@ -198,7 +198,7 @@ def test_without_a_guarantee_the_report_says_why(mechanism, reason):
     assert report["summary"] == f"Privacy: no guarantee, because {reason}."
 
 
-def test_what_a_guarantee_leaves_out_is_said():
+def test_the_report_names_data_outside_the_guarantee():
     mechanism = _two_trainings(apart_from=("the table's means",))
     earlier = dataclasses.replace(mechanism.pretraining, apart_from=("the vocabulary",))
     report = json.loads(json.dumps(dataclasses.replace(mechanism, pretraining=earlier).report(5)))
@@ -210,7 +210,7 @@ def test_what_a_guarantee_leaves_out_is_said():
 
 
 @pytest.mark.slow
-def test_the_accountant_chooses_the_headline():
+def test_the_accountant_determines_the_headline():
     mechanism = Mechanism("dpsgd", 1.0, population=1000, cohort=10, sampling="poisson", accountant="pld")
     (only,) = mechanism.report(50)["guarantees"]
     assert mechanism.epsilon(50) == mechanism.report(50)["epsilon"] == only["epsilon_pld"] < only["epsilon_rdp"]
@@ -255,14 +255,14 @@ def test_the_report_is_json_and_says_what_was_assumed():
 
 
 @pytest.mark.parametrize(("noise_multiplier", "rounds"), [(0.003, 1000), (10.0, 2_000_000)])
-def test_epsilons_beyond_pld_are_said_to_be(noise_multiplier, rounds):
+def test_the_report_says_if_pld_overflows(noise_multiplier, rounds):
     mechanism = Mechanism("dpsgd", noise_multiplier, 500, 20, "poisson", accountant="pld")
     (only,) = mechanism.report(rounds)["guarantees"]
     assert (only["epsilon_pld"], only["note"]) == (None, "beyond the numbers of PLD")
     assert mechanism.epsilon(rounds) == only["epsilon_rdp"]
 
 
-def test_too_little_noise_for_numbers_is_no_guarantee():
+def test_noise_too_small_for_a_finite_epsilon_is_no_guarantee():
     for kind, values in (("dpsgd", {}), ("dpftrl", {"sampling": "cyclic"})):
         report = Mechanism(kind, 1e-300, population=500, cohort=20, **values).report(5)
         assert (report["epsilon"], report["epsilon_proven"], report["guarantees"]) == (None, None, [])
@@ -288,7 +288,7 @@ def test_too_little_noise_for_numbers_is_no_guarantee():
         ),
     ],
 )
-def test_what_weakens_a_guarantee_is_warned_of(given, warning):
+def test_a_weak_guarantee_has_a_warning(given, warning):
     usual = {"kind": "dpsgd", "noise_multiplier": 1.0, "population": 1000, "cohort": 10, "delta": 1e-5}
     mechanism = Mechanism(**{"sampling": "poisson", **usual, **given})
     first, *unit = warnings = mechanism.warnings(16)
@@ -334,12 +334,12 @@ def test_bad_values_are_refused(values, message):
         ({"kind": "mf_dpftrl"}, False),
     ],
 )
-def test_a_guarantee_rests_on_cohorts_where_their_draw_amplifies_it(changes, expected):
+def test_a_guarantee_needs_secret_cohorts_if_sampling_amplifies_it(changes, expected):
     mechanism = Mechanism(**{"kind": "dpsgd", "noise_multiplier": 1.0, "population": 100, "cohort": 10} | changes)
     assert mechanism.rests_on_cohorts == expected
 
 
-def test_each_training_on_private_clients_is_a_phase_of_its_own():
+def test_each_training_on_private_clients_is_a_separate_phase():
     first = Mechanism("dpsgd", 1.0, 100, 10)
     second = dataclasses.replace(first, pretraining=first, pretraining_rounds=2)
     assert [first.phase, second.phase, dataclasses.replace(second, pretraining=second).phase] == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""What the executor sends to a worker, and when, against a worker that only notes it."""
+"""Calls that the executor sends to a worker, recorded by a stub."""
 
 import collections
 
@@ -11,7 +11,7 @@ from optimization.runtime import worker as worker_module
 
 
 class Notes:
-    """A stub that answers, and keeps the requests."""
+    """A stub that answers, and records the requests."""
 
     def __init__(self):
         self.requests = collections.defaultdict(list)
@@ -63,7 +63,7 @@ def worker() -> Notes:
 
 @pytest.fixture
 def execute(worker):
-    """Has the worker compute; returns what becomes of its answer."""
+    """Runs a computation, for which the worker returns `answer`."""
     remote = executor.Executor(worker)
 
     def execute(computation, *arguments, answer):
@@ -90,7 +90,7 @@ def disposed(worker) -> list[str]:
     return [reference.id for request in worker.requests["dispose"] for reference in request.value_ref]
 
 
-def test_a_computation_is_sent_once_and_stays(execute, worker):
+def test_a_computation_is_sent_once(execute, worker):
     for _ in range(2):
         execute(only_a_sum, [1, 2], answer=np.int32(3))
     assert sent(worker) == ["computation", "federated", "federated"]
@@ -99,7 +99,7 @@ def test_a_computation_is_sent_once_and_stays(execute, worker):
     assert first not in disposed(worker)
 
 
-def test_an_executor_that_had_many_computations_is_replaced(run_identity, worker, monkeypatch):
+def test_an_executor_with_many_computations_is_replaced(run_identity, worker, monkeypatch):
     monkeypatch.setattr(executor, "_MOST_COMPUTATIONS", 2)
     for size in (1, 2, 1):
         run_identity(size)
@@ -107,7 +107,7 @@ def test_an_executor_that_had_many_computations_is_replaced(run_identity, worker
     assert [request.executor.id for request in worker.requests["dispose_executor"]] == ["get_executor 1"]
 
 
-def test_an_executor_is_for_cohorts_of_one_size(execute, worker):
+def test_each_cohort_size_has_its_executor(execute, worker):
     for cohort in ([1, 2], [1, 2, 3], [3, 4]):
         execute(only_a_sum, cohort, answer=np.int32(3))
     sizes = [request.cardinalities[0].cardinality for request in worker.requests["get_executor"]]
@@ -117,7 +117,7 @@ def test_an_executor_is_for_cohorts_of_one_size(execute, worker):
     assert calls == ["get_executor 1", "get_executor 2", "get_executor 1"]
 
 
-def test_an_executor_that_failed_is_replaced(execute, worker):
+def test_a_failed_executor_is_replaced(execute, worker):
     worker.error = RuntimeError("no")
     with pytest.raises(RuntimeError):
         execute(only_a_sum, [1, 2], answer=np.int32(3))
@@ -126,7 +126,7 @@ def test_an_executor_that_failed_is_replaced(execute, worker):
     assert worker.requests["create_call"][1].executor.id == "get_executor 2"
 
 
-def test_the_own_worker_is_tried_again_where_it_is_out_of_reach(worker, monkeypatch):
+def test_the_local_worker_is_retried_while_out_of_reach(worker, monkeypatch):
     monkeypatch.setattr(worker_module, "_RETRY_SECONDS", 0)
     worker.error = tff.framework.RetryableError()
     worker.result, _ = tff.framework.serialize_value(np.int32(3), only_a_sum.type_signature.result)

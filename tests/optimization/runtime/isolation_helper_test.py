@@ -79,7 +79,7 @@ def assert_nothing_is_left(helper: int, command: int, path: str) -> None:
     assert not os.path.exists(os.path.dirname(path))
 
 
-def test_everything_passes_both_ways(start):
+def test_bytes_pass_both_ways(start):
     contents = [np.random.default_rng(seed).bytes(20_000_000) for seed in range(2)]
     isolated, found = start(), {}
 
@@ -95,7 +95,7 @@ def test_everything_passes_both_ways(start):
     assert [found[content] == content for content in contents] == [True, True]
 
 
-def test_the_port_is_in_no_network_but_the_commands(start):
+def test_the_port_is_only_in_the_commands_network(start):
     isolated = start()
     with connected(isolated):
         assert listening(isolated.pid) == {PORT}
@@ -106,7 +106,7 @@ def test_the_port_is_in_no_network_but_the_commands(start):
                     socket.create_connection((address, PORT), timeout=300)
 
 
-def test_the_socket_is_for_this_user_alone(start):
+def test_only_this_user_can_open_the_socket(start):
     path = start().path
     modes = [stat.S_IMODE(os.stat(place).st_mode) for place in (path, os.path.dirname(path))]
     assert modes == [0o600, 0o700]
@@ -126,7 +126,7 @@ def test_the_socket_is_for_this_user_alone(start):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_it_outlives_the_thread_that_started_it(start):
+def test_the_command_outlives_the_thread_that_started_it(start):
     found = []
     thread = threading.Thread(target=lambda: found.append(start()))
     thread.start()
@@ -153,7 +153,7 @@ print(program.pid, fork, isolated.process.pid, isolated.pid, isolated.path, flus
 @pytest.mark.parametrize(
     ("way", "signum"), [("returns", None), ("raises", None), ("waits", signal.SIGTERM), ("waits", signal.SIGKILL)]
 )
-def test_it_ends_with_the_program_though_its_children_live_on(allowed, way, signum):
+def test_the_command_ends_with_the_program_but_not_with_its_children(allowed, way, signum):
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM.format(port=PORT), way, *COMMAND],
         cwd=ROOT,

@@ -15,7 +15,7 @@ from tests.optimization.runtime.networks import listening
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
-def test_the_network_of_tffs_worker_is_its_own(allowed):
+def test_the_isolated_worker_has_a_separate_network(allowed):
     before = listening()
     own = worker_process._launch_local(1, "required")
     try:
@@ -60,7 +60,7 @@ REFUSED = {"unshare": (272, 0, BITS, CLONE_NEWNET), "loopback": (16, 1, EQUAL, S
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", REFUSED)
-def test_where_the_system_refuses_it_the_risk_is_named(allowed, step):
+def test_a_refused_network_is_a_warning_or_a_failure(allowed, step):
     def run(isolate: str) -> tuple[int, str, str]:
         done = subprocess.run(
             [sys.executable, "-c", REFUSING, *map(str, REFUSED[step]), f"--isolation={isolate}"],

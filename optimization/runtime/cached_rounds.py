@@ -28,7 +28,7 @@ from data import files
 from data.errors import Failure
 from optimization.runtime import private
 
-_MOST = 100  # Files: four a process, of half a megabyte at most.
+_MOST = 100  # Files; a process has four, of at most half a megabyte each.
 _PACKAGES = (np, tf, tff, tensorflow_privacy)
 _CLOCK_SECONDS = 2  # Error of the system's start time of a process.
 _PROJECT = ("bandits", "data", "optimization")
@@ -43,7 +43,7 @@ def is_versioned(*parts: object) -> bool:
 def process(
     folder: pathlib.Path, key: str, build: Callable[[], tff.templates.IterativeProcess]
 ) -> tff.templates.IterativeProcess:
-    """The process that an earlier program kept, or a newly built one, which is then kept.
+    """The process that an earlier program cached, or a newly built one, which is then cached.
 
     Args:
       folder: Folder of the cache; created if missing.
@@ -55,7 +55,7 @@ def process(
         built = build()
         return [built.initialize, built.next]
 
-    made = _kept(folder, key, make)
+    made = _cached(folder, key, make)
     for index, computation in enumerate(made):
         _places[computation] = folder, f"{key} {index}"
     return tff.templates.IterativeProcess(*made)
@@ -64,26 +64,26 @@ def process(
 def derived(
     computation: tff.Computation, what: str, derive: Callable[[], Sequence[tff.Computation]]
 ) -> Sequence[tff.Computation]:
-    """Derives something from a computation; the result is kept if the computation's process is.
+    """Derives something from a computation; the result is cached if the computation's process is.
 
     Args:
       computation: The computation.
       what: Name of the derived result.
-      derive: Derives it; an empty result is not kept.
+      derive: Function that derives it; an empty result is not cached.
     """
     if computation not in _places:
         return derive()
     folder, key = _places[computation]
-    return _kept(folder, f"{key} {what}", derive)
+    return _cached(folder, f"{key} {what}", derive)
 
 
-def _kept(folder: pathlib.Path, key: str, make: Callable[[], Sequence[tff.Computation]]) -> Sequence[tff.Computation]:
+def _cached(folder: pathlib.Path, key: str, make: Callable[[], Sequence[tff.Computation]]) -> Sequence[tff.Computation]:
     version = _version()
     if version is None:
         return make()
     path = folder / hashlib.sha256(f"{version}\n{key}".encode()).hexdigest()
-    if (kept := _read(path)) is not None:
-        return kept
+    if (cached := _read(path)) is not None:
+        return cached
     made = make()
     _write(path, made)
     return made
@@ -126,7 +126,7 @@ def _read(path: pathlib.Path) -> list[tff.Computation] | None:
 
 
 def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
-    """Keeps computations, if there are any, this user owns the folder, and their structures have names."""
+    """Caches computations, unless there are none, another user owns the folder, or a structure has no name."""
     try:
         content = json.dumps([_encoded(computation) for computation in computations]).encode()
     except LookupError:
@@ -137,8 +137,8 @@ def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
         if computations and _is_users(path.parent.lstat()):
             with files.whole(path, 0o600) as file:
                 file.write(_digest(path, content) + b"\n" + content)
-            kept = path.parent.glob("[0-9a-f]" * len(path.name))  # Ignores the user's other files.
-            for oldest in sorted(kept, key=lambda one: one.stat().st_mtime)[:-_MOST]:
+            cached = path.parent.glob("[0-9a-f]" * len(path.name))  # Ignores the user's other files.
+            for oldest in sorted(cached, key=lambda one: one.stat().st_mtime)[:-_MOST]:
                 oldest.unlink()
 
 
@@ -154,7 +154,7 @@ def _encoded(computation: tff.Computation) -> dict[str, str | list[str]]:
     """Encodes a computation for JSON.
 
     Raises:
-      LookupError: If a container of its structures is not found again by its name.
+      LookupError: If a container of its structures cannot be imported by a name.
     """
     containers = []
 
@@ -183,11 +183,11 @@ def _decoded(message: str, containers: Sequence[str]) -> tff.Computation:
 
 
 def _name(container: type | None) -> str:
-    """Name to find a container again; None without a container."""
+    """Name by which a container can be imported; empty without a container."""
     if container is None:
         return ""
     module = vars(importlib.import_module(container.__module__))
-    # A class's own `collections.namedtuple` does not know which class that is.
+    # The name of a `collections.namedtuple` inside a class lacks that class.
     owners = (f"{name}." for name, value in module.items() if isinstance(value, type))
     for owner in ("", *owners):
         name = f"{container.__module__}:{owner}{container.__qualname__}"
@@ -195,4 +195,4 @@ def _name(container: type | None) -> str:
             # Another program has another `__main__`.
             if container.__module__ != "__main__" and pkgutil.resolve_name(name) is container:
                 return name
-    raise LookupError(f"No name finds {container}.")
+    raise LookupError(f"{container} cannot be imported by a name.")

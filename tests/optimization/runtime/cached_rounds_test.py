@@ -1,4 +1,4 @@
-"""Tests of optimization.runtime.kept_rounds."""
+"""Tests of optimization.runtime.cached_rounds."""
 
 import collections
 import os
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow_federated as tff
 
-from optimization.runtime import kept_rounds, rounds
+from optimization.runtime import cached_rounds, rounds
 
 
 class _Metrics(NamedTuple):
@@ -26,7 +26,7 @@ class _Owner:
 
 @pytest.fixture(autouse=True)
 def _settled_sources(monkeypatch):
-    monkeypatch.setattr(kept_rounds, "_version", lambda: "this version")
+    monkeypatch.setattr(cached_rounds, "_version", lambda: "this version")
 
 
 @pytest.fixture
@@ -67,13 +67,13 @@ def builds(folder: pathlib.Path, *keys: str, made=build) -> int:
     """Number of processes built for programs that request these, one after the other."""
     built = []
     for key in keys:
-        kept_rounds.process(folder, key, lambda key=key: built.append(key) or made())
+        cached_rounds.process(folder, key, lambda key=key: built.append(key) or made())
     return len(built)
 
 
-def test_a_kept_process_has_the_types_and_the_results_of_the_one_that_was_built(folder, tff_worker):
-    built = kept_rounds.process(folder, "key", build)
-    found = kept_rounds.process(folder, "key", lambda: pytest.fail("was built again"))
+def test_a_cached_process_has_the_types_and_results_of_the_built_one(folder, tff_worker):
+    built = cached_rounds.process(folder, "key", build)
+    found = cached_rounds.process(folder, "key", lambda: pytest.fail("was built again"))
     assert found.next is not built.next
     for one, other in ((found.initialize, built.initialize), (found.next, built.next)):
         assert repr(one.type_signature) == repr(other.type_signature)  # With the containers.
@@ -87,11 +87,11 @@ def test_a_kept_process_has_the_types_and_the_results_of_the_one_that_was_built(
 
 
 @pytest.mark.parametrize("form", ["_compile", "_compile_mergeable"])
-def test_what_is_compiled_for_it_is_kept_with_it(folder, monkeypatch, form):
+def test_compiled_forms_are_cached_with_the_process(folder, monkeypatch, form):
     compile_one = getattr(rounds, form).__wrapped__
-    built = compile_one(kept_rounds.process(folder, "key", build).next)
+    built = compile_one(cached_rounds.process(folder, "key", build).next)
     monkeypatch.setattr(tff.backends, "native", None)
-    found = compile_one(kept_rounds.process(folder, "key", build).next)
+    found = compile_one(cached_rounds.process(folder, "key", build).next)
     parts = ("up_to_merge", "merge", "after_merge")
     pairs = [(built, found)] if form == "_compile" else [(getattr(built, name), getattr(found, name)) for name in parts]
     for one, other in pairs:
@@ -101,19 +101,19 @@ def test_what_is_compiled_for_it_is_kept_with_it(folder, monkeypatch, form):
 
 def test_another_key_or_version_is_another_process(folder, monkeypatch):
     assert builds(folder, "key", "other", "key") == 2
-    monkeypatch.setattr(kept_rounds, "_version", lambda: "another version")
+    monkeypatch.setattr(cached_rounds, "_version", lambda: "another version")
     assert builds(folder, "key") == 1
 
 
-def test_nothing_is_kept_where_the_loaded_version_is_not_known(folder, monkeypatch):
-    monkeypatch.setattr(kept_rounds, "_version", lambda: None)
+def test_nothing_is_cached_if_the_loaded_version_is_unknown(folder, monkeypatch):
+    monkeypatch.setattr(cached_rounds, "_version", lambda: None)
     assert builds(folder, "key", "key") == 2
     assert not folder.exists()
 
 
 def test_every_module_changes_the_version(tmp_path):
     def digest() -> str:
-        return kept_rounds._digest_of_sources(tmp_path, time.time() + 60)
+        return cached_rounds._digest_of_sources(tmp_path, time.time() + 60)
 
     module = tmp_path / "optimization" / "runtime" / "one.py"
     module.parent.mkdir(parents=True)
@@ -132,14 +132,14 @@ def test_every_module_changes_the_version(tmp_path):
     assert digest() == found[-1]
 
 
-def test_a_module_that_changed_after_the_start_may_not_be_the_loaded_one(tmp_path):
+def test_a_module_that_changed_after_the_start_disables_the_cache(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "one.py").touch()
     os.utime(tmp_path / "data" / "one.py", (0, 0))  # As a checkout of an older file might.
-    assert kept_rounds._digest_of_sources(tmp_path, time.time() - 60) is None
+    assert cached_rounds._digest_of_sources(tmp_path, time.time() - 60) is None
 
 
-def test_only_this_user_can_read_or_write_what_is_kept(folder):
+def test_only_this_user_can_read_or_write_the_cache(folder):
     builds(folder, "key")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()] == [0o600]
@@ -170,7 +170,7 @@ def _file_linked(folder, monkeypatch):
         _file_linked,
     ],
 )
-def test_what_others_may_have_written_is_not_run(folder, monkeypatch, expose):
+def test_files_that_others_may_have_written_are_not_run(folder, monkeypatch, expose):
     builds(folder, "key")
     expose(folder, monkeypatch)
     assert builds(folder, "key") == 1
@@ -186,6 +186,6 @@ def test_a_damaged_file_is_rewritten(folder, damage):
     assert builds(folder, "key") == 0
 
 
-def test_structures_that_no_name_identifies_are_not_kept(folder):
+def test_structures_without_an_importable_name_are_not_cached(folder):
     assert builds(folder, "key", "key", made=lambda: build(_Owner.Nameless)) == 2
     assert not folder.exists()
