@@ -243,14 +243,6 @@ def test_bags_of_words_become_as_wide_as_the_longest(lengths, ids, values):
     assert (found["ids"].dtype, found["values"].dtype) == (tf.int32, tf.float32)
 
 
-def test_posts_without_words_and_features_of_zeros_have_the_outputs_of_the_bias():
-    weights = (np.ones((6, 3), np.float32), np.float32([1, 2, 3]))
-    nothing = text.Bags(tf.zeros(0, tf.int32), tf.zeros(0), tf.zeros(3, tf.int64))
-    np.testing.assert_array_equal(models.bag_of_words(6, 3).forward(weights, models.dense(nothing)), [[1, 2, 3]] * 2)
-    zeros = tf.zeros((2, 6))
-    np.testing.assert_array_equal(models.linear_l2(6, 3).forward(weights, models.dense(zeros)), [[1, 2, 3]] * 2)
-
-
 def test_normal_kernels_have_glorots_variance_and_are_cut_off_at_two_of_its_draws_deviations():
     kernel, bias = dataclasses.replace(models.mlp(784, (), 512), kernels="glorot_normal").initial_weights(3)
     deviation = math.sqrt(2 / (784 + 512))

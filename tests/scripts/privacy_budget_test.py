@@ -72,10 +72,6 @@ def test_a_tolerated_noise_gives_a_larger_cohort(capsys):
         (["--aggregator_type=dpftrl"], {"kind": "dpftrl", "restart_frequency": 33}),
         (["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic"], {"kind": "mf_dpftrl", "bands": 33}),
         (
-            ["--aggregator_type=mf_dpftrl", "--cohort_sampling=cyclic", "--mf_bands=3"],
-            {"kind": "mf_dpftrl", "bands": 3},
-        ),
-        (
             ["--aggregator_type=ddp", "--clip_norm=0.1", "--dimension=100"],
             {"kind": "ddp", "clip_norm": 0.1, "dimension": 100},
         ),

@@ -39,13 +39,6 @@ def test_fedbe_holds_one_model_of_the_ensemble_at_a_time():
     assert peak < clients.nbytes
 
 
-def test_samples_are_drawn_in_one_stream():
-    posterior = ensembles.gaussian_posterior(_clients())
-    noise = np.random.default_rng(1).standard_normal((3, 9), dtype=np.float32)
-    found = list(posterior.samples(3, np.random.default_rng(1)))
-    np.testing.assert_array_equal(found, posterior.mean + posterior.deviation * noise)
-
-
 def test_predictions_average_the_models_probabilities():
     clients, features = _clients(), np.random.default_rng(2).normal(size=(7, 2)).astype(np.float32)
     found = ensembles.predict(LINEAR, clients, features, batch_size=3)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
-import statsmodels.nonparametric.bandwidths
 import tensorflow as tf
 
 from optimization.posterior import flags, kernels
@@ -45,15 +44,6 @@ def test_bandwidths_equal_their_formulas_and_other_libraries(rule, name):
         samples = samples[:3]  # A density on a grid: KDEpy's bandwidth of clumps depends on its grid.
     expected = [reference.bandwidth(rule, row, name) for row in samples]
     np.testing.assert_allclose(kernels.RULES[rule](samples, kernels.KERNELS[name]), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("rule", ["silverman", "scott"])
-def test_rules_of_thumb_equal_statsmodels(rule):
-    samples = np.random.default_rng(0).uniform(size=(4, 50))  # Their standard deviation is below the IQR's share.
-    other = {"silverman": statsmodels.nonparametric.bandwidths.bw_silverman}
-    other["scott"] = statsmodels.nonparametric.bandwidths.bw_scott  # Its 1.059 is rounded.
-    expected = [other[rule](row) for row in samples]
-    np.testing.assert_allclose(kernels.RULES[rule](samples, kernels.KERNELS["gaussian"]), expected, rtol=1e-3)
 
 
 def test_improved_sheather_jones_is_infinite_where_kdepy_finds_no_fixed_point():

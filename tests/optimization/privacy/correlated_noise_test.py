@@ -83,11 +83,6 @@ def test_turns_without_samples_cost_more_and_no_turns_are_not_amplified():
     assert anyone.epsilon(1000) == pytest.approx(rdp.RdpAccountant().compose(event).get_epsilon(1e-7))
 
 
-def test_more_groups_than_bands_are_accounted_by_groups():
-    event = dp_accounting.PoissonSampledDpEvent(0.05, dp_accounting.GaussianDpEvent(2.0))
-    assert _amplified(100, **UNSTATED).epsilon(1000) == rdp.RdpAccountant().compose(event, 10).get_epsilon(1e-7)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [

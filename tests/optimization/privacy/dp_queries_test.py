@@ -126,16 +126,6 @@ def test_a_restarted_tree_begins_anew():
     assert_variance(results.sum(axis=0), 4.0)
 
 
-@pytest.mark.slow
-def test_state_keeps_its_shapes():
-    for query in sums(1.0)[2:]:
-        state = query.initial_global_state()
-        shapes = [leaf.shape for leaf in tf.nest.flatten(state)]
-        for _ in range(4):
-            _, state, _ = query.get_noised_result(ZEROS, state)
-            assert [leaf.shape for leaf in tf.nest.flatten(state)] == shapes
-
-
 def test_a_round_adds_the_noise_of_its_state_once():
     query = dp_queries.NoisedSum(1.0, SPECS)
     noise = tuple(tf.fill(spec.shape, 2.0) for spec in SPECS)

@@ -263,9 +263,6 @@ def test_updates_of_a_lost_worker_are_computed_by_another(own, collection, monke
     assert capfd.readouterr().err.count("nine:9 was lost") <= 1
 
 
-POSTS, WORDS = (np.int32, (256, 130)), (np.float32, (256, 130))
-
-
 @tff.tensorflow.computation(np.float32)
 def _square(value):
     return value * value
@@ -328,12 +325,6 @@ def test_a_part_of_a_lost_worker_is_run_by_another(own, capfd):
     assert dies.calls == 1
     assert lives.calls == 2 * (2 + 1 + 1)
     assert capfd.readouterr().err.count("nine:9 was lost (test). The others take over its part") == 1
-
-
-def test_the_last_lost_worker_is_named(own):
-    both = [_Counting(own, dies_at=1), _Counting(own, dies_at=1)]
-    with on(rounds.CohortPartsContext(both)), pytest.raises(Failure, match=r"nine:9 was lost.*No other is left"):
-        _sum_of_squares(5.0, [1.0, 2.0, 3.0])
 
 
 @tff.tensorflow.computation(np.float32)
