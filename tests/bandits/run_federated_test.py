@@ -1,7 +1,6 @@
 """Whole runs on the digits: reproducible, resumable, interruptible."""
 
 import dataclasses
-import itertools
 import json
 import os
 import pathlib
@@ -18,9 +17,6 @@ import tensorflow_federated as tff
 
 from bandits import interactions, metrics, run_federated
 from data.errors import UsageError
-from data.tasks import registry
-from data.tasks.options import TaskOptions
-from optimization import models
 from optimization.study import results
 from tests.bandits import whole_runs
 from tests.bandits.whole_runs import assert_same, definitions, table
@@ -61,24 +57,6 @@ def test_a_run_leaves_a_complete_folder(finished):
     bounds = results.read(finished, [metrics.COLUMNS]).bounds
     assert bounds["participating"]["chance"] == pytest.approx(0.1)
     assert bounds.keys() == {"participating", "held_out", "rewards"}
-
-
-def test_an_evaluation_compares_clients_by_the_reward_of_the_greedy_policy(finished):
-    """Of those who take part: nobody owns the held-out digits."""
-    run = results.read(finished, [metrics.COLUMNS])
-    found, task = run.client_rewards, registry.load(TaskOptions("digits"))
-    weights, model = list(run.weights.values()), models.of_task(task)
-    expected = []
-    for name in found["clients"]:
-        examples = task.clients.load(task.clients.client_ids.index(name))
-        outputs = model.forward(weights, task.normalize(examples.features))
-        expected.append(float(np.mean(np.argmax(outputs, axis=1) == examples.labels)))
-    np.testing.assert_allclose(found["rewards"], expected, atol=1e-12)
-    assert not found["held_out"]
-    assert sorted(found["clients"]) == sorted(task.clients.client_ids)
-    last = run.metrics.iloc[-1]
-    assert last[metrics.WORST_TENTH] == pytest.approx(np.sort(expected)[:6].mean())
-    assert last[metrics.JAIN_INDEX] == pytest.approx(np.sum(expected) ** 2 / (60 * np.sum(np.square(expected))))
 
 
 def test_repeats_are_consecutive_seeds_and_equal_seeds_equal_runs(finished, tmp_path):
@@ -188,22 +166,6 @@ def test_a_run_cannot_be_made_longer_with_a_schedule_that_ends_with_it(tmp_path)
     play(tmp_path, *given, "--total_rounds=6", "--bandits_schedule_deployments=3")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "same"),
-    [
-        ((), [False, False, False]),
-        (("--cache=persistent",), [True, False, True]),
-        (("--noredraw_examples",), [True, True, True]),
-    ],
-)
-def test_examples_above_the_cap_are_drawn_anew_whenever_a_client_acts(tff_worker, arguments, same):
-    rounds = whole_runs.rounds_of(*SMALL, "--max_examples_per_client=5", *arguments)
-    seen = [rounds.participations(np.array([3]), round_num)[0].inputs.features for round_num in (1, 2, 3, 4)]
-    assert {len(features) for features in seen} == {5}
-    # Deployed every two rounds.
-    assert [np.array_equal(before, after) for before, after in itertools.pairwise(seen)] == same
-
-
 RARE = {"multi_label": True, "rewards": {"exact": np.diag(np.linspace(1, 7.25, 10))}}
 BELOW_0 = {"multi_label": True, "label_range": (-0.5, 1.0)}
 
@@ -230,25 +192,6 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
     (process,) = definitions(f"--client_selection={selector}", *weighted)
     mean = process.aggregator.create(tff.TensorType(np.float32), tff.TensorType(np.float32))
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
-
-
-def test_who_drops_out_downloads_and_sends_nothing(tmp_path):
-    rows = table(play(tmp_path, "--clients_per_round=20", "--drop_out=0.5"))
-    assert set(rows[metrics.BYTES_DOWN]) == {20 * 2 * MODEL}
-    came = rows[metrics.BYTES_UP] / MODEL
-    assert (came % 1 == 0).all()
-    assert 4 < came.mean() < 16
-
-
-def test_rounds_without_a_client_change_nothing(tmp_path):
-    rows = table(play(tmp_path, "--cohort_sampling=poisson", "--clients_per_round=1", "--total_rounds=6"))
-    empty = rows[metrics.EXAMPLES] == 0
-    assert 0 < empty.sum() < 6
-    assert (rows.loc[empty, metrics.UPDATE_NORM] == 0).all()
-    assert rows.loc[empty, metrics.ROUND_REWARD].isna().all()
-    assert rows[metrics.AVERAGE_REWARD].iloc[-1] == pytest.approx(rows.loc[~empty, metrics.ROUND_REWARD].mean())
-    norms = rows[metrics.CLIP_NORM].to_numpy()
-    assert list(norms[1:] == norms[:-1]) == list(empty[:-1])
 
 
 def test_a_table_of_rewards_has_no_accuracy(tmp_path, capsys):

@@ -22,11 +22,6 @@ def test_cosine_moves_along_half_a_period_and_stays_at_its_end():
     assert values(schedules.Cosine(1.0, 0.2, 5), 6) == pytest.approx(expected)
 
 
-def test_a_power_of_deployments():
-    assert values(schedules.Power(10.0, 0.5), 4) == pytest.approx([10, 10 * math.sqrt(2), 10 * math.sqrt(3), 20])
-    assert values(schedules.Power(0.2, -1 / 3), 8)[7] == pytest.approx(0.1)
-
-
 def test_a_power_of_interactions_counts_those_planned_before_the_deployment_and_at_least_one():
     found = values(schedules.Power(10.0, 0.5, counts_interactions=True), 3)
     assert found == pytest.approx([10, 10 * math.sqrt(200), 200])

@@ -59,13 +59,6 @@ def test_a_run_leaves_a_complete_folder(finished):
     assert np.isinf(table(finished)[metrics.EPSILON]).all()
 
 
-def test_repeated_runs_are_the_single_ones(finished, tmp_path):
-    run(tmp_path, "--repeat=2")
-    seeds = [table(tmp_path, f"run/seed_{seed}") for seed in (0, 1)]
-    pd.testing.assert_frame_equal(seeds[0], table(finished), check_exact=True)
-    assert not seeds[1].equals(seeds[0])
-
-
 def test_only_the_clients_of_a_round_show_their_impressions(tmp_path, monkeypatch):
     cohorts, streams = [], []
     shards, stream = experiment.shards, experiment.central_stream
