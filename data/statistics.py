@@ -200,14 +200,14 @@ def _are_counts(counts: Any) -> bool:
 def _column(path: str, name: str, column: Any) -> OfColumn | None:
     if column is None:
         return None
-    fields = column if isinstance(column, dict) else {}
+    fields: Mapping[str, Any] = column if isinstance(column, dict) else {}
     for kind in (Numbers, Dates):
         if set(fields) == set(kind.__annotations__):
             mean, deviation, *has = (fields[field] for field in kind.__annotations__)
             are_finite = all(type(value) in (int, float) and abs(value) <= _LARGEST for value in (mean, deviation))
             if are_finite and deviation >= 0 and all(type(value) is bool for value in has):
                 return kind(float(mean), float(deviation), *has)
-    categories = fields.get("categories")
+    categories = fields.get("categories", [])
     is_right = _are_names(categories) and len(categories) <= MAX_CATEGORIES
     what = (
         f"finite numbers with a deviation of at least 0, of dates, or of at most {MAX_CATEGORIES} different categories"
