@@ -107,8 +107,8 @@ def encode(
     A missing or infinite number becomes the mean. Its column gets a second feature, 1 where a number is missing, if its
     statistics have missing values. A date becomes the number of days since 1970, treated like a number; if there are
     times, sine and cosine of the hour; and the weekday as one of seven categories. Hour and weekday are as written;
-    days are in UTC if there are time zones. A missing category is a category. An unknown category is all zeros, as are hour
-    and weekday of a missing date.
+    days are in UTC if there are time zones. A missing category is a category. An unknown category is all zeros, as are
+    hour and weekday of a missing date.
 
     Args:
       frame: The columns.

@@ -153,7 +153,7 @@ def read_table(path: str | None) -> OfTable | None:
         return None
     columns, labels, words = _read(path, "table", "columns", "labels", "vocabulary")
     _check(isinstance(columns, dict), path, '"columns" is no object of columns')
-    _check(_are_counts(labels) and len(labels) != 1, path, '"labels" are no counts of labels')
+    _check(_are_counts(labels) and 1 != len(labels) <= MAX_CATEGORIES, path, '"labels" are no counts of labels')
     _check(words is None or _are_names(words), path, _NO_WORDS)
     return OfTable({name: _column(path, name, column) for name, column in columns.items()}, labels, tuple(words or ()))
 
