@@ -20,7 +20,7 @@ from data.schema import COMMA, as_flag
 from data.table_file import MOSTLY, as_text
 
 MISSING_CATEGORY = "<missing>"
-# Of 200 equally frequent names of a true category, 50 rows have 48 distinct ones in one table of 20.
+# With 200 equally frequent names in a true category, 50 rows have 48 distinct names in one table of 20.
 _FEW_ROWS = 50
 _NEARLY_ALL = 0.95
 _LONGEST_WORD = 80
@@ -105,10 +105,10 @@ def encode(
     """Encodes the columns as features.
 
     A missing or infinite number becomes the mean. Its column gets a second feature, 1 where a number is missing, if its
-    statistics have missing values. A date becomes the number of days since 1970, treated likewise; if there are times,
-    sine and cosine of the hour; and the weekday as one of seven categories. Hour and weekday are as written; days
-    are in UTC if there are time zones. A missing category is a category. An unknown category is all zeros, as are hour
-    and weekday of a missing date.
+    statistics have missing values. A date becomes the number of days since 1970, treated like a number; if there are
+    times, sine and cosine of the hour; and the weekday as one of seven categories. Hour and weekday are as written;
+    days are in UTC if there are time zones. A missing category is a category. An unknown category is all zeros, as are
+    hour and weekday of a missing date.
 
     Args:
       frame: The columns.
@@ -245,7 +245,7 @@ def parse(column: pd.Series, show: Callable[[pd.Series], str] = _by_row) -> Pars
     4. Everything else is a category, unless it looks like numbers or dates that are written in several ways.
 
     Args:
-      column: Its cells.
+      column: Cells of the column.
       show: Returns cells and their places, for messages.
 
     Returns:

@@ -103,11 +103,11 @@ def plain_file(
     """Path of a published file; downloads it on first use.
 
     Args:
-      origin: Its address.
-      file_name: Its name in the cache folder.
+      origin: Address of the file.
+      file_name: Name in the cache folder.
       cache_dir: Cache folder, or None for the default.
-      digest: Its SHA-256, or MD5 where only that is published, in hexadecimal, checked at every request; None trusts
-        the server's checksum and the cache folder.
+      digest: SHA-256 of the file, or MD5 where only that is published, in hexadecimal, checked at every request; None
+        trusts the server's checksum and the cache folder.
       destination: Where users without a network put the file, for the message.
 
     Raises:

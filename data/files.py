@@ -83,7 +83,7 @@ def find(data_dir: str | None, name: str) -> pathlib.Path:
     """Path of the file of this name.
 
     Args:
-      data_dir: Its folder; None or empty for the environment's.
+      data_dir: Folder of the file; None or empty for the environment's.
       name: File name.
 
     Raises:
@@ -162,7 +162,7 @@ def whole(path: pathlib.Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
     Args:
       path: The file. Only its owner can read it if its name begins with `private_`.
-      mode: Its permissions, subject to the process's mask.
+      mode: Permissions of the file, subject to the process's mask.
 
     Raises:
       Failure: If it cannot be written; the other file is unchanged, and no part remains.

@@ -109,7 +109,7 @@ def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFr
 
     Args:
       frame: The frame, which is not changed.
-      path: Its name in messages.
+      path: Name in messages.
 
     Raises:
       UsageError: If the index is named like a column.

@@ -41,9 +41,9 @@ SUM_ROUNDING = 1e-3
 
 _STANDARD_ERRORS = 4.0
 _ROUNDING = 0.005  # A propensity may be written with few digits.
-_FEW_EFFECTIVE = 0.01  # Of the rows; below that, or below 100, an estimate rests on a handful.
+_FEW_EFFECTIVE = 0.01  # Share of the rows; below that, or below 100, an estimate rests on a handful of rows.
 _FEWEST_EFFECTIVE = 100
-_LARGE_SHARE = 0.1  # Of all weight, on a single client.
+_LARGE_SHARE = 0.1  # Share of all weight on a single client.
 _NAMED = 5
 SELECTED = "selected rows"
 _SUMS = "Wrong ones often do not sum to 1 over the actions of a row, which --propensity_columns checks."
@@ -68,7 +68,7 @@ class Finding(NamedTuple):
     """Result of a check.
 
     Attributes:
-      name: What was checked, such as `overlap`.
+      name: Name of the check, such as `overlap`.
       is_warning: Whether it impairs estimates.
       text: A sentence, or several.
     """

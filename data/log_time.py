@@ -139,17 +139,17 @@ def _read(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> tuple
     parts = list(map(table_file.as_text, cells))
     written = pd.concat(parts).rename(schema.time_column)
     try:
-        found = columns.of_texts(written, 0.5)
+        moments = columns.of_texts(written, 0.5)
     except UsageError as error:
         raise UsageError(f"--time_column: {str(error).partition(', or leave')[0]}.") from error
-    values = np.rint(found[0].days * 86400e6) if found else table_file.numbers(written)
+    values = np.rint(moments[0].days * 86400e6) if moments else table_file.numbers(written)
     read = dict(zip(named, np.split(values, np.cumsum(list(map(len, parts)))[:-1]), strict=True))
     for name, cell, part in zip(named, cells, parts, strict=True):
         if (is_wrong := ~np.isfinite(read[name]) & (part.notna() | (name != "reward_time_column"))).any():
             where = f"{table.cells(cell[is_wrong])} of {table.path}" if name in _COLUMNS else named[name]
             needed = "all times must be numbers, or all dates such as 2023-01-31 12:00"
             raise UsageError(f"--{name.removesuffix('_time')}: {where} cannot be read as a time: {needed}.")
-    zone = "Z" * bool(_ZONE.search(written.iloc[0])) if found else None
+    zone = "Z" * bool(_ZONE.search(written.iloc[0])) if moments else None
     return read | {name: np.array([_point(name, text, zone)]) for name, text in iso.items()}, zone
 
 
@@ -192,7 +192,7 @@ def check_has_columns(options: Any, path: str) -> None:
 
 
 def learned(options: Any) -> tuple[str, ...]:
-    """What a task's options have computed of all clients' times, in words."""
+    """Description of what a task with these options computes from the times of all clients."""
     is_latest = bool(options.reward_window and options.action_column and not options.log_until)
     return (*[_LATEST] * is_latest, *[_CUT] * (options.hold_out == "time"))
 
@@ -201,8 +201,8 @@ def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: i
     """Splits rows into training and held-out ones.
 
     Args:
-      part: What is held out, a key of `schema.HOLD_OUT`. Before the latest rows, those within the window of rewards
-        are in neither part.
+      part: The part that is held out, a key of `schema.HOLD_OUT`. Before the latest rows, those within the window of
+        rewards are in neither part.
       times: Times of the rows, for `time`.
       clients: int [rows], client of each row.
       num_clients: Number of clients.

@@ -22,7 +22,7 @@ from data.errors import UsageError
 SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
 LOG_COLUMNS = 3  # Action, reward and propensity.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
-_TOLERANCE = 1e-8  # Of LSQR; the default leaves visible errors.
+_TOLERANCE = 1e-8  # Tolerance of LSQR; the default leaves visible errors.
 _UNIFORM_TOLERANCE = 0.01  # Relative: a propensity may be written with few digits.
 
 
@@ -133,7 +133,7 @@ class Rewards:
     """Reward models of a log.
 
     Attributes:
-      regressions: Of the first and of the second half of the training clients, and of all of them.
+      regressions: Regressions on the first and second half of the training clients, and on all of them.
       residuals: float64 [training rows], centred: errors of the other half's regression; empty for rewards with at most
         two values, which are sampled as such.
       low: Smallest logged reward of training clients.

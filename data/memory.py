@@ -59,7 +59,7 @@ def check_memory(needed: float, what: str, remedy: str = _REMEDY) -> None:
     Args:
       needed: Bytes.
       what: Description of what needs them.
-      remedy: What the user can do.
+      remedy: Advice for the user.
 
     Raises:
       UsageError: If more bytes are needed than available.

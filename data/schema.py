@@ -20,7 +20,7 @@ UNOBSERVED = {
 }
 HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly of clients seen before"}
 POLICY = "--policy=column"  # Names the columns of a target policy.
-_LISTED = 20  # Of more columns, a message names the nearest.
+_LISTED = 20  # A message about a file with more columns names the nearest ones.
 _NEAREST = 5
 _SHOWN_ACTIONS = 20
 _ALSO_TIME = ("--feature_columns", "--round_column", "--period_column")
@@ -53,12 +53,12 @@ def action_entries(text: str | None, names: Sequence[str]) -> list[tuple[str, st
       text: The flag's value.
       names: All columns of the file; a column whose name holds `=` is recognized.
     """
-    found = []
+    entries = []
     for entry in listed(text):
         splits = [(entry[: sign.start()].strip(), entry[sign.end() :].strip()) for sign in re.finditer("=", entry)]
         known = [pair for pair in splits if pair[1] in names]
-        found.append(("", entry) if entry in names or not splits else (known or splits)[0])
-    return found
+        entries.append(("", entry) if entry in names or not splits else (known or splits)[0])
+    return entries
 
 
 def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
@@ -256,13 +256,13 @@ class Roles:
     """The columns of one file by role; each has one.
 
     Attributes:
-      clients: The clients' columns; empty for synthetic clients.
-      label: The label's, or the chosen action's; None for a table of rewards.
-      rewards: Those of the actions' rewards, if there is no label.
-      uses: Flag that names each column.
-      features: Those of features.
-      texts: Those of features whose words count.
-      ignored: Those that are left out.
+      clients: Columns that name the client; empty for synthetic clients.
+      label: Column of the label, or of the chosen action; None for a table of rewards.
+      rewards: Columns of the actions' rewards, if there is no label.
+      uses: The flag that names a column, by column.
+      features: Feature columns.
+      texts: Feature columns whose words are counted.
+      ignored: Columns that are left out.
       named: Features that flags name explicitly.
       suspected: Columns that may belong to a log, though the schema is a table's.
     """
@@ -282,8 +282,8 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     """Roles of a file's columns.
 
     Args:
-      schema: What flags name.
-      names: Of all columns.
+      schema: Roles that flags name.
+      names: Names of all columns.
       path: The file, for messages.
 
     Raises:

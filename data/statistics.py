@@ -153,7 +153,7 @@ def read_table(path: str | None) -> OfTable | None:
         return None
     columns, labels, words = _read(path, "table", "columns", "labels", "vocabulary")
     _check(isinstance(columns, dict), path, '"columns" is no object of columns')
-    _check(_are_counts(labels) and len(labels) != 1, path, '"labels" are no counts of labels')
+    _check(_are_counts(labels) and 1 != len(labels) <= MAX_CATEGORIES, path, '"labels" are no counts of labels')
     _check(words is None or _are_names(words), path, _NO_WORDS)
     return OfTable({name: _column(path, name, column) for name, column in columns.items()}, labels, tuple(words or ()))
 
@@ -200,14 +200,14 @@ def _are_counts(counts: Any) -> bool:
 def _column(path: str, name: str, column: Any) -> OfColumn | None:
     if column is None:
         return None
-    fields = column if isinstance(column, dict) else {}
+    fields: Mapping[str, Any] = column if isinstance(column, dict) else {}
     for kind in (Numbers, Dates):
         if set(fields) == set(kind.__annotations__):
             mean, deviation, *has = (fields[field] for field in kind.__annotations__)
             are_finite = all(type(value) in (int, float) and abs(value) <= _LARGEST for value in (mean, deviation))
             if are_finite and deviation >= 0 and all(type(value) is bool for value in has):
                 return kind(float(mean), float(deviation), *has)
-    categories: Any = fields.get("categories")
+    categories = fields.get("categories", [])
     is_right = _are_names(categories) and len(categories) <= MAX_CATEGORIES
     what = (
         f"finite numbers with a deviation of at least 0, of dates, or of at most {MAX_CATEGORIES} different categories"

@@ -36,7 +36,7 @@ _NAMED = 3  # Number of lines in a message.
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 _EXACT = 2**53  # Floats round larger whole numbers.
 _END = "\0"  # A line that no file has.
-_ROUNDING = 4 * 2.0**-23  # Of a probability in single precision.
+_ROUNDING = 4 * 2.0**-23  # Rounding error of a probability in single precision.
 # The exponent is bounded: pandas.to_numeric crashes on 05179e2916004192, which is an identifier.
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]{1,4})?|inf(?:inity)?)", re.IGNORECASE)
 _GROUPED_WITH_POINT = r"[+-]?\d{1,3}(?:,\d{3})+\.\d+"
@@ -266,7 +266,7 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
 
     Args:
       frame: Any frame; it is not changed.
-      path: Its name in messages.
+      path: Name in messages.
       wanted: The flags. A missing value such as `-9` is one as a number, too, except in columns of names.
 
     Raises:

@@ -44,7 +44,7 @@ OTHER_TYPE = "neither question nor answer"
 
 _QUESTION, _ANSWER = "1", "2"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
-_TAG = re.compile(r"[^<>|\s]+")  # Of `<a><b>`, as dumps wrote tags before 2024, or of `|a|b|`.
+_TAG = re.compile(r"[^<>|\s]+")  # Tags are written `<a><b>` in dumps before 2024, and `|a|b|` in later ones.
 # Comments, code with what it holds, and the other tags. A `<` that starts none of them is text.
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(pre|code)\b[^>]*>.*?(?:</\1\s*>|\Z)|</?[a-z][^>]*>", re.DOTALL | re.IGNORECASE

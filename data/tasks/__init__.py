@@ -30,7 +30,7 @@ class Task:
       num_actions: Actions to choose from.
       feature_spec: (shape, dtype name) of one example's features, after `normalize`; or `text.Bags`.
       model: Name of a function in `optimization.models`.
-      model_arguments: Its arguments.
+      model_arguments: Arguments of that function.
       initial_weights: Initialization of its kernels, one of `models.INITIAL_WEIGHTS`.
       rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a
         shift, `bandits` after it. A task without the latter two has no init_shift scenario.

@@ -64,8 +64,8 @@ class Silos:
     """All participants.
 
     Attributes:
-      names: Of the participants.
-      silos: Their rows, in the order of the names.
+      names: Names of the participants.
+      silos: Rows of each participant, in the order of the names.
       checksum: Digest of the source.
       report: Counts of the read rows, in JSON's types.
       statistics: Empty: no statistics are learned before the rounds.

@@ -93,7 +93,7 @@ def load(options: TaskOptions) -> tasks.Task:
         num_actions=num_actions,
         rewards=phases,
         report={
-            # Of what is learned from, however the table was read: the checksum is of its file or frame.
+            # A digest of what runs learn from. The checksum instead depends on how the table was read.
             "content": clients.array_checksum(values, labels, rows.clients),
             "training_rows": int(split.is_train.sum()),
             "held_out_rows": int(split.is_held_out.sum()),
