@@ -6,36 +6,43 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from data import columns, dates, numerals, schema, statistics, table_file
+from data import columns, schema, statistics, table_file
+from data.errors import UsageError
 from data.tasks.options import TaskOptions
 
 _SPACES = r"[\t-\r\x1c-\x1f\x{85}\p{Z}]+"  # Those that Python's `str.strip` removes.
 _TWO_WORDS = r"([\p{L}\p{N}])(?:\+\+|#)([\p{L}\p{N}_])"  # As c++11: the signs separate words, see `text.words`.
 _WORD = r"[\p{L}\p{N}]+(?:\+\+|#)?"
-_DATE = r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d(?:\.\d+)?))?)?(?: ?(Z|[+-](\d\d):?(\d\d)))?"
-_DATE_FORMS = "A date must be written as 2023-01-31, 2023-01-31 14:05 or 2023-01-31T14:05:09+02:00."
-_DAYS_TO_1970 = 719468  # From March 1 of year 0.
 # Beyond this ratio of mean and deviation, float32 is too coarse for a column.
 _LARGEST_RATIO = 1000.0
 Kinds: TypeAlias = dict[str, dict[str, Any]]
 
 
 def kinds(known: statistics.OfTable, options: TaskOptions) -> Kinds:
-    """The type of each input column (`number`, `date`, `category` or `text`), and the categories."""
+    """The type of each input column (`number`, `category` or `text`), and the categories.
+
+    Raises:
+      UsageError: If a column has dates.
+    """
     described: Kinds = {}
     for name, column in known.columns.items():
+        if isinstance(column, statistics.Dates):
+            raise UsageError(
+                f"Column {name!r} has dates, which an exported model cannot read: train without it (--ignore_columns), "
+                "or with numbers instead, such as the month."
+            )
         if isinstance(column, statistics.Categories):
             described[name] = {"type": "category", "categories": column.categories}
         elif column is not None:
-            described[name] = {"type": "number" if isinstance(column, statistics.Numbers) else "date"}
+            described[name] = {"type": "number"}
     return described | {name: {"type": "text"} for name in schema.listed(options.text_columns)}
 
 
 def why_not_lite(known: statistics.OfTable, options: TaskOptions) -> str:
     """Reason why TensorFlow Lite cannot encode these columns; empty if it can."""
     for name, described in kinds(known, options).items():
-        if described["type"] in ("text", "date"):
-            return f"column {name!r} is a {described['type']}, which TensorFlow Lite cannot read"
+        if described["type"] == "text":
+            return f"column {name!r} is a text, which TensorFlow Lite cannot read"
         column = known.columns[name]
         if isinstance(column, statistics.Numbers) and abs(column.mean) > _LARGEST_RATIO * column.deviation > 0:
             return f"the numbers of column {name!r} differ too little from each other for float32: subtract a constant"
@@ -56,15 +63,11 @@ def features(
     words = schema.listed(options.missing_values)
     blocks = []
     for name, column in known.columns.items():
-        if column is None:
-            continue
         if isinstance(column, statistics.Numbers):
             blocks.append(_numbers(inputs[name], column, words))
         elif isinstance(column, statistics.Categories):
             written = inputs[name] if is_lite else _stripped(inputs[name])
             blocks.append(_categories(written, column.categories, words))
-        else:
-            blocks.append(_dates(_stripped(inputs[name]), column, words))
     if not (texts := schema.listed(options.text_columns)):
         return tf.concat(blocks, axis=1)
     bags = _bags([_stripped(inputs[name]) for name in texts], known.vocabulary, words, options)
@@ -108,31 +111,6 @@ def _categories(written: tf.Tensor, categories: Sequence[str], words: Sequence[s
     chosen = tf.cast(tf.equal(written[:, tf.newaxis], [list(categories)]), tf.float32)
     is_missing = tf.cast(_is_missing(written, words), tf.float32)
     return is_missing * of_missing + (1 - is_missing) * chosen
-
-
-def _dates(written: tf.Tensor, known: statistics.Dates, words: Sequence[str]) -> tf.Tensor:
-    is_missing = tf.squeeze(_is_missing(written, [*words, *numerals.MISSING_AMONG_NUMBERS]), axis=1)
-    is_right = tf.reduce_all(is_missing | tf.strings.regex_full_match(written, _DATE))
-    with tf.control_dependencies([tf.debugging.Assert(is_right, [_DATE_FORMS])]):
-        written = tf.where(is_missing, "1970-01-01", written)
-
-    def part(group: int) -> tf.Tensor:
-        digits = tf.strings.regex_replace(written, f"^{_DATE}$", rf"\{group}")
-        return tf.strings.to_number(tf.where(tf.equal(digits, ""), "0", digits), tf.float64)
-
-    year, month, day, hour, minute, second = map(part, range(1, 7))
-    ahead = part(8) * 60 + part(9)
-    ahead = tf.where(tf.strings.regex_full_match(written, r".*-\d\d:?\d\d"), -ahead, ahead)
-    year = tf.where(month <= 2, year - 1, year)  # Years begin in March, so that a leap day is the last day.
-    before = tf.floor((153 * ((month + 9) % 12) + 2) / 5) + tf.floor(year / 4) - tf.floor(year / 100)
-    local = 365 * year + tf.floor(year / 400) + before + day - 1 - _DAYS_TO_1970
-    seconds = hour * 3600 + minute * 60 + second
-    days = tf.where(is_missing, tf.constant(np.nan, tf.float64), local + (seconds - ahead * 60) / 86400)
-    is_present = tf.cast(~is_missing, tf.float32)[:, tf.newaxis]
-    angles = tf.cast(seconds / 86400 * 2 * np.pi, tf.float32)
-    clock = [tf.stack([tf.sin(angles), tf.cos(angles)], axis=1) * is_present] * known.has_times
-    week = tf.one_hot(tf.cast((local + 3) % 7, tf.int32), len(dates.WEEKDAYS)) * is_present
-    return tf.concat([_numbers(days, known.days, ()), *clock, week], axis=1)
 
 
 def _bags(texts: Sequence[tf.Tensor], vocabulary: Sequence[str], words: Sequence[str], options: TaskOptions):

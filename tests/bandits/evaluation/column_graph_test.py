@@ -10,20 +10,12 @@ from data import columns, statistics, table_file, tables, text
 from data.tasks.options import TaskOptions
 
 NAN = float("nan")
-ZONED = [
-    "2023-01-31T23:30:00-02:30",
-    "2024-02-29 00:00:00.5+01:00",
-    "1969-12-31 12:00Z",
-    "",
-    "NULL",
-    "2000-03-01T01:02Z",
-]
 
 
 def _assert_encoded(cells, known: statistics.OfColumn, missing_values=None, atol=1e-6):
     options = TaskOptions(task_type="tabular", missing_values=missing_values)
     of_table = statistics.OfTable({"column": known}, {})
-    dtype = tf.float64 if column_graph.kinds(of_table, options)["column"]["type"] == "number" else tf.string
+    dtype = tf.float64 if isinstance(known, statistics.Numbers) else tf.string
     found = column_graph.features({"column": tf.constant(cells, dtype)}, of_table, options, is_lite=False)
     table = table_file.of_frame(pd.DataFrame({"column": cells}), "the frame", options)
     expected = columns.encode(table.frame, known={"column": known}).values
@@ -45,34 +37,6 @@ def test_numbers_that_the_run_took_as_missing_are_missing():
 def test_categories_are_one_hot(categories):
     cells = ["a", " a\t", "b c", "größe", "3", "True", "", "NaN", "\u00a0b c\u2003", "unknown", "A", "skipped"]
     _assert_encoded(cells, statistics.Categories(categories), "skipped")
-
-
-@pytest.mark.parametrize("has_times", [True, False])
-@pytest.mark.parametrize("has_missing", [True, False])
-@pytest.mark.parametrize(
-    "written",
-    [
-        ZONED,
-        ["2023-01-31", "1900-03-01", "2000-02-29", "1970-01-01", " 2023-12-31 ", "?", "2024-01-01"],
-        [
-            "2023-01-31 06:00",
-            "2023-01-31T18:45:30",
-            "2023-02-01 00:00:00.25",
-            "",
-            "2023-02-01 12:00",
-            "1999-09-09 09:09",
-        ],
-    ],
-)
-def test_dates_are_days_hours_and_weekdays(written, has_times, has_missing):
-    _assert_encoded(written, statistics.Dates(19000.5, 200.0, has_missing, has_times))
-
-
-@pytest.mark.parametrize("wrong", ["31/01/2023", "2023-1-31", "yesterday", "20230131"])
-def test_dates_in_another_form_are_refused(wrong):
-    known = statistics.OfTable({"day": statistics.Dates(19000.0, 200.0, False, False)}, {})
-    with pytest.raises(tf.errors.InvalidArgumentError, match="must be written as 2023-01-31"):
-        column_graph.features({"day": tf.constant(["2023-01-31", wrong])}, known, TaskOptions("tabular"), is_lite=False)
 
 
 TEXTS = [
