@@ -63,7 +63,6 @@ _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "cohort_sampling": (("fixed", "poisson"), "takes clients in turns"),
 }
 COHORTS = "cohorts"  # Entry with these flags in the report of a log that is saved apart from its run.
-_VACUOUS = 0.95  # Width of an interval in [0, 1] that says nothing.
 _STEPS = 40  # Halvings of [0, 1].
 _GRID = 128  # Values at which limits of earlier observations are reported.
 _MOST_NUMBERS = 4_000_000  # In memory at once.
@@ -386,11 +385,6 @@ def sentences(result: ConfidenceSequence, limits: bounds_lib.Bounds, rewards: Re
     size, weight = len(result.looks), limits.largest_weight
     ends = (float(values[-1]) for values in (result.estimates, result.lows, result.highs))
     last = intervals.Interval(*ends, size)
-    if last.high - last.low > _VACUOUS:
-        return [
-            f"Anytime: after {size:,} rounds the interval covers nearly all of the possible values. More "
-            "rounds or clients per round narrow it; so does a larger --largest_weight, if weights exceed it."
-        ]
     if last.low > last.high:
         return [
             "Anytime: no value is possible, so an assumption fails: wrong propensities, cohorts that are not uniform "

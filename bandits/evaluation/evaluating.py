@@ -20,7 +20,6 @@ from optimization.privacy import ledger
 from optimization.study import cli
 
 MODEL_ESTIMATORS = frozenset(name for name, kind in KINDS.items() if kind.needs_model)
-PARAMETERS = tuple(kind.parameter for kind in KINDS.values() if kind.parameter)
 _REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
 _SETS = "Each row has its own set of available actions, in column {!r}: 1 / propensity has no expectation to check."
 LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
@@ -76,7 +75,8 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
     if settings.anytime and (not refusal or refusal.name == log_validity.COLUMNS):
         sequence = betting.of_log(settings, log, rows, unit, is_runs=is_runs)
     asked = None if refusal and asked and MODEL_ESTIMATORS.issuperset(asked) else asked
-    chosen = estimates.chosen(has_model, {name: settings[name] for name in PARAMETERS}, asked)
+    parameters = {kind.parameter: settings[kind.parameter] for kind in KINDS.values() if kind.parameter}
+    chosen = estimates.chosen(has_model, parameters, asked)
     chosen = [] if refusal and refusal.name == log_validity.ACTION_SETS else chosen
     few_clients, by_bootstrap = estimates.few_clients(rows, settings.draws)
     few, few_outcomes = betting.few_outcomes(rows, reward_bounds) or (None, None)
@@ -92,7 +92,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
         (estimator,) = [each for each in chosen if each.name == headline[0].name]
         findings += estimates.findings_on_changes(rows, log_time.of_log(log), estimator, policy, unit)
     evaluation = output.Evaluation(
-        name=output.shown_log(settings.log),
+        settings=settings,
         log=log,
         policy=policy,
         estimates=[each.in_unit_of(unit) for each in results],
@@ -100,13 +100,12 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
         findings=findings,
         refusal=refusal,
         has_model=has_model,
-        draws=settings.draws,
         anytime=sequence,
         reward_bounds=reward_bounds,
     )
     print(output.text(evaluation))
     if settings.output_dir:
-        output.write(evaluation, settings.output_dir)
+        output.write(evaluation)
     return [each.row() for each in evaluation.estimates]
 
 

@@ -39,7 +39,7 @@ class Evaluation:
     """Results of an evaluation.
 
     Attributes:
-      name: The log as the user named it.
+      settings: The flags.
       log: The log.
       policy: The policy.
       estimates: Estimates by all estimators, the mean logged reward first.
@@ -47,12 +47,11 @@ class Evaluation:
       findings: Results of the log's checks.
       refusal: The check that rules out a conclusion; None without one.
       has_model: Whether a reward model was trained.
-      draws: Number of bootstrap samples.
       anytime: The interval after each observation; None without `--anytime`.
       reward_bounds: Declared or recognized bounds of the rewards; None if they are unknown.
     """
 
-    name: str
+    settings: cli.Settings
     log: InteractionLog
     policy: str
     estimates: Sequence[Estimate]
@@ -60,7 +59,6 @@ class Evaluation:
     findings: Sequence[Finding]
     refusal: Finding | None
     has_model: bool
-    draws: int
     anytime: betting.ConfidenceSequence | None = None
     reward_bounds: RewardBounds | None = None
 
@@ -93,8 +91,7 @@ def _conclusion(evaluation: Evaluation) -> list[str]:
         f"Estimated mean reward of {policy}, by {name}: {_shown(estimate.value, label=_CONFIDENCE)}.",
         f"{capital(name)} {reason}.",
     ]
-    if difference is None:
-        return [f"{policy} cannot be compared with the log's policy.", *lines]
+    assert difference is not None  # Unbiased estimates have one.
     if math.isnan(difference.mean):
         (why,) = [finding.text for finding in evaluation.findings if finding.name == betting.FEW_OUTCOMES]
         return [f"The difference between {policy} and the log's policy cannot be estimated. {why}", *lines]
@@ -142,7 +139,7 @@ def text(evaluation: Evaluation) -> str:
     """The printed text: the conclusion, the log, all estimates, and what to know about them."""
     log = evaluation.log
     rows, clients = f"{len(log):,} rows", f"{len(np.unique(log.clients)):,} clients"
-    sentence = f"Log: {evaluation.name}, {rows}, {clients}, {len(log.action_names)} actions."
+    sentence = f"Log: {shown_log(evaluation.settings.log)}, {rows}, {clients}, {len(log.action_names)} actions."
     heads = ("estimator", "parameter", "mean reward", "difference from the log")
     cells = [
         (
@@ -161,7 +158,7 @@ def text(evaluation: Evaluation) -> str:
     return "\n".join([*lines, "", *table_report.lines({"log": log.report}), "", _NOTE])
 
 
-def write(evaluation: Evaluation, folder: str) -> None:
+def write(evaluation: Evaluation) -> None:
     """Writes `estimates.csv`, `evaluation.json` and `evaluation.html`, each whole.
 
     Raises:
@@ -170,14 +167,14 @@ def write(evaluation: Evaluation, folder: str) -> None:
     log, weights = evaluation.log, evaluation.rows.weights
     headline = None if evaluation.refusal else estimates.headline(evaluation.estimates)
     description: dict[str, Any] = {
-        "log": evaluation.name,
+        "log": shown_log(evaluation.settings.log),
         "policy": evaluation.policy,
         "policy_columns": log.report.get("policy_columns", {}),
         "rows": len(log),
         "clients": len(np.unique(log.clients)),
         "actions": len(log.action_names),
         "has_model": evaluation.has_model,
-        "draws": evaluation.draws,
+        "draws": evaluation.settings.draws,
         "headline": {"estimator": headline[0].name, "reason": headline[1]} if headline else None,
         "reward_bounds": evaluation.reward_bounds and dataclasses.astuple(evaluation.reward_bounds),
         "refusal": evaluation.refusal and evaluation.refusal._asdict(),
@@ -192,7 +189,8 @@ def write(evaluation: Evaluation, folder: str) -> None:
     if sequence := evaluation.anytime:
         description["anytime"] = {name: np.array(values).tolist() for name, values in sequence._asdict().items()}
     intervals = {KINDS[each.name].label: each.value for each in evaluation.estimates}
-    write_files(folder, [each.row() for each in evaluation.estimates], description, text(evaluation), intervals)
+    rows = [each.row() for each in evaluation.estimates]
+    write_files(evaluation.settings.output_dir, rows, description, text(evaluation), intervals)
 
 
 def write_files(

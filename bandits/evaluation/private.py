@@ -219,17 +219,9 @@ def evaluate(
     said += [f"Warning: {warning}" for warning in report["warnings"]] + [not_made(settings)]
     said += [log_time.ASSUMPTION] * (settings.unobserved_rewards == "drop")
     print("\n".join(said))
+    columns = ("policy", "estimator", "value", "low", "high", "noise", "bias_low", "bias_high")
     table = [
-        {
-            "policy": target,
-            "estimator": value.name,
-            "value": value.interval.mean,
-            "low": value.interval.low,
-            "high": value.interval.high,
-            "noise": value.noise,
-            "bias_low": value.bias[0],
-            "bias_high": value.bias[1],
-        }
+        dict(zip(columns, (target, value.name, *value.interval[:3], value.noise, *value.bias), strict=True))
         for value in estimates
     ]
     if settings.output_dir:

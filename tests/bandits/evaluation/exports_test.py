@@ -63,8 +63,6 @@ KNOWN = STATISTICS | {
     }
 }
 FEATURES = 2 + 4 + 2 + 1 + 2 + 1
-MIXED = ROWS.assign(question=["How is it?", "", "it IT c++", "c++11", "n/a", "How how"])
-OF_MIXED = KNOWN | {"vocabulary": ["it", "how", "c++"]}
 
 
 def _weights(*sizes: int) -> list[np.ndarray]:
@@ -126,18 +124,6 @@ def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
         np.testing.assert_allclose(values, expected[name.split(" ")[1]], rtol=0, atol=1e-4)
 
 
-def test_texts_are_in_the_saved_model_alone(tmp_path, capfd):
-    weights = _weights(3 + FEATURES, 2)
-    run = finished_run(tmp_path / "run", weights, OF_MIXED, text_columns="question")
-    rows = MIXED.assign(constant=7.0, empty=None)
-    expected = run.predict(rows)
-    found = _in_a_fresh_process(run.export(tmp_path / "model"), rows)
-    assert "There is no model.tflite: column 'question' is a text" in capfd.readouterr().err
-    assert set(found) == {"saved predicted_reward", "saved probability"}
-    for name, values in found.items():
-        np.testing.assert_allclose(values, expected[name.split(" ")[1]], rtol=0, atol=1e-5)
-
-
 def test_the_signature_names_inputs_and_actions(tmp_path):
     folder = finished_run(tmp_path / "run").export(tmp_path / "model")
     assert json.loads((folder / "signature.json").read_text()) == {
@@ -166,10 +152,12 @@ def test_a_run_without_features_is_not_exported(tmp_path):
         run.export(tmp_path / "model")
 
 
-def test_a_run_with_dates_is_not_exported(tmp_path):
+@pytest.mark.parametrize(("column", "what"), [("when", "dates"), ("question", "texts")])
+def test_dates_and_texts_are_not_exported(tmp_path, column, what):
     dates = {"mean_days": 19400.0, "deviation_days": 90.0, "has_missing": True, "has_times": True}
-    run = finished_run(tmp_path, known=STATISTICS | {"columns": {"when": dates}})
-    with pytest.raises(UsageError, match="Column 'when' has dates, which an exported model cannot read"):
+    known = STATISTICS | ({"columns": {"when": dates}} if what == "dates" else {"vocabulary": ["it"]})
+    run = finished_run(tmp_path, known=known, text_columns="question" if what == "texts" else None)
+    with pytest.raises(UsageError, match=f"Column '{column}' has {what}, which an exported model cannot read"):
         run.export(tmp_path / "model")
 
 
