@@ -33,7 +33,6 @@ Estimates the reward of a policy from the log of another policy, with intervals 
 
 A log of run_federated (--log_interactions), given as the run's folder, or a file of --save_log needs no columns.
 """
-_MAX_DRAWS = 100_000  # Each needs a byte per client.
 
 
 class _Log:
@@ -97,7 +96,7 @@ class _Estimation:
     clip: float = setting(above=True, only={"private": False})
     tau: float = setting(above=True, only={"private": False})
     shrinkage: float = setting(above=True, only={"private": False})
-    draws: int = setting(1000, high=_MAX_DRAWS, only={"private": False})
+    draws: int = setting(1000, high=100_000, only={"private": False})
     seed: int = setting(0, basic=True)
 
 
@@ -122,12 +121,13 @@ def define() -> cli.FlagSet:
     flags.group(task_flags.RewardTime)
     # A final model has one policy, so scheduled parameters are constants here.
     constant = {name: dict(entry.parameters) for name, entry in registry.POLICIES.items() if not entry.schedule}
-    kinds = "; ".join(f"{name}: {text}" for name, text in target_policies.KINDS.items())
-    policies = declared(_Policy, policy={"help": kinds}, bandits_type={"type": list(constant)})
+    kinds = (f"{name}: {text}" for name, text in target_policies.KINDS.items())
+    policies = declared(_Policy, policy={"help": "; ".join(kinds)}, bandits_type={"type": list(constant)})
     flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))
     flags.group(reward_models.RewardModel, private=False)
     flags.group(_Estimation)
-    bounds.define(flags)
+    flags.group(bounds.ClientBounds, bounds.Modes)
+    flags.group(bounds.DifferentialPrivacy, private=True)
     flags.group(_Output)
     return flags
 

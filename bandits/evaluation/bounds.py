@@ -21,7 +21,7 @@ from optimization.study import cli
 from optimization.study.settings import names, setting
 
 
-class _ClientBounds:
+class ClientBounds:
     """Bounds of a client's contribution, fixed before the log is read.
 
     Attributes:
@@ -39,7 +39,7 @@ class _ClientBounds:
     reward_bounds: str = setting(basic=True)
 
 
-class _Modes:
+class Modes:
     """Anytime-valid intervals and private values.
 
     Attributes:
@@ -51,7 +51,7 @@ class _Modes:
     private: bool = setting(False, basic=True)
 
 
-class _DifferentialPrivacy:
+class DifferentialPrivacy:
     """Differential privacy.
 
     Attributes:
@@ -77,14 +77,7 @@ class _DifferentialPrivacy:
 
 
 # Flags that have an effect only with --private, or with --private and --anytime.
-PRIVATE = frozenset({*names(_ClientBounds, _DifferentialPrivacy), "private"}) - {"reward_bounds"}
-
-
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flags."""
-    flags.group(_ClientBounds)
-    flags.group(_Modes)
-    flags.group(_DifferentialPrivacy, private=True)
+PRIVATE = frozenset({*names(ClientBounds, DifferentialPrivacy), "private"}) - {"reward_bounds"}
 
 
 def check(settings: cli.Settings) -> None:
