@@ -52,9 +52,9 @@ def widths(setting: tuple[int, int, int, float, float], seed: int) -> tuple[floa
     limits = bounds.Bounds(largest, rows)
     found = betting.sequence(
         *betting.observations(log, looks[order], limits, [str(client) for client in range(POPULATION)], 0)
-    ).last
+    )
     once = estimators.interval(Estimator("ips").totals(log))
-    return found.high - found.low, once.high - once.low
+    return found.highs[-1] - found.lows[-1], once.high - once.low
 
 
 def main() -> None:
