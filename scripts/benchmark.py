@@ -145,8 +145,7 @@ def _evaluation() -> dict[str, Any]:
     import numpy as np
     import psutil
 
-    from bandits.evaluation import totals
-    from bandits.evaluation.estimators import Estimator, terms_of_rows
+    from bandits.evaluation import estimators
     from data import interaction_log
 
     generator = np.random.default_rng(0)
@@ -164,20 +163,17 @@ def _evaluation() -> dict[str, Any]:
             "probabilities": target,
         },
     )
-    layout = totals.Layout(tuple(map(Estimator, ("logged", "ips", "snips", "dr"))))
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         path = pathlib.Path(folder) / "log.parquet"
         interaction_log.write(log, path)
         start = time.perf_counter()
         log = interaction_log.read(path)
-    fields = (log.actions, log.rewards, log.propensities, np.asarray(log.probabilities), np.asarray(log.contexts))
-    terms = terms_of_rows(log.clients, *fields)
-    by_client = totals.of_clients(terms.clients, layout.columns(terms))
-    sums = totals.summed(by_client, layout.ratios)
-    for estimator in layout.estimators:
-        totals.interval(sums, layout.ratio(estimator))
+    terms = estimators.terms_of_log(log, np.asarray(log.probabilities), np.asarray(log.contexts))
+    totals = [estimators.Estimator(name).totals(terms) for name in ("logged", "ips", "snips", "dr")]
+    for by_client in totals:
+        estimators.interval(by_client)
     estimated = time.perf_counter()
-    totals.drawn_totals(by_client, totals.present(log.clients, log.client_ids), 0, 1000)
+    estimators.resampled(np.stack(totals, axis=1), log.client_ids, 0, 1000)
     return {
         "rows": _ROWS,
         "clients": _CLIENTS,

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from bandits import interactions, registry
 from bandits.evaluation import bounds, estimates, evaluating, output, private, reward_models, target_policies
+from bandits.evaluation.estimators import KINDS
 from data import files, frames, schema
 from data.errors import UsageError
-from data.settings import declared, parameters, setting, title
+from data.settings import declared, parameters, setting
 from optimization.study import cli, python, results
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ Estimates the reward of a policy from the log of another policy, with intervals 
 
 A log of run_federated (--log_interactions), given as the run's folder, or a file of --save_log needs no columns.
 """
-_FOLDER = "evaluation"
-_MAX_DRAWS = 100_000  # Each needs a byte per client.
 
 
 class _Log:
@@ -41,15 +40,6 @@ class _Log:
 
     Attributes:
       log: The log: a CSV or Parquet table, the folder of a run, or a file of --save_log.
-    """
-
-    log: pathlib.Path = setting(basic=True)
-
-
-class _Columns:
-    """Columns.
-
-    Attributes:
       client_column: Client of a row; with several columns, separated by commas, each combination is a client.
       action_column: The chosen action.
       reward_column: The action's reward.
@@ -64,6 +54,7 @@ class _Columns:
       action_names: Further possible actions, which no row has.
     """
 
+    log: pathlib.Path = setting(basic=True)
     client_column: str = setting(basic=True)
     action_column: str = setting(basic=True)
     reward_column: str = setting(basic=True)
@@ -93,29 +84,20 @@ class _Estimation:
 
     Attributes:
       estimators: Names, separated by commas, of logged, ips, snips, clipped_ips, dm, dr, switch_dr and dros (default:
-        ips, snips, and with a model dm and dr; with --private, ips and snips, and dr with --model_noise_multiplier).
-      clip: Maximum weight of clipped IPS (default with --estimators=clipped_ips: SLOPE chooses).
-      tau: Maximum weight at which SWITCH-DR corrects (default with --estimators=switch_dr: SLOPE chooses).
-      shrinkage: Lambda of DRos (default with --estimators=dros: SLOPE chooses).
+        ips, snips, those whose parameter is set, and with a model dm and dr; with --private, ips and snips).
+      clip: Maximum weight of clipped IPS.
+      tau: Maximum weight at which SWITCH-DR corrects.
+      shrinkage: Lambda of DRos.
       draws: Samples of the bootstrap over clients, in addition to the delta method; 0 for none.
-      seed: Seed of the model's training, its folds, and the bootstrap.
-      sums: How the sums over clients are computed.
+      seed: Seed of the model's training, its folds, the bootstrap, and the choice of rows.
     """
 
-    estimators: str = setting(basic=True)
-    clip: float = setting()
-    tau: float = setting()
-    shrinkage: float = setting()
-    draws: int = setting(1000, high=_MAX_DRAWS, only={"private": False})
+    estimators: str = setting(only={"private": False}, basic=True)
+    clip: float = setting(above=True, only={"private": False})
+    tau: float = setting(above=True, only={"private": False})
+    shrinkage: float = setting(above=True, only={"private": False})
+    draws: int = setting(1000, high=100_000, only={"private": False})
     seed: int = setting(0, basic=True)
-    sums: str = setting(
-        "numpy",
-        {
-            "numpy": "by NumPy, quickly",
-            "tff": "by TensorFlow Federated, where only sums leave a client; the same result",
-        },
-        only={"private": False},
-    )
 
 
 class _Output:
@@ -134,18 +116,18 @@ class _Output:
 def define() -> cli.FlagSet:
     """Flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group(_Log, _Columns, schema.Columns)
+    flags.group(_Log, schema.Columns)
     flags.group(schema.Time)
     flags.group(schema.RewardTime)
     # A final model has one policy, so scheduled parameters are constants here.
-    constant = {name: dict(one.parameters) for name, one in registry.POLICIES.items() if not one.schedule}
-    kinds = "; ".join(f"{name}: {text}" for name, text in target_policies.KINDS.items())
-    policies = declared(_Policy, policy={"help": kinds}, bandits_type={"type": list(constant)})
+    constant = {name: dict(entry.parameters) for name, entry in registry.POLICIES.items() if not entry.schedule}
+    kinds = (f"{name}: {text}" for name, text in target_policies.KINDS.items())
+    policies = declared(_Policy, policy={"help": "; ".join(kinds)}, bandits_type={"type": list(constant)})
     flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))
-    model = declared(reward_models.RewardModel, model_noise_multiplier={"only": {"private": True}})
-    flags.group(title(reward_models.RewardModel), *model)
+    flags.group(reward_models.RewardModel, private=False)
     flags.group(_Estimation)
-    bounds.define(flags)
+    flags.group(bounds.ClientBounds, bounds.Modes)
+    flags.group(bounds.DifferentialPrivacy, private=True)
     flags.group(_Output)
     return flags
 
@@ -153,7 +135,7 @@ def define() -> cli.FlagSet:
 def program(settings: cli.Settings) -> None:
     """Evaluates the policy that the flags name."""
     target, settings = _checked(settings)
-    evaluating.evaluate(settings, target, private.plan(settings, target))
+    evaluating.evaluate(settings, target, private.models(settings, target))
 
 
 def evaluate(
@@ -166,8 +148,8 @@ def evaluate(
       >>> bandits.evaluate(log=recent, policy=run, **columns)
 
     Args:
-      log: A DataFrame with one interaction per row; or what --log names.
-      policy: A run of run_federated, which chooses as `Run.predict` says; or what --policy names.
+      log: A DataFrame with one interaction per row, or a value of --log.
+      policy: A run of run_federated, whose probabilities are those of `Run.predict`, or a value of --policy.
       **settings: The flags of `scripts.evaluate_policy`, such as `client_column`. Nothing is written without
         `output_dir`, apart from the ledger of a private evaluation.
 
@@ -180,7 +162,7 @@ def evaluate(
     import pandas as pd
 
     cli.hush_imports()
-    run, frame = (policy if isinstance(policy, results.Run) else None), log if isinstance(log, pd.DataFrame) else None
+    run, frame = policy if isinstance(policy, results.Run) else None, log if isinstance(log, pd.DataFrame) else None
     flags: dict[str, Any] = {**settings, "policy": f"run:{run.folder}" if run else policy}
     with contextlib.ExitStack() as lending:
         if run and frame is not None:
@@ -194,7 +176,7 @@ def evaluate(
             parsed = parsed.with_user_values(log=lending.enter_context(frames.lent(frame)))
         target, checked = _checked(parsed, is_written="output_dir" in settings)
         target = target._replace(run=str(run.folder)) if run and frame is not None else target
-        rows = pd.DataFrame(evaluating.evaluate(checked, target, private.plan(checked, target)))
+        rows = pd.DataFrame(evaluating.evaluate(checked, target, private.models(checked, target)))
     return rows.where(rows != "")
 
 
@@ -224,28 +206,25 @@ def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target
         raise UsageError(f"--{min(parameters)} sets the exploration of a run's model: give --policy=run:FOLDER.")
     if parameters and "bandits_type" not in parameters:
         raise UsageError(f"--{min(parameters)} belongs to an exploration: give --bandits_type as well.")
-    if with_model := evaluating.MODEL_ESTIMATORS.intersection(estimates.names(settings.estimators) or ()):
-        if not settings.model:
-            raise UsageError(f"--estimators: {min(with_model)} needs a reward model: leave out --nomodel.")
-        if not target.has_each_probability:
+    for name in estimates.names(settings.estimators) or ():
+        if KINDS[name].parameter and settings[KINDS[name].parameter] is None:
+            raise UsageError(f"--estimators: {name} needs --{KINDS[name].parameter}.")
+        if KINDS[name].needs_model and not settings.model:
+            raise UsageError(f"--estimators: {name} needs a reward model: leave out --nomodel.")
+        if KINDS[name].needs_model and not target.has_each_probability:
             raise UsageError(
-                f"--estimators: {min(with_model)} needs the probability of each action, but --policy={target} names "
-                "one column: name a column per action."
+                f"--estimators: {name} needs the probability of each action, but --policy={target} names one column: "
+                "name a column per action."
             )
     if not is_written:
         return target, settings.checked()
-    folder = pathlib.Path(settings.output_dir or cli.user_path(f"{_FOLDER}/{_name(target, settings)}"))
-    there = next(one for one in (folder, *folder.parents) if one.exists())  # The others are created.
-    files.check_output("output_dir", there / "a.json")
+    words = (target.kind, pathlib.Path(target.name).name, settings.bandits_type, "private" if settings.private else "")
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", "_".join(filter(None, words)))[:100]  # Such as `constant_gift`.
+    folder = pathlib.Path(settings.output_dir or cli.user_path(f"evaluation/{name}"))
+    existing = next(path for path in (folder, *folder.parents) if path.exists())  # The others are created.
+    files.check_output("output_dir", existing / "a.json")
     output.check_new(folder)
     return target, settings.checked().replace(output_dir=str(folder))
-
-
-def _name(target: target_policies.Target, settings: cli.Settings) -> str:
-    """Name of a policy's folder, such as `constant_gift` or `uniform_private`."""
-    name = pathlib.Path(target.name).name if target.kind == "run" else target.name
-    words = (target.kind, name, settings.bandits_type, "private" if settings.private else "")
-    return re.sub(r"[^A-Za-z0-9.-]+", "_", "_".join(filter(None, words)))[:100]
 
 
 if __name__ == "__main__":

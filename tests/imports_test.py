@@ -16,7 +16,7 @@ _AT_THE_EDGE = (
     "bandits/advice/",
     "bandits/papers/",
     "bandits/plans/",
-    "bandits/evaluation/anytime.py",
+    "bandits/evaluation/betting.py",
     "bandits/evaluation/bounds.py",
     "bandits/evaluation/evaluating.py",
     "bandits/evaluation/private.py",

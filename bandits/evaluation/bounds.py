@@ -20,10 +20,8 @@ from data.settings import names, setting
 from optimization.privacy import mechanisms
 from optimization.study import cli
 
-_LEDGER_SUFFIX = ".privacy.jsonl"
 
-
-class _ClientBounds:
+class ClientBounds:
     """Bounds of a client's contribution, fixed before the log is read.
 
     Attributes:
@@ -41,7 +39,7 @@ class _ClientBounds:
     reward_bounds: str = setting(basic=True)
 
 
-class _Modes:
+class Modes:
     """Anytime-valid intervals and private values.
 
     Attributes:
@@ -53,7 +51,7 @@ class _Modes:
     private: bool = setting(False, basic=True)
 
 
-class _DifferentialPrivacy:
+class DifferentialPrivacy:
     """Differential privacy.
 
     Attributes:
@@ -64,8 +62,6 @@ class _DifferentialPrivacy:
       accountant: Accountant of --target_epsilon.
       clip_norm: L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client
         with the most rows whose weights average 1 and whose rewards are 1).
-      clients_per_look: Expected size of the secret random sample of clients that a query reads, which amplifies
-        (default: all).
       privacy_ledger: File that records all queries on these clients (default: LOG.privacy.jsonl).
       policy_is_public: No client that the run of --policy was trained on needs protection: count nothing for its model.
     """
@@ -76,22 +72,12 @@ class _DifferentialPrivacy:
     target_delta: float = setting(high=1.0, above=True, below=True)
     accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)
     clip_norm: float = setting(above=True)
-    clients_per_look: int = setting(low=1)
     privacy_ledger: pathlib.Path = setting()
     policy_is_public: bool = setting(False)
 
 
 # Flags that have an effect only with --private, or with --private and --anytime.
-PRIVATE = frozenset(
-    {*names(_ClientBounds, _DifferentialPrivacy), "private", "model_noise_multiplier", "model_clip_norm"}
-) - {"reward_bounds"}
-
-
-def define(flags: cli.FlagSet) -> None:
-    """Defines the flags."""
-    flags.group(_ClientBounds)
-    flags.group(_Modes)
-    flags.group(_DifferentialPrivacy, private=True)
+PRIVATE = frozenset({*names(ClientBounds, DifferentialPrivacy), "private"}) - {"reward_bounds"}
 
 
 def check(settings: cli.Settings) -> None:
@@ -105,7 +91,7 @@ def check(settings: cli.Settings) -> None:
     for name in ("largest_weight", "max_rows_per_client", "clip_rewards"):
         if not reader and name in settings.set_by_user:
             raise UsageError(f"--{name} has an effect only with --private or --anytime.")
-        is_needed = name == "max_rows_per_client" or (name == "largest_weight" and reader == "private")
+        is_needed = name == "max_rows_per_client" or (name == "largest_weight" and settings.private)
         if reader and is_needed and settings[name] is None:
             raise UsageError(
                 f"--{reader} needs --{name}: a bound that is fixed before the log is read, not taken from it."
@@ -131,23 +117,18 @@ def mapped_rewards(settings: cli.Settings, log: InteractionLog) -> tuple[Interac
     Raises:
       UsageError: If a reward is outside the declared bounds, and --clip_rewards is not set.
     """
-    declared = reward_bounds(settings)
-    if declared and not settings.clip_rewards and (outside := declared.outside(log.rewards)):
-        row = int(np.argmax((log.rewards < declared.low) | (log.rewards > declared.high)))
+    bounds = reward_bounds(settings)
+    if bounds and not settings.clip_rewards and (outside := bounds.outside(log.rewards)):
+        row = int(np.argmax((log.rewards < bounds.low) | (log.rewards > bounds.high)))
         number = row - int(np.searchsorted(log.clients, log.clients[row])) + 1
         raise UsageError(
             f"--reward_bounds={settings.reward_bounds}: the reward {log.rewards[row]:g} in row {number:,} of client "
             f"{log.client_ids[log.clients[row]]!r} is outside ({outside:,} in all): correct the bounds or the log."
         )
     # A single reward shows no bounds. With --private nothing may depend on the rewards.
-    is_recognized = not (declared or settings.private or settings.clip_rewards) and np.ptp(log.rewards) > 0
-    found = reward_bounds_lib.recognized(log.rewards) if is_recognized else declared
-    return (dataclasses.replace(log, rewards=found.to_unit(log.rewards)) if found else log), found
-
-
-def ledger_path(settings: cli.Settings) -> pathlib.Path:
-    """File that records the privacy spent on the clients of `--log`."""
-    return pathlib.Path(settings.privacy_ledger or f"{settings.log}{_LEDGER_SUFFIX}")
+    if not (bounds or settings.private or settings.clip_rewards) and np.ptp(log.rewards) > 0:
+        bounds = reward_bounds_lib.recognized(log.rewards)
+    return (dataclasses.replace(log, rewards=bounds.to_unit(log.rewards)) if bounds else log), bounds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,20 +140,11 @@ class Bounds:
       max_rows: Rows of a client that count at most, in all or in a round; others are left out by a keyed choice. A
         client then weighs in the value as if it had no more rows than that.
       clips_rewards: Whether rewards outside [0, 1] are moved to its ends instead of refused.
-
-    Raises:
-      ValueError: If a bound is out of range.
     """
 
     largest_weight: float
     max_rows: int
     clips_rewards: bool = False
-
-    def __post_init__(self):
-        if not self.largest_weight >= 1:
-            raise ValueError(f"largest_weight is {self.largest_weight}, not a number of at least 1.")
-        if self.max_rows < 1:
-            raise ValueError(f"max_rows is {self.max_rows}, not at least 1.")
 
 
 def of_settings(settings: cli.Settings) -> Bounds:
@@ -186,7 +158,7 @@ def apply(
     """Clipped terms of the counted rows, and which rows these are.
 
     Which rows of a client count depends on the seed, its name and how many it has, never on other clients: neighbouring
-    logs differ in one client's rows alone after it, too. Predictions of a model are moved into [0, 1].
+    logs differ in one client's rows alone after it, too.
 
     Args:
       terms: Terms of all rows.
@@ -199,27 +171,20 @@ def apply(
       The terms; bool [rows], whether a row counts.
 
     Raises:
-      UsageError: If a reward is not in [0, 1] and may not be clipped, or a number is not finite.
+      UsageError: If a reward is not in [0, 1] and may not be clipped, or a weight is not a finite number of at least 0.
     """
-    for name, values in zip(Terms._fields, terms, strict=True):
-        if not np.isfinite(values).all():
-            raise UsageError(f"The rows' {name} must be finite numbers: {int((~np.isfinite(values)).sum()):,} are not.")
-    if (terms.weights < 0).any():
-        raise UsageError("Importance weights must be at least 0.")
+    if not (np.isfinite(terms.weights) & (terms.weights >= 0)).all() or not np.isfinite(terms.rewards).all():
+        raise UsageError("Rewards must be finite numbers, and importance weights finite numbers of at least 0.")
     outside = (terms.rewards < 0) | (terms.rewards > 1)
     if outside.any() and not bounds.clips_rewards:
         raise UsageError(
             f"{int(outside.sum()):,} of {len(outside):,} rewards are not in [0, 1], which bounds what a client can "
             "change: declare bounds that are known beforehand with --reward_bounds, or clip them with --clip_rewards."
         )
-    kept = chosen(terms.clients, bounds.max_rows, client_ids, seed, rounds)
-    return Terms(
-        terms.clients[kept],
-        np.minimum(terms.weights[kept], bounds.largest_weight),
-        np.clip(terms.rewards[kept], 0.0, 1.0),
-        np.clip(terms.direct[kept], 0.0, 1.0),
-        np.clip(terms.predicted[kept], 0.0, 1.0),
-    ), kept
+    counted = chosen(terms.clients, bounds.max_rows, client_ids, seed, rounds)
+    weights = np.minimum(terms.weights, bounds.largest_weight)
+    bounded = terms._replace(weights=weights, rewards=np.clip(terms.rewards, 0.0, 1.0))
+    return Terms(*(column[counted] for column in bounded)), counted
 
 
 def chosen(
@@ -228,22 +193,19 @@ def chosen(
     """Random sample of at most `most` rows per client, or per client and round, as bool [rows].
 
     Args:
-      clients: int [rows], ascending.
+      clients: int [rows].
       most: Rows of a client at most.
       client_ids: The client's name for each number in `clients`.
       seed: Seed of the choice.
       rounds: int [rows]; None where all rows of a client are taken together.
     """
-    kept = np.ones(len(clients), bool)
-    turns = np.zeros(len(clients), np.int64) if rounds is None else rounds
-    order = np.lexsort((turns, clients))  # Stable: rows of one group stay in the log's order.
-    starts = np.flatnonzero(np.diff(clients[order], prepend=-1) | np.diff(turns[order], prepend=-1))
-    sizes = np.diff(starts, append=len(clients))
-    for start, size in zip(starts[sizes > most], sizes[sizes > most], strict=True):
-        rows = order[start : start + size]
-        client = keys.number_of(client_ids[clients[rows[0]]])
-        draw = keys.generator(seed, keys.Purpose.LOG_ROWS, int(turns[rows[0]]), client)
-        drawn = draw.choice(size, most, replace=False)
-        kept[rows] = False
-        kept[rows[drawn]] = True
-    return kept
+    import pandas as pd
+
+    counted = np.ones(len(clients), bool)
+    group = ["client", "round"]
+    rows = pd.DataFrame({"client": clients, "round": 0 if rounds is None else rounds})
+    crowded = rows[rows.groupby(group)["client"].transform("size") > most]
+    for (client, round_num), places in crowded.groupby(group).groups.items():
+        draw = keys.generator(seed, keys.Purpose.LOG_ROWS, int(round_num), keys.number_of(client_ids[client]))
+        counted[np.delete(np.asarray(places), draw.choice(len(places), most, replace=False))] = False
+    return counted

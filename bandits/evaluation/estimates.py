@@ -1,4 +1,4 @@
-"""Estimates of a policy's value by all estimators, from the sums of a log, without TensorFlow."""
+"""Estimates of a policy's value by all estimators, and tests of their change over time, without TensorFlow."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits.evaluation import finite_sample, totals
+from bandits.evaluation import betting, estimators
 from bandits.evaluation.estimators import KINDS, LOGGED, Estimator, Terms
-from data import log_checks
+from data import log_checks, log_time
 from data.errors import UsageError
-from data.reward_bounds import RewardBounds
+from data.reward_bounds import UNIT, RewardBounds
 from optimization.study.intervals import CONFIDENCE, Interval
 
-# Estimators by the flag that fixes their parameter.
-FIXED: Mapping[str, str] = {kind.parameter: name for name, kind in KINDS.items() if kind.parameter}
 BIASED = "biased, no interval"  # Printed in place of an interval, as the size of the bias is unknown.
 # Kinds of intervals, as files name them.
 DELTA, BOOTSTRAP, BETTING = "delta method", "bootstrap", "betting"
@@ -30,16 +28,8 @@ HEADLINES = {
     "ips": "is unbiased if the propensities are right",
     "clipped_ips": "is IPS, as no weight exceeds --clip: unbiased if the propensities are right",
 }
-# Weights have a mean near 1, so that the same values serve all logs, and none is chosen by a look at one.
-_GRID = (math.inf, 1000.0, 500.0, 200.0, 100.0, 50.0, 20.0, 10.0, 5.0, 2.0, 1.0)
-PATHS: Mapping[str, tuple[Estimator, ...]] = {
-    "clipped_ips": tuple(Estimator("clipped_ips", weight) for weight in _GRID),
-    "switch_dr": tuple(Estimator("switch_dr", weight) for weight in (*_GRID, 0.0)),
-    # At lambda = w^2, shrinkage halves a weight w.
-    "dros": tuple(Estimator("dros", weight**2) for weight in (*_GRID, 0.0)),
-}
-
-
+_LAST = 1 / 3  # Part of a log that is compared with the rows before it: fixed, not chosen by a look at the log.
+_LEVEL = 0.05  # Of the tests of changes.
 _COLUMNS = (
     "estimator", "parameter", "value", "low", "high", "difference", "difference_low", "difference_high",
     "bootstrap_low", "bootstrap_high", "bias", "interval", "difference_interval",
@@ -51,11 +41,11 @@ class Estimate(NamedTuple):
 
     Attributes:
       name: Name of the estimator.
-      parameter: Its parameter, such as `clip=20, by SLOPE`; empty without one.
+      parameter: Its parameter, such as `clip=20`; empty without one.
       value: The policy's value with its interval over clients; without the interval where the estimator is biased.
       difference: The value less the log's mean reward; None for the log's mean, and where the estimator is biased.
       bootstrap: The value with the bootstrap's interval; None without draws, or without an interval.
-      is_biased: Whether it has a bias of unknown size: DM, what SLOPE chose, and a fixed parameter that binds.
+      is_biased: Whether it has a bias of unknown size: DM, DRos, and a parameter that binds.
       value_by: Kind of the value's interval: `DELTA`, `BOOTSTRAP`, `BETTING`, or empty without one.
       difference_by: Kind of the difference's interval.
     """
@@ -86,12 +76,12 @@ class Estimate(NamedTuple):
         )
 
 
-_Found = tuple[Interval, Interval | None, str]  # An interval, the bootstrap's, and the kind of the first.
+_WithKind = tuple[Interval, Interval | None, str]  # An interval, the bootstrap's, and the kind of the first.
 
 
 def headline(results: Sequence[Estimate]) -> tuple[Estimate, str] | None:
     """Reported estimate and the reason for the choice; None if no unbiased estimator has a value."""
-    by_name = {one.name: one for one in results if math.isfinite(one.value.mean) and not one.is_biased}
+    by_name = {each.name: each for each in results if math.isfinite(each.value.mean) and not each.is_biased}
     for name, reason in HEADLINES.items():
         if name in by_name:
             return by_name[name], reason
@@ -114,15 +104,15 @@ def few_clients(rows: Terms, draws: int) -> tuple[log_checks.Finding | None, boo
         return None, False
     is_uneven = effective < FEW_OF_CLIENTS * clients
     if effective < _ONE_CLIENT:
-        intervals = "one client dominates: 95% intervals held the value in as few as 65% of simulated logs"
+        intervals = "one client dominates: 95% intervals contained the value in as few as 65% of simulated logs"
     elif not is_uneven:
-        intervals = "95% intervals held the value in 91 to 94% of simulated logs"
+        intervals = "95% intervals contained the value in 91 to 94% of simulated logs"
     elif draws:
-        intervals = "95% intervals are the bootstrap's, which held the value in 89 to 94% of simulated logs"
+        intervals = "95% intervals are the bootstrap's, which contained the value in 89 to 94% of simulated logs"
     else:
         intervals = (
-            "95% intervals of the delta method held the value in 77 to 94% of simulated logs; leave out --draws=0 for "
-            "the bootstrap's"
+            "95% intervals of the delta method contained the value in 77 to 94% of simulated logs; leave out --draws=0 "
+            "for the bootstrap's"
         )
     text = f"Few clients: the effective number is {effective:.1f} of {clients:,}, and {intervals} (docs/logs.md)."
     return log_checks.Finding("few clients", True, text), is_uneven and draws > 0
@@ -136,134 +126,169 @@ def names(text: str | None) -> tuple[str, ...] | None:
     """
     if text is None:
         return None
-    found = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
-    if unknown := [name for name in found if name not in KINDS]:
+    distinct = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    if unknown := [name for name in distinct if name not in KINDS]:
         raise UsageError(f"--estimators: {unknown[0]!r} is none of {', '.join(KINDS)}.")
-    return found
+    return distinct
 
 
-def paths(
-    has_model: bool, fixed: Mapping[str, float | None], asked: Sequence[str] | None = None
-) -> dict[str, tuple[Estimator, ...]]:
-    """Candidates of each estimator; a single one if it has no parameter or a fixed one.
+def chosen(
+    has_model: bool, parameters: Mapping[str, float | None], asked: Sequence[str] | None = None
+) -> list[Estimator]:
+    """Estimators that are evaluated, apart from the mean logged reward.
 
     Args:
       has_model: Whether there are predictions.
-      fixed: Parameters by estimator; SLOPE chooses those that are None.
-      asked: Names of the estimators; None for all without a choice by SLOPE.
+      parameters: Value of each parameter, by its flag.
+      asked: Names of the estimators; None for all whose parameters are given.
     """
-    found: dict[str, tuple[Estimator, ...]] = {}
-    for name, kind in KINDS.items():
-        value = fixed.get(name)
-        is_chosen = bool(kind.parameter) and value is None
-        is_asked = not is_chosen if asked is None else name in asked
-        if name != "logged" and is_asked and (has_model or not kind.needs_model):
-            found[name] = PATHS[name] if is_chosen else (Estimator(name, math.inf if value is None else value),)
-    return found
-
-
-def layout(candidates: Mapping[str, Sequence[Estimator]]) -> totals.Layout:
-    """Columns for all candidates and for the mean logged reward."""
-    return totals.Layout((LOGGED, *(one for path in candidates.values() for one in path)))
+    return [
+        Estimator(name, parameters.get(kind.parameter) or math.inf)
+        for name, kind in KINDS.items()
+        if name != "logged"
+        and (has_model or not kind.needs_model)
+        and (name in asked if asked else not kind.parameter or parameters[kind.parameter] is not None)
+    ]
 
 
 def estimates(
-    sums: totals.Sums,
-    columns: totals.Layout,
-    candidates: Mapping[str, Sequence[Estimator]],
-    drawn: np.ndarray | None,
+    rows: Terms,
+    asked: Sequence[Estimator],
+    names: Sequence[str],
     *,
-    largest_weight: float = math.inf,
+    seed: int = 0,
+    draws: int = 0,
     by_bootstrap: bool = False,
-    few: finite_sample.FewOutcomes | None = None,
+    few: betting.FewOutcomes | None = None,
 ) -> list[Estimate]:
     """Estimates, beginning with the mean logged reward.
 
     Args:
-      sums: Sums of the log's clients.
-      columns: Columns of the sums.
-      candidates: Candidates of each estimator, see `paths`.
-      drawn: float64 [draws, k], totals of the bootstrap's draws; None for none.
-      largest_weight: Largest weight of the log's rows.
-      by_bootstrap: Whether values and differences have the bootstrap's intervals, if there are draws.
+      rows: Terms of the log's rows.
+      asked: The estimators.
+      names: Names of the clients with rows, in their order.
+      seed: Random seed of the bootstrap.
+      draws: Number of its resamples.
+      by_bootstrap: Whether values and differences have the bootstrap's intervals.
       few: Outcomes whose finite-sample interval replaces these, the same for all estimators, but widened to contain
-        their values; None if there is none.
+        their values; None if there are none.
     """
-    logged = columns.ratio(LOGGED)
+    totals = {each: each.totals(rows) for each in (LOGGED, *asked)}
+    drawn = estimators.ratio(estimators.resampled(np.stack([*totals.values()], axis=1), names, seed, draws))
+    by_draw = dict(zip(totals, drawn.T, strict=True))
+    has_weight, largest_weight = bool(rows.weights.any()), float(rows.weights.max())
 
-    def large_sample(ratio: totals.Ratio, confidence: float, minus: totals.Ratio | None = None) -> _Found:
-        by_delta = totals.interval(sums, ratio, minus, confidence)
-        if drawn is None or math.isnan(by_delta.low):
+    def large_sample(each: Estimator, confidence: float, minus: Estimator | None = None) -> _WithKind:
+        by_delta = estimators.interval(totals[each], totals[minus] if minus else None, confidence)
+        if math.isnan(by_delta.low) or not draws:
             return by_delta, None, "" if math.isnan(by_delta.low) else DELTA
-        resampled = totals.bootstrap_interval(sums, drawn, ratio, minus, confidence)
+        low, high = estimators.percentiles(by_draw[each] - (by_draw[minus] if minus else 0), confidence)
+        resampled = by_delta._replace(low=low, high=high)
         return (resampled, resampled, BOOTSTRAP) if by_bootstrap else (by_delta, resampled, DELTA)
 
-    def of_value(ratio: totals.Ratio, confidence: float = CONFIDENCE) -> _Found:
-        outcomes = few and (few.log if ratio == logged else few.policy)
+    def of_value(each: Estimator, confidence: float = CONFIDENCE) -> _WithKind:
+        outcomes = few and (few.log if each == LOGGED else few.policy)
         if not (outcomes and outcomes.are_few):
-            return large_sample(ratio, confidence)
-        (low, high), mean = outcomes.limits(confidence), float(totals.value(sums.totals, ratio))
+            return large_sample(each, confidence)
+        (low, high), mean = outcomes.limits(confidence), float(estimators.ratio(totals[each].sum(axis=0)))
         if math.isnan(low):
-            return totals.interval(sums, ratio)._replace(low=low, high=high), None, ""
-        return Interval(mean, min(low, mean), max(high, mean), sums.clients), None, BETTING
+            return estimators.interval(totals[each])._replace(low=low, high=high), None, ""
+        return Interval(mean, min(low, mean), max(high, mean), len(names)), None, BETTING
 
-    def of_difference(ratio: totals.Ratio) -> _Found:
+    def of_difference(each: Estimator) -> _WithKind:
         if not few or few.is_same:
-            return large_sample(ratio, CONFIDENCE, logged)
-        first, second = (of_value(one, (1 + CONFIDENCE) / 2)[0] for one in (ratio, logged))  # They hold jointly.
+            return large_sample(each, CONFIDENCE, LOGGED)
+        first, second = (of_value(one, (1 + CONFIDENCE) / 2)[0] for one in (each, LOGGED))  # They hold jointly.
         low, high = first.low - second.high, first.high - second.low
-        if math.isnan(low):
-            return Interval(math.nan, low, high, sums.clients), None, ""
-        return Interval(first.mean - second.mean, low, high, sums.clients), None, BETTING
+        mean = math.nan if math.isnan(low) else first.mean - second.mean
+        return Interval(mean, low, high, len(names)), None, "" if math.isnan(low) else BETTING
 
-    value, resampled, kind = of_value(logged)
-    found, has_reward, has_weight = [], not math.isnan(value.mean), totals.has_weight(sums)
-    found.append(Estimate("logged", "", value, None, resampled, value_by=kind))
-    for name, path in candidates.items():
-        chosen = path[0] if len(path) == 1 else choose_by_slope(sums, columns, path)
-        ratio, parameter = columns.ratio(chosen), chosen.kind.parameter
-        if parameter:
-            parameter = f"{parameter}={chosen.parameter:g}{', by SLOPE' * (len(path) > 1)}"
-        is_biased = len(path) > 1 or chosen.is_biased(largest_weight)
-        value, resampled, kind = of_value(ratio)
-        # Without a reward nothing is known; of a policy that chooses no logged action a model's guess is left.
-        if not has_reward or (name != "dm" and not has_weight):
+    value, resampled, kind = of_value(LOGGED)
+    results, has_reward = [Estimate("logged", "", value, None, resampled, value_by=kind)], not math.isnan(value.mean)
+    for each in asked:
+        flag, is_biased = KINDS[each.name].parameter, each.is_biased(largest_weight)
+        parameter = f"{flag}={each.parameter:g}" if flag else ""
+        value, resampled, kind = of_value(each)
+        # Nothing is known without a reward. If the policy chooses no logged action, only a model's guess is left.
+        if not has_reward or (each.name != "dm" and not has_weight):
             value = value._replace(mean=math.nan)
         if is_biased or math.isnan(value.mean):
             value = value._replace(low=math.nan, high=math.nan)
-            found.append(Estimate(name, parameter, value, None, None, is_biased))
+            results.append(Estimate(each.name, parameter, value, None, None, is_biased))
         else:
-            difference, _, by = of_difference(ratio)
-            found.append(Estimate(name, parameter, value, difference, resampled, False, kind, by))
-    return found
+            difference, _, by = of_difference(each)
+            results.append(Estimate(each.name, parameter, value, difference, resampled, False, kind, by))
+    return results
 
 
-def last_that_meets(candidates: Sequence[Interval]) -> int:
-    """Number of intervals, from the first, that have a common point.
+def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values before and after a cut, their changes with intervals, and Holm's p-values.
 
-    Args:
-      candidates: From the least to the most bias, with intervals of 95%; what has none could lie anywhere.
-    """
-    means = np.nan_to_num([candidate.mean for candidate in candidates])
-    halves = np.array([(candidate.high - candidate.low) / 2 for candidate in candidates])
-    halves = np.where(np.isnan(halves), np.inf, halves)
-    halves = np.maximum.accumulate(halves[::-1])[::-1]
-    meets = np.maximum.accumulate(means - halves) <= np.minimum.accumulate(means + halves)
-    return int(np.argmin(meets)) - 1 if not meets.all() else len(meets) - 1
-
-
-def choose_by_slope(sums: totals.Sums, layout: totals.Layout, path: Sequence[Estimator]) -> Estimator:
-    """Parameter that SLOPE chooses to balance bias and variance.
-
-    Su, Srinath and Krishnamurthy, "Adaptive estimator selection for off-policy evaluation", 2020, Algorithm 1: of
-    candidates from the least to the most bias, the last one whose interval, two standard errors to each side, still has
-    a point in common with all before. Widths must not grow along the path: one that is below a later one counts as wide
-    as that, as in the authors' experiments. The chosen one's interval would take into account neither the choice
-    nor the bias.
+    The two quantities are the policy's difference from the log and the log's mean reward. A change's error is computed
+    from each client's residuals of both parts together, since a client may have rows in both. Student's t has as many
+    degrees of freedom as there are effective clients (Kish) by these residuals, less one: fewer where few clients
+    determine the change.
 
     Args:
-      sums: Sums of a log's clients.
-      layout: Columns of the sums, which hold all candidates.
-      path: Candidates from the least to the most bias, as those of `PATHS`.
+      rows: Terms of the log's rows.
+      is_last: bool [rows], the part after the cut.
+      estimator: Estimator of the policy's value.
+
+    Returns:
+      For each quantity, float64 [2 parts], its values; float64 [3], its change with a 95% interval; and its p-value,
+      NaN where no error can be computed.
     """
-    return path[last_that_meets([totals.interval(sums, layout.ratio(candidate)) for candidate in path])]
+    from scipy import stats
+
+    values, residuals = [], []
+    for part in (~is_last, is_last):
+        pairs = [[side * part for side in each.parts(rows)] for each in (estimator, LOGGED)]
+        policy, log = (estimators.client_totals(rows.clients, pair) for pair in pairs)
+        means = [float(estimators.ratio(each.sum(axis=0))) for each in (policy, log)]
+        values.append([means[0] - means[1], means[1]])
+        of_policy, of_log = estimators.influences(policy), estimators.influences(log)
+        residuals.append(np.stack([of_policy - of_log, of_log], axis=1))
+    (before, after), count = np.array(values), len(residuals[0])
+    own = residuals[1] - residuals[0]
+    squares = (own**2).sum(axis=0)
+    squares[squares <= 1e-26 * np.square(values).max()] = np.nan  # All clients agree, but for rounding.
+    freedom = squares**2 / (own**4).sum(axis=0) - 1
+    errors = np.sqrt(squares * count / (count - 1)) if count > 1 else squares * np.nan
+    gap = after - before
+    p_values = 2 * stats.t.sf(np.abs(gap / errors), freedom)
+    known = p_values[np.isfinite(p_values)]
+    p_values = np.minimum(1, np.maximum(p_values, len(known) * np.min(known, initial=1)))  # Holm's, for up to two.
+    half = errors * stats.t.ppf(1 - _LEVEL / 2, freedom)
+    return np.stack([before, after], axis=1), np.stack([gap, gap - half, gap + half], axis=1), p_values
+
+
+def findings_on_changes(
+    rows: Terms, times: log_time.Times | None, estimator: Estimator, policy: str, unit: RewardBounds = UNIT
+) -> list[log_checks.Finding]:
+    """Sentences on changes, as warnings if they are significant; none without times, or if all are equal.
+
+    Args:
+      rows: Terms of the log's rows.
+      times: Times of the rows.
+      estimator: Estimator of the policy's value.
+      policy: The policy, in words.
+      unit: The user's unit of rewards; those of `rows` are mapped to [0, 1] from it.
+    """
+    if times is None or (cut := times.cut(_LAST)) == times.values.min():
+        return []
+    findings, since = [], times.shown(cut)
+    quantities = (f"the difference of {policy} from the log", 0.0), ("the log's mean reward", unit.low)
+    for (what, offset), values, change, p_value in zip(
+        quantities, *changes(rows, times.values >= cut, estimator), strict=True
+    ):
+        interval = Interval(*change, len(rows.clients)).scaled(unit.span)
+        before, after = (interval.number(value * unit.span + offset) for value in values)
+        is_warning = bool(p_value < _LEVEL)
+        text = f"{'Significant' if is_warning else 'No significant'} change of {what}: {before} before {since}, "
+        text += f"{after} from then on (last third of the rows), {interval.text(signed=True, label='95% CI ')}, "
+        text += f"Holm-adjusted p = {p_value:.2g}."
+        if is_warning:
+            text += f" Estimates average over both: evaluate them alone, with --until={since} and --from={since}."
+        if np.isfinite(p_value):
+            findings.append(log_checks.Finding("change", is_warning, text))
+    return findings

@@ -1,19 +1,33 @@
-"""Estimators of a policy's value from rows that another policy logged, each a ratio of two sums over rows.
+"""Estimators of a policy's value from rows that another policy logged, with intervals over clients.
 
-Their target is the mean reward of an interaction. Formulas as the Open Bandit Pipeline has them (Saito, Aihara,
-Matsutani and Narita, "Open Bandit Dataset and Pipeline", 2021): IPS of Strehl et al. 2010, SNIPS of Swaminathan and
-Joachims 2015, DM and DR of Dudik, Langford and Li 2011, SWITCH-DR of Wang, Agarwal and Dudik 2017, DRos of Su,
-Dimakopoulou, Krishnamurthy and Dudik 2020.
+The target is the mean reward of an interaction. Each estimator is a ratio of two sums over rows. Formulas as in the
+Open Bandit Pipeline (Saito, Aihara, Matsutani and Narita, "Open Bandit Dataset and Pipeline", 2021): IPS of Strehl et
+al. 2010, SNIPS of Swaminathan and Joachims 2015, DM and DR of Dudik, Langford and Li 2011, SWITCH-DR of Wang, Agarwal
+and Dudik 2017, DRos of Su, Dimakopoulou, Krishnamurthy and Dudik 2020.
+
+Clients are the units of all intervals. With totals A_c and B_c of client c, the influence of a client on the ratio A /
+B is (A_c - (A / B) B_c) / B. The variance of the ratio follows from the squared influences by the delta method
+(Cochran, Sampling Techniques, 1977, chapter 6), whatever the dependence between a client's rows. Influences are
+differences already, so no precision is lost where rewards are large compared with their spread.
+
+The bootstrap gives each client Poisson(1) weights instead of drawing clients with replacement (Chamandy, Muralidharan,
+Najmi and Naidu, "Estimating uncertainty for massive data streams", 2012). Models are not fitted again.
 """
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from data import interaction_log
+from data import interaction_log, keys
+from optimization.study import intervals
+
+# Where all clients agree, rounding errors leave a standard error, and a difference, of this many times the values.
+_ROUNDING = 1e-13
+# P(at most k), up to where it is 1 in double precision.
+_POISSON = np.cumsum([math.exp(-1) / math.factorial(count) for count in range(20)])
 
 
 class Terms(NamedTuple):
@@ -35,25 +49,23 @@ class Terms(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """An estimator's properties.
+    """Properties of all estimators of one name.
 
     Attributes:
       label: Printed name.
       parameter: Flag of its parameter; empty without one.
       needs_model: Whether it reads predictions of a reward model.
-      denominator: Denominator: the number of `rows`, or the sum of `weights`.
     """
 
     label: str
     parameter: str = ""
     needs_model: bool = False
-    denominator: str = "rows"
 
 
 KINDS: Mapping[str, _Kind] = {
     "logged": _Kind("mean reward of the log"),
     "ips": _Kind("IPS"),  # Unbiased wherever the log supports the policy.
-    "snips": _Kind("SNIPS", denominator="weights"),  # Has little bias, and stays in the range of the rewards.
+    "snips": _Kind("SNIPS"),  # Has little bias, and stays in the range of the rewards.
     "clipped_ips": _Kind("clipped IPS", "clip"),  # Too low where clipping binds, if rewards are at least 0.
     "dm": _Kind("direct method", needs_model=True),  # As biased as the model.
     "dr": _Kind("doubly robust", needs_model=True),  # Unbiased if the propensities or the model are right.
@@ -64,55 +76,16 @@ KINDS: Mapping[str, _Kind] = {
 
 @dataclasses.dataclass(frozen=True)
 class Estimator:
-    """A ratio of two sums over rows; equal ones have equal columns.
+    """A ratio of two sums over rows.
 
     Attributes:
       name: One of `KINDS`.
-      parameter: Largest weight that counts (clipped IPS) or corrects (SWITCH-DR), or lambda of DRos, at least 0.
-        Infinite for IPS and DR, which have no limit.
-
-    Raises:
-      ValueError: If the parameter is negative or no number.
+      parameter: Largest weight that counts (clipped IPS) or corrects (SWITCH-DR), or lambda of DRos, above 0. Infinite
+        for estimators without a parameter.
     """
 
     name: str
     parameter: float = math.inf
-
-    def __post_init__(self):
-        if not self.parameter >= 0:
-            raise ValueError(f"{self.kind.parameter} must be at least 0, got {self.parameter}")
-
-    @property
-    def kind(self) -> _Kind:
-        """Properties of all estimators of this name."""
-        return KINDS[self.name]
-
-    def numerator(self, terms: Terms, backend: Any = np) -> Any:
-        """Each row's term of the numerator, float64 [rows].
-
-        Args:
-          terms: Terms in NumPy arrays, or in tensors.
-          backend: `numpy`, or `tensorflow` for tensors.
-        """
-        if self.name == "logged":
-            return terms.rewards
-        if self.name == "dm":
-            return terms.direct
-        weights = self._used_weights(terms.weights, backend)
-        if self.kind.needs_model:
-            return terms.direct + weights * (terms.rewards - terms.predicted)
-        return weights * terms.rewards
-
-    def _used_weights(self, weights: Any, backend: Any) -> Any:
-        if self.name == "clipped_ips":
-            return backend.minimum(weights, self.parameter)
-        if self.name == "switch_dr":
-            return backend.where(weights <= self.parameter, weights, backend.zeros_like(weights))
-        if self.name != "dros" or math.isinf(self.parameter):
-            return weights
-        if self.parameter == 0:  # 0 / 0 at a weight of 0.
-            return backend.zeros_like(weights)
-        return self.parameter * weights / (weights * weights + self.parameter)
 
     def is_biased(self, largest_weight: float) -> bool:
         """Whether an unknown bias remains with correct propensities, so that no interval is valid.
@@ -120,13 +93,28 @@ class Estimator:
         Args:
           largest_weight: Largest weight of the log's rows.
         """
-        if self.name == "dros":
-            return not math.isinf(self.parameter)
-        return self.name == "dm" or largest_weight > self.parameter
+        return self.name in ("dm", "dros") or largest_weight > self.parameter
 
     def parts(self, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
         """Each row's terms of the numerator and the denominator, float64 [rows] each."""
-        return self.numerator(terms), np.ones(len(terms.rewards)) if self.kind.denominator == "rows" else terms.weights
+        weights = terms.weights
+        if self.name == "clipped_ips":
+            weights = np.minimum(weights, self.parameter)
+        elif self.name == "switch_dr":
+            weights = np.where(weights <= self.parameter, weights, 0.0)
+        elif self.name == "dros":  # lambda w / (w^2 + lambda)
+            weights = weights / (1 + weights**2 / self.parameter)
+        if self.name in ("logged", "dm"):
+            numerator = terms.rewards if self.name == "logged" else terms.direct
+        elif KINDS[self.name].needs_model:
+            numerator = terms.direct + weights * (terms.rewards - terms.predicted)
+        else:
+            numerator = weights * terms.rewards
+        return numerator, terms.weights if self.name == "snips" else np.ones(len(terms.rewards))
+
+    def totals(self, terms: Terms) -> np.ndarray:
+        """Each client's sums of the two parts, float64 [clients with rows, 2]."""
+        return client_totals(terms.clients, self.parts(terms))
 
 
 LOGGED = Estimator("logged")
@@ -135,25 +123,10 @@ LOGGED = Estimator("logged")
 def terms_of_log(
     log: interaction_log.InteractionLog, target: np.ndarray, predictions: np.ndarray | None = None
 ) -> Terms:
-    """Terms of a log's rows; see `terms_of_rows`."""
-    return terms_of_rows(log.clients, log.actions, log.rewards, log.propensities, target, predictions)
-
-
-def terms_of_rows(
-    clients: np.ndarray,
-    actions: np.ndarray,
-    rewards: np.ndarray,
-    propensities: np.ndarray,
-    target: np.ndarray,
-    predictions: np.ndarray | None = None,
-) -> Terms:
-    """Terms of logged rows.
+    """Terms of a log's rows.
 
     Args:
-      clients: int [rows], ascending.
-      actions: int [rows], the chosen action.
-      rewards: float [rows].
-      propensities: float [rows], in (0, 1].
+      log: The log.
       target: float [rows, actions], the target policy; or [rows], its probability of the logged action, which is enough
         without a model.
       predictions: float [rows, actions], q(x, a) of a model that was not trained on the row's client; None for none.
@@ -161,15 +134,102 @@ def terms_of_rows(
     Raises:
       ValueError: If there is a model, but no probability of each action.
     """
-    rewards = np.asarray(rewards, np.float64)
-    each = np.arange(len(rewards))
-    logged = np.asarray(target if np.ndim(target) == 1 else target[each, actions], np.float64)
-    direct = predicted = np.zeros(len(rewards))
+    each = np.arange(len(log.rewards))
+    logged = np.asarray(target if np.ndim(target) == 1 else target[each, log.actions], np.float64)
+    direct = predicted = np.zeros(len(each))
     if predictions is not None:
         if np.ndim(target) != 2:
             raise ValueError("A model's value of a policy needs its probability of each action, not of the logged one.")
         direct = np.einsum("ij,ij->i", target, predictions, dtype=np.float64)
-        predicted = np.asarray(predictions[each, actions], np.float64)
-    return Terms(
-        np.asarray(clients, np.int32), logged / np.asarray(propensities, np.float64), rewards, direct, predicted
-    )
+        predicted = np.asarray(predictions[each, log.actions], np.float64)
+    return Terms(log.clients, logged / log.propensities, np.asarray(log.rewards, np.float64), direct, predicted)
+
+
+def client_totals(clients: np.ndarray, columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Each client's totals, float64 [clients, k], in ascending order of the clients with rows.
+
+    Args:
+      clients: int [rows], ascending.
+      columns: k columns, float64 [rows] each.
+    """
+    starts = np.flatnonzero(np.diff(clients, prepend=-1))
+    return np.add.reduceat(np.stack(columns, axis=1), starts, dtype=np.float64)
+
+
+def ratio(totals: np.ndarray) -> np.ndarray:
+    """First of two totals over the second, of float64 [..., 2]; NaN where the second is 0."""
+    denominator = totals[..., 1]
+    return np.divide(totals[..., 0], denominator, out=np.full(denominator.shape, np.nan), where=denominator != 0)
+
+
+def influences(totals: np.ndarray) -> np.ndarray:
+    """Each client's influence on the ratio of two totals float64 [clients, 2]; see the module. Their sum is 0."""
+    together = totals.sum(axis=0)
+    return (totals[:, 0] - ratio(together) * totals[:, 1]) / (together[1] or np.nan)
+
+
+def interval(
+    totals: np.ndarray, minus: np.ndarray | None = None, confidence: float = intervals.CONFIDENCE
+) -> intervals.Interval:
+    """A value, or the difference of two, with an interval over clients.
+
+    The delta method, with Student's t of clients - 1 degrees of freedom. There is no interval for fewer than two
+    clients, for a value on which all clients agree, or for a difference that is 0 for all of them. There is no value of
+    0 without any spread: no row earned anything, or the policy chooses none of the logged actions, so that nothing can
+    be estimated.
+
+    Args:
+      totals: float64 [clients, 2], numerator and denominator, see `Estimator.totals`.
+      minus: Totals of the same clients, whose value is subtracted; None for none.
+      confidence: Confidence level.
+    """
+    both, size = [totals] if minus is None else [totals, minus], len(totals)
+    first, second = (*(float(ratio(each.sum(axis=0))) for each in both), 0.0)[:2]
+    mean = first - second
+    if size < 2 or not math.isfinite(mean):
+        return intervals.Interval(mean, math.nan, math.nan, size)
+    own = influences(totals) - (0 if minus is None else influences(minus))
+    error = math.sqrt((own @ own) * size / (size - 1))
+    rounding = _ROUNDING * (abs(first) + abs(second))
+    if error <= rounding and minus is None:
+        return intervals.Interval(mean or math.nan, math.nan, math.nan, size)
+    if error <= rounding and abs(mean) <= rounding:
+        return intervals.Interval(0.0, math.nan, math.nan, size)
+    deviation = error * math.sqrt(size)  # Of one client's part in a mean over clients.
+    half = float(intervals.half_width(deviation, size, confidence))
+    return intervals.Interval(mean, mean - half, mean + half, size)
+
+
+def client_weights(name: str, seed: int, draws: int) -> np.ndarray:
+    """A client's weight in each resample, uint8 [draws]: Poisson(1), a function of its name and the draw."""
+    generator = keys.generator(seed, keys.Purpose.BOOTSTRAP, keys.number_of(name))
+    return np.searchsorted(_POISSON, generator.random(draws), side="right").astype(np.uint8)
+
+
+def resampled(totals: np.ndarray, names: Sequence[str], seed: int, draws: int) -> np.ndarray:
+    """Totals of each resample of the clients, float64 [draws, ...].
+
+    Args:
+      totals: float64 [clients, ...].
+      names: Names of the clients, in this order.
+      seed: Random seed.
+      draws: Number of resamples.
+    """
+    drawn = np.zeros((draws, *totals.shape[1:]))
+    for name, own in zip(names, totals, strict=True):
+        drawn += np.multiply.outer(client_weights(name, seed, draws), own)
+    return drawn
+
+
+def percentiles(values: np.ndarray, confidence: float = intervals.CONFIDENCE) -> tuple[float, float]:
+    """Percentile interval of the bootstrap; NaN if no resample has a finite value.
+
+    Args:
+      values: float64 [draws], the value of each resample.
+      confidence: Confidence level.
+    """
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return math.nan, math.nan
+    low, high = np.percentile(finite, [50 * (1 - confidence), 50 * (1 + confidence)])
+    return float(low), float(high)

@@ -1,4 +1,7 @@
-"""Export of a run's final model as a TensorFlow SavedModel and for TensorFlow Lite; see `results.Run.export`."""
+"""Export of a run's final model as a TensorFlow SavedModel and for TensorFlow Lite; see `results.Run.export`.
+
+TensorFlow operations encode the raw columns as `columns.encode` encodes them in pandas.
+"""
 
 import contextlib
 import functools
@@ -9,14 +12,17 @@ import pathlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from bandits import process
-from bandits.evaluation import column_graph, predictions
-from data import files
+from bandits.evaluation import predictions
+from data import columns, files, schema, statistics, table_file
 from data.errors import UsageError
+from data.tasks.options import TaskOptions
 from optimization.study import results
 
 _SAVED_MODEL, _LITE, _SIGNATURE = "saved_model", "model.tflite", "signature.json"
@@ -25,6 +31,10 @@ _DISCLOSURE = (
     "Warning: epsilon covers the weights of the exported model, but not the means, categories and words that it takes "
     "from the clients' columns. --public_statistics takes them from elsewhere."
 )
+_SPACES = r"[\t-\r\x1c-\x1f\x{85}\p{Z}]+"  # Those that Python's `str.strip` removes.
+# Beyond this ratio of mean and deviation, float32 is too coarse for a column.
+_LARGEST_RATIO = 1000.0
+Kinds: TypeAlias = dict[str, dict[str, Any]]
 
 
 def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
@@ -34,8 +44,8 @@ def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
       UsageError: If the run has no final model, or its policy or columns cannot be exported.
     """
     predictor = predictions.of_run(run)
-    kinds = column_graph.kinds(predictor.known, predictor.task)
-    if not kinds:
+    inputs = kinds(predictor.known, predictor.task)
+    if not inputs:
         raise UsageError(f"{run.folder} has no feature column to export: `predict` gives all rows the same policy.")
     if "key" in predictor.policy().asks:
         raise UsageError(f"{run.folder} cannot be exported: its policy draws random numbers from a key.")
@@ -46,9 +56,9 @@ def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".part") as temporary:
             part = pathlib.Path(temporary)
-            _save(predictor, kinds, part / _SAVED_MODEL, tf.float64)
-            problem = _convert(predictor, kinds, part)
-            signature = {"inputs": kinds, "actions": [str(action) for action in predictor.actions]}
+            _save(predictor, inputs, part / _SAVED_MODEL, tf.float64)
+            problem = _convert(predictor, inputs, part)
+            signature = {"inputs": inputs, "actions": [str(action) for action in predictor.actions]}
             (part / _SIGNATURE).write_text(json.dumps(signature, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             for name in names:
                 shutil.rmtree(folder / name, ignore_errors=True)
@@ -75,7 +85,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _save(predictor: predictions.Predictor, kinds: column_graph.Kinds, folder: pathlib.Path, dtype: tf.DType) -> None:
+def _save(predictor: predictions.Predictor, kinds: Kinds, folder: pathlib.Path, dtype: tf.DType) -> None:
     """Writes a SavedModel whose numbers have this dtype; with float32, what TensorFlow Lite takes.
 
     It is built as a graph, since a `tf.function` renames arguments that contain spaces or signs.
@@ -84,7 +94,7 @@ def _save(predictor: predictions.Predictor, kinds: column_graph.Kinds, folder: p
     with tf.Graph().as_default(), v1.Session() as session:
         types = {name: dtype if kind["type"] == "number" else tf.string for name, kind in kinds.items()}
         inputs = {name: v1.placeholder(types[name], [None]) for name in kinds}
-        contexts = column_graph.features(inputs, known, options, is_lite=dtype == tf.float32)
+        contexts = features(inputs, known, options, is_lite=dtype == tf.float32)
         # In a function, == of the user's policy compares tensors; in a graph, it would compare Python's objects.
         outputs = tf.function(functools.partial(_outputs, predictor, dtype), autograph=False)(contexts)
         define, builder = v1.saved_model.predict_signature_def, v1.saved_model.Builder(str(folder))
@@ -93,9 +103,7 @@ def _save(predictor: predictions.Predictor, kinds: column_graph.Kinds, folder: p
         builder.save()
 
 
-def _outputs(
-    predictor: predictions.Predictor, dtype: tf.DType, contexts: tf.Tensor | dict[str, tf.Tensor]
-) -> dict[str, tf.Tensor]:
+def _outputs(predictor: predictions.Predictor, dtype: tf.DType, contexts: tf.Tensor) -> dict[str, tf.Tensor]:
     """Outputs of all signatures, [rows, actions] each: rewards of this dtype, and float32 probabilities."""
     model, weights, loss, no_key = predictor.model, predictor.weights, predictor.loss, tf.zeros([2], tf.int32)
     return {
@@ -104,9 +112,9 @@ def _outputs(
     }
 
 
-def _convert(predictor: predictions.Predictor, kinds: column_graph.Kinds, folder: pathlib.Path) -> str:
+def _convert(predictor: predictions.Predictor, kinds: Kinds, folder: pathlib.Path) -> str:
     """Writes the TensorFlow Lite file to a folder; returns why it cannot, else an empty text."""
-    if problem := column_graph.why_not_lite(predictor.known, predictor.task):
+    if problem := why_not_lite(predictor.known):
         return problem
     _save(predictor, kinds, folder / "float32", tf.float32)
     converter = tf.lite.TFLiteConverter.from_saved_model(str(folder / "float32"), signature_keys=list(_SIGNATURES))
@@ -117,3 +125,89 @@ def _convert(predictor: predictions.Predictor, kinds: column_graph.Kinds, folder
         return f"its converter refuses the model or the policy ({str(error).partition(chr(10))[0]})"
     (folder / _LITE).write_bytes(content)
     return ""
+
+
+def kinds(known: statistics.OfTable, options: TaskOptions) -> Kinds:
+    """The type of each input column (`number` or `category`), and the categories.
+
+    Raises:
+      UsageError: If a column has dates or texts.
+    """
+    described: Kinds = {}
+    dates = [name for name, column in known.columns.items() if isinstance(column, statistics.Dates)]
+    if unreadable := [*dates, *schema.listed(options.text_columns)]:
+        raise UsageError(
+            f"Column {unreadable[0]!r} has {'dates' if dates else 'texts'}, which an exported model cannot read: train "
+            "without it (--ignore_columns), or with numbers or categories instead."
+        )
+    for name, column in known.columns.items():
+        if isinstance(column, statistics.Categories):
+            described[name] = {"type": "category", "categories": column.categories}
+        elif column is not None:
+            described[name] = {"type": "number"}
+    return described
+
+
+def why_not_lite(known: statistics.OfTable) -> str:
+    """Reason why TensorFlow Lite cannot encode these columns; empty if it can."""
+    for name, column in known.columns.items():
+        if isinstance(column, statistics.Numbers) and abs(column.mean) > _LARGEST_RATIO * column.deviation > 0:
+            return f"the numbers of column {name!r} differ too little from each other for float32: subtract a constant"
+    return ""
+
+
+def features(
+    inputs: Mapping[str, tf.Tensor], known: statistics.OfTable, options: TaskOptions, *, is_lite: bool
+) -> tf.Tensor:
+    """Features as the model takes them.
+
+    Args:
+      inputs: The columns of `kinds`, [rows] each: numbers of one dtype, NaN if missing; else text, empty if missing.
+      known: Their statistics.
+      options: The run's options.
+      is_lite: Whether to leave out what TensorFlow Lite lacks: no spaces around text are removed.
+    """
+    words = schema.listed(options.missing_values)
+    blocks = []
+    for name, column in known.columns.items():
+        if isinstance(column, statistics.Numbers):
+            blocks.append(_numbers(inputs[name], column, words))
+        elif isinstance(column, statistics.Categories):
+            written = inputs[name] if is_lite else _stripped(inputs[name])
+            blocks.append(_categories(written, column.categories, words))
+    return tf.concat(blocks, axis=1)
+
+
+def _stripped(written: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(written, f"^{_SPACES}|{_SPACES}$", "")
+
+
+def _numbers(values: tf.Tensor, known: statistics.Numbers, words: Sequence[str]) -> tf.Tensor:
+    # No negation below: the converter to TensorFlow Lite turns not (x <= y) into x > y, which is wrong for NaN.
+    is_present = tf.math.is_finite(values)
+    for word in words:
+        try:
+            is_present &= tf.not_equal(values, float(word))  # In a graph, != compares the objects.
+        except ValueError:  # A text, which no number equals.
+            continue
+    standard = tf.zeros_like(values)
+    if known.deviation:
+        largest = float(np.finfo(np.float32).max)
+        standard = (values / 2 - known.mean / 2) / (known.deviation / 2)
+        standard = tf.clip_by_value(standard, -largest, largest)
+    encoded = [tf.cast(tf.where(is_present, standard, tf.zeros_like(values)), tf.float32)]
+    if known.has_missing:
+        encoded.append(1 - tf.cast(is_present, tf.float32))
+    return tf.stack(encoded, axis=1)
+
+
+def _is_missing(written: tf.Tensor, words: Sequence[str]) -> tf.Tensor:
+    """Bool [rows, 1]."""
+    return tf.reduce_any(tf.equal(written[:, tf.newaxis], [[*table_file.MISSING, *words]]), axis=1, keepdims=True)
+
+
+def _categories(written: tf.Tensor, categories: Sequence[str], words: Sequence[str]) -> tf.Tensor:
+    of_missing = tf.constant([[float(category == columns.MISSING_CATEGORY) for category in categories]])
+    chosen = tf.cast(tf.equal(written[:, tf.newaxis], [list(categories)]), tf.float32)
+    is_missing = tf.cast(_is_missing(written, words), tf.float32)
+    return is_missing * of_missing + (1 - is_missing) * chosen

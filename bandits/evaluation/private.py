@@ -1,8 +1,7 @@
-"""A private evaluation: checks of its flags, what it costs, its single release, and its output.
+"""A private evaluation: checks of its flags, its cost, its single release, and its output.
 
-What is fitted on the same clients, such as the model of a doubly robust estimator, is a release too and is composed.
-Parameters of estimators and all bounds are fixed beforehand. Nothing else of the log may be shown, so most checks of a
-log are not made.
+A run's model that was trained on the same clients is a release too and is composed. All bounds are fixed beforehand.
+Nothing else of the log may be shown, so most checks of a log are not made.
 """
 
 import dataclasses
@@ -10,14 +9,14 @@ import hashlib
 import math
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bandits.evaluation import betting, output, private_sums
 from bandits.evaluation import bounds as bounds_lib
-from bandits.evaluation import estimates, finite_sample, output, private_sums, reward_models
-from bandits.evaluation.estimators import KINDS, Estimator, terms_of_log
-from bandits.evaluation.private_sums import Answer, Query, Value
+from bandits.evaluation.estimators import KINDS, terms_of_log
+from bandits.evaluation.private_sums import Answer, Value
 from bandits.evaluation.target_policies import Target
 from data import interaction_log, log_checks, log_time
 from data.errors import UsageError
@@ -26,10 +25,6 @@ from data.reward_bounds import UNIT
 from optimization.privacy import calibration, ledger, mechanisms
 from optimization.study import cli, run_folder
 
-if TYPE_CHECKING:
-    import matplotlib.figure
-
-_DEFAULT = ("ips", "snips")
 _RELEASE = "client sums of a log"
 _COVERS = (
     "the values and intervals of these queries; not the log, which is as private as the data and outside every "
@@ -39,11 +34,9 @@ _ASSUMED = (
     "neighbouring logs differ in one client's rows alone: what a client's data changed in others' rows, through the "
     "models that acted, is for the guarantee of the run that wrote the log",
     "the number of clients, and the names and number of the actions, are public",
-    "target policies, estimators with their parameters, and all bounds were fixed without a query on these clients, "
-    "unless they are counted above",
+    "target policies and all bounds were fixed without a query on these clients, unless they are counted above",
     "the generator's numbers are taken for random, and floating-point numbers for real ones",
 )
-_SECRET = "nobody learns which clients a query has sampled"
 _ROUNDING = 1.005  # A propensity may be written with few digits.
 _ABOVE = (
     "With correct propensities it is at most 1, so the propensities are wrong: too small, or those of other actions "
@@ -54,114 +47,49 @@ _BELOW = (
     "impossible or rare in some rows, or propensities are too large."
 )
 _FEW = (
-    f"Finite-sample intervals (Hoeffding): the noised sums do not show that at least {finite_sample.FEW} effective "
+    f"Finite-sample intervals (Hoeffding): the noised sums do not show that at least {betting.FEW} effective "
     "clients have a reward above the smallest possible one, and as many one below the largest."
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """What is fixed before the log is read.
-
-    Attributes:
-      estimators: Estimators with their parameters.
-      models: What was trained on the same clients before: a run's model.
-    """
-
-    estimators: tuple[Estimator, ...]
-    models: tuple[ledger.Spent, ...]
-
-    @property
-    def needs_model(self) -> bool:
-        """Whether a reward model is trained."""
-        return any(each.kind.needs_model for each in self.estimators)
-
-
-def plan(settings: cli.Settings, target: Target) -> Plan | None:
-    """Settings of the flags; None without `--private`.
+def models(settings: cli.Settings, target: Target) -> list[ledger.Spent]:
+    """Checks the flags of private and anytime-valid values; returns the model that counts as a release of the clients.
 
     Raises:
       UsageError: If something would not be private, or has no effect.
     """
     bounds_lib.check(settings)
     if not settings.private:
-        return None
+        return []
     if settings.reward_window and not settings.log_until:
         raise UsageError("--private: --reward_window needs --log_until: the latest time in the log is one client's.")
-    noise = settings.model_noise_multiplier
-    names = estimates.names(settings.estimators) or (*_DEFAULT, *["dr"] * (noise is not None))
-    for flag, name in estimates.FIXED.items():
-        if settings[flag] is not None and name not in names:
-            raise UsageError(f"--{flag} has no effect: with --private, {name} must be named by --estimators.")
-        if settings[flag] is None and name in names:
-            raise UsageError(
-                f"--private: {name} needs --{flag}. SLOPE would choose it by the log, which is a release of its own."
-            )
-    fixed = {name: settings[flag] for flag, name in estimates.FIXED.items()}
-    chosen = tuple(Estimator(name, fixed.get(name, math.inf)) for name in names)
-    if noise is None:
-        check_models(chosen, ())
-    elif not any(one.kind.needs_model for one in chosen):
-        raise UsageError(
-            "--model_noise_multiplier trains a reward model, and no estimator of --estimators reads one: leave it out, "
-            "or add dr."
-        )
     run = target.name if target.kind == "run" else target.run
     if not run and "policy_is_public" in settings.set_by_user:
         raise UsageError("--policy_is_public has an effect only with --policy=run:FOLDER.")
-    models = (of_run(run),) if run and not settings.policy_is_public else ()
-    check_models((), models)
-    return Plan(chosen, models)
-
-
-def of_run(folder: str) -> ledger.Spent:
-    """Privacy spent by training a run's model, identified by the model, not by its folder."""
-    digest = hashlib.sha256(run_folder.find_model(folder).read_bytes()).hexdigest()[:12]
-    what = f"the model {digest} of run {pathlib.Path(folder).name}"
-    return ledger.Spent(what, *mechanisms.load(pathlib.Path(folder) / "privacy.json"))
-
-
-def check_models(estimators: Sequence[Estimator], models: Sequence[ledger.Spent]) -> None:
-    """Refuses models without a guarantee, and estimators that would need one.
-
-    Raises:
-      UsageError: If it refuses.
-    """
-    needing = [estimator.name for estimator in estimators if estimator.kind.needs_model]
-    if needing and not models:
+    if not run or settings.policy_is_public:
+        return []
+    # The model identifies its training, not the folder.
+    digest = hashlib.sha256(run_folder.find_model(run).read_bytes()).hexdigest()[:12]
+    what = f"the model {digest} of run {pathlib.Path(run).name}"
+    spent = ledger.Spent(what, *mechanisms.load(pathlib.Path(run) / "privacy.json"))
+    if reason := spent.mechanism.reason:
         raise UsageError(
-            f"--private: the model of {', '.join(needing)} is fitted on the same clients, and so is a release of its "
-            "own: train it with differential privacy (--model_noise_multiplier), or take --estimators=ips,snips."
+            f"--private: {what} was trained on clients and has no guarantee, because {reason}: train it with "
+            "differential privacy, or say that no client of it needs protection (--policy_is_public)."
         )
-    for model in models:
-        if reason := model.mechanism.reason:
-            raise UsageError(
-                f"--private: {model.what} was trained on clients and has no guarantee, because {reason}: train it with "
-                "differential privacy, or say that no client of it needs protection (--policy_is_public)."
-            )
+    return [spent]
 
 
-def mechanism(
-    clients: int, noise_multiplier: float, clients_per_look: int | None = None, **others: Any
-) -> mechanisms.Mechanism:
+def mechanism(clients: int, noise_multiplier: float, **others: Any) -> mechanisms.Mechanism:
     """Accounting of one release.
 
     Args:
       clients: Number of clients of the log, which is public.
       noise_multiplier: Standard deviation of the noise on each number of the sum, in clip norms.
-      clients_per_look: Expected size of a secret Poisson sample of clients, drawn for each query, which amplifies;
-        None for all of them, without amplification.
       **others: Further fields of `mechanisms.Mechanism`: its delta, if it is not 1 / clients^1.1, and its accountant.
-
-    Raises:
-      UsageError: If a number is out of range.
     """
     # With all clients in each query nothing is random, and a client's absence leaves the others as they are.
-    sampling, cohort = ("poisson", clients_per_look) if clients_per_look else ("cyclic", clients)
-    try:
-        return mechanisms.Mechanism("dpsgd", noise_multiplier, clients, cohort, sampling, **others)
-    except ValueError as error:
-        raise UsageError(f"--clients_per_look={clients_per_look}: {error}") from error
+    return mechanisms.Mechanism("dpsgd", noise_multiplier, clients, clients, "cyclic", **others)
 
 
 def calibrated(
@@ -173,7 +101,7 @@ def calibrated(
       mechanism: The mechanism; its noise multiplier is not used.
       looks: Number of queries.
       target_epsilon: Epsilon of everything together.
-      models: What is fitted on the same clients.
+      models: Models that were fitted on the same clients.
 
     Raises:
       UsageError: If no noise does that.
@@ -199,8 +127,7 @@ def pay(
     Args:
       path: The ledger of these clients; made if there is none.
       mechanism: The release's mechanism.
-      models: What was fitted on the same clients. Each counts once, in however many queries it is used, and so needs a
-        name that no other training has; see `reward_models.spent`.
+      models: Models that were fitted on the same clients. Each counts once, in however many queries it is used.
       target_epsilon: Epsilon that may be spent in all; None for any.
 
     Raises:
@@ -241,19 +168,22 @@ def guarantee(whole: mechanisms.Mechanism, rounds: int, looks: int, models: Sequ
         at = f"at delta {report['delta']:.3g}{apart}"
         report["summary"] = f"Privacy: {'; '.join(epsilons)}, {at}, for {of} on these clients together."
     names = ("epsilon", "delta", "unit", "guarantees", "warnings", "mechanism", "summary")
-    assumes = [*_ASSUMED, *[_SECRET] * (whole.sampling == "poisson")]
     more = {"looks": looks, "models": list(models), "covers": _COVERS, "apart_from": list(whole.left_out)}
-    return {name: report[name] for name in names} | more | {"assumes": assumes}
+    return {name: report[name] for name in names} | more | {"assumes": list(_ASSUMED)}
 
 
 def evaluate(
-    settings: cli.Settings, chosen: Plan, target: str, log: interaction_log.InteractionLog, probabilities: np.ndarray
+    settings: cli.Settings,
+    spent: Sequence[ledger.Spent],
+    target: str,
+    log: interaction_log.InteractionLog,
+    probabilities: np.ndarray,
 ) -> list[dict[str, Any]]:
     """Makes the release, prints it, writes it and returns its rows; nothing else of the log is released.
 
     Args:
       settings: The flags.
-      chosen: What was fixed beforehand.
+      spent: Models that were trained on the same clients, see `models`.
       target: The policy, in words.
       log: The log, with rewards in [0, 1].
       probabilities: float64 [rows, actions], or [rows] of the logged actions: the target's probabilities.
@@ -262,63 +192,53 @@ def evaluate(
       UsageError: If the log does not keep its bounds, or the budget is spent.
     """
     limits, actions = bounds_lib.of_settings(settings), len(log.action_names)
-    query = Query(chosen.estimators, limits, settings.clip_norm)
-    rows, kept = bounds_lib.apply(terms_of_log(log, probabilities), limits, log.client_ids, settings.seed)
+    query = private_sums.Query(limits, settings.clip_norm)
+    rows, counted = bounds_lib.apply(terms_of_log(log, probabilities), limits, log.client_ids, settings.seed)
     others = {"delta": settings.target_delta, "accountant": settings.accountant}
-    own = mechanism(len(log.client_ids), settings.noise_multiplier or 1.0, settings.clients_per_look, **others)
-    trained = [reward_models.spent(settings, log)] if chosen.needs_model else []
+    released = mechanism(len(log.client_ids), settings.noise_multiplier or 1.0, **others)
     if settings.target_epsilon is not None:
-        models = [*chosen.models, *trained * settings.looks]
-        own = calibrated(own, settings.looks, settings.target_epsilon, models)
-    spent = [*chosen.models, *trained]
-    report = pay(bounds_lib.ledger_path(settings), own, spent, target_epsilon=settings.target_epsilon)
-    report |= {"noise_multiplier": own.noise_multiplier, "clip_norm": query.norm}
-    if chosen.needs_model:
-        used = np.flatnonzero(kept)  # At least a row of each client, so that clients keep their numbers.
-        counted = dataclasses.replace(log.take(used), rewards=rows.rewards)
-        model = terms_of_log(counted, probabilities[used], reward_models.predictions(settings, counted))
-        rows = rows._replace(direct=model.direct, predicted=model.predicted)
-    vectors = query.vectors(rows, 1 / log.propensities[kept] / actions)
-    answer = private_sums.values(private_sums.release(vectors, query, own), query, own)
-    bounds = bounds_lib.reward_bounds(settings) or UNIT
-    answer = answer._replace(values=[value.in_unit_of(bounds) for value in answer.values])
+        released = calibrated(released, settings.looks, settings.target_epsilon, spent)
+    path = pathlib.Path(settings.privacy_ledger or f"{settings.log}.privacy.jsonl")
+    report = pay(path, released, spent, target_epsilon=settings.target_epsilon)
+    report |= {"noise_multiplier": released.noise_multiplier, "clip_norm": query.norm}
+    vectors = query.vectors(rows, 1 / log.propensities[counted] / actions)
+    answer = private_sums.values(private_sums.release(vectors, query, released), query, released)
+    unit = bounds_lib.reward_bounds(settings) or UNIT
+    estimates = [value.in_unit_of(unit) for value in answer.values]
     findings = checks(answer)
     refusal = next((finding for finding in findings if finding.is_warning), None)
-    head = f"{target} on {output.shown_log(settings.log)}, under differential privacy"
-    said = [f"No conclusion about {target}. {refusal.text}"] if refusal else []
-    said += output.policy_columns(log.report.get("policy_columns", {})) + sentences(answer.values, target, limits)
+    said = [f"{target} on {output.shown_log(settings.log)}, under differential privacy", ""]
+    said += [f"No conclusion about {target}. {refusal.text}"] if refusal else []
+    said += output.policy_columns(log.report.get("policy_columns", {})) + sentences(estimates, target, limits)
     said += [finding.text for finding in findings if finding is not refusal]
     said += [
         report["summary"],
         f"It covers {report['covers']}.",
         f"It assumes that {'; that '.join(report['assumes'])}.",
     ]
-    said += [f"Warning: {warning}" for warning in report["warnings"]] + [not_made(settings, chosen)]
+    said += [f"Warning: {warning}" for warning in report["warnings"]] + [not_made(settings)]
     said += [log_time.ASSUMPTION] * (settings.unobserved_rewards == "drop")
-    print("\n".join([head, "", *said]))
+    print("\n".join(said))
+    columns = ("policy", "estimator", "value", "low", "high", "noise", "bias_low", "bias_high")
     table = [
-        {
-            "policy": target,
-            "estimator": value.estimator.name,
-            "value": value.interval.mean,
-            "low": value.shown.low,
-            "high": value.shown.high,
-            "noise": value.noise,
-            "bias_low": value.bias[0],
-            "bias_high": value.bias[1],
-        }
-        for value in answer.values
+        dict(zip(columns, (target, value.name, *value.interval[:3], value.noise, *value.bias), strict=True))
+        for value in estimates
     ]
     if settings.output_dir:
-        described = {"private": True, "privacy": report, "refusal": refusal and refusal._asdict(), "sentences": said}
-        picture = output.image(_picture(answer.values), "Private values with intervals")
-        output.write_files(settings.output_dir, table, described, output.paragraphs([head, *said]) + picture)
+        described = {
+            "private": True,
+            "privacy": report,
+            "refusal": refusal and refusal._asdict(),
+            "sentences": said[2:],
+        }
+        intervals = {KINDS[value.name].label: value.interval for value in estimates}
+        output.write_files(settings.output_dir, table, described, "\n".join(said), intervals)
     return table
 
 
 def checks(answer: Answer) -> list[Finding]:
     """Findings on the propensities, from the release itself; with a warning, no conclusion is drawn."""
-    found = []
+    findings = []
     for interval, what in (
         (answer.mean_weight, "The mean of the policy's weights, its probabilities divided by propensities,"),
         (answer.uniform_weight, "The mean of 1 / propensity, divided by the number of actions,"),
@@ -326,8 +246,8 @@ def checks(answer: Answer) -> list[Finding]:
         is_wrong = bool(interval.low > _ROUNDING)
         cause = _ABOVE if is_wrong else _BELOW if interval.high * _ROUNDING < 1 else "Its expectation is 1."
         shown = "cannot be estimated" if math.isnan(interval.mean) else f"is {interval.text(label='95% CI ')}"
-        found.append(Finding(log_checks.PROPENSITIES, is_wrong, f"{what} {shown}. {cause}"))
-    return found
+        findings.append(Finding(log_checks.PROPENSITIES, is_wrong, f"{what} {shown}. {cause}"))
+    return findings
 
 
 def sentences(values: Sequence[Value], policy: str, limits: bounds_lib.Bounds) -> list[str]:
@@ -341,31 +261,19 @@ def sentences(values: Sequence[Value], policy: str, limits: bounds_lib.Bounds) -
         shown = interval.text(label="95% CI ")
         if math.isnan(interval.mean):
             shown = "cannot be estimated, because noise hides the rows"
-        elif value.is_biased or value.is_vacuous:
-            why = estimates.BIASED if value.is_biased else "uninformative interval"
-            shown = f"{interval.number(interval.mean)} ({why})"
+        elif value.is_vacuous:
+            shown = f"{interval.number(interval.mean)} (uninformative interval)"
         omitted = f"; clipping leaves out an estimated {low:+.2g} to {high:+.2g}" if high > low else ""
-        said.append(f"{policy}, {value.estimator.name}: {shown}; noise {value.noise:.2g}{omitted}.")
-    return said + [_FEW] * any(value.is_finite_sample and not value.is_biased for value in values)
+        said.append(f"{policy}, {value.name}: {shown}; noise {value.noise:.2g}{omitted}.")
+    return said + [_FEW] * any(value.is_finite_sample for value in values)
 
 
-def not_made(settings: cli.Settings, chosen: Plan) -> str:
+def not_made(settings: cli.Settings) -> str:
     """Sentence on the checks that would not be private, and on how the data holder makes them."""
     left_out = ["varying sets of actions", "actions without a row", "duplicate and left-out rows", "uneven clients"]
-    left_out += ["columns from after the action"] * chosen.needs_model
     left_out += ["changes over time"] * bool(settings.time_column)
-    given = [f"--{name}" for name in sorted(settings.set_by_user & bounds_lib.PRIVATE)]
+    flags = [f"--{name}" for name in sorted(settings.set_by_user & bounds_lib.PRIVATE)]
     return (
         f"Not checked, as the results would not be private: {', '.join(left_out)}. Whoever holds the data can check "
-        f"them with the same command without {', '.join(given)}, and must keep its output as secret as the log."
+        f"them with the same command without {', '.join(flags)}, and must keep its output as secret as the log."
     )
-
-
-def _picture(values: Sequence[Value]) -> "matplotlib.figure.Figure":
-    from optimization.study import curves, panels
-
-    plot, ((axes,),) = panels.grid(1, 1, (10, 1.5 + 0.5 * len(values)))
-    groups = {KINDS[value.estimator.name].label: {"": value.shown} for value in values}
-    panels.forest(axes, groups, {"": curves.PLAIN})
-    panels.label(axes, xlabel="mean reward of an interaction, with 95% intervals over clients and noise")
-    return plot

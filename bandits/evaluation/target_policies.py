@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bandits import flags, interactions, object_flags, registry, run_federated
+from bandits import flags, object_flags, registry, run_federated
 from bandits.options import BanditOptions, Phase, phases
 from bandits.results import runs
-from data import clients, files, interaction_log, log_checks, schema, statistics, tasks, text
+from data import clients, interaction_log, log_checks, schema, statistics, tasks, text
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from optimization.study import cli, frame, run_folder
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optimization import models
 
 KINDS = {
-    "logged": "the logging policy itself, of a run by its model of each period; a check with weights of 1",
+    "logged": "the logging policy itself, with weights of 1",
     "uniform": "every action equally often",
     "constant:ACTION": "always that action",
     "column:NAME,...": "the probability of the logged action in a column of the log; or a column for each action, "
@@ -269,41 +269,3 @@ def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str
         parts.append(task.normalize(task.clients.load(place[name]).take(rows).features))
     bags = [part for part in parts if isinstance(part, text.Bags)]
     return text.joined(bags) if bags else np.concatenate(parts)
-
-
-def of_each_period(run: interactions.LoggedRun) -> np.ndarray:
-    """Action probabilities of the deployed model that acted in each logged row.
-
-    Args:
-      run: The run, its log read with contexts.
-
-    Returns:
-      float64 [rows, actions]; at the logged actions, the logged propensities but for rounding.
-
-    Raises:
-      UsageError: If a period's model is not there, or damaged.
-      ValueError: If the log has no contexts.
-    """
-    from optimization import models
-
-    log = run.log
-    if log.contexts is None:
-        raise ValueError("The log was read without contexts.")
-    *_, phase = phases(run.options, run.task)
-    model, num_actions = models.of_task(run.task, run.options.heads), run.task.num_actions
-    by_row = np.zeros((len(log), num_actions))
-    acted = np.asarray(log.models)
-    for period in np.unique(acted):
-        if period not in run.models:
-            raise UsageError(f"{run.folder} has no model of period {period} any more.")
-        arrays = files.read_arrays(run.models[period])
-        shapes = {name: array.shape for name, array in arrays.items() if np.isfinite(array).all()}
-        if not model.shapes.items() <= shapes.items():
-            raise UsageError(f"{run.models[period]} is not a model of this run with finite weights: restore a copy.")
-        weights = tuple(arrays[name] for name in model.shapes)
-        rows = np.flatnonzero(acted == period)
-        contexts = log.take(rows).contexts
-        assert contexts is not None
-        run_model = RunModel(phase, num_actions, model, weights)
-        by_row[rows] = run_model.probabilities(contexts, len(rows), int(period))
-    return by_row

@@ -10,12 +10,11 @@ import pandas as pd
 import pytest
 
 from bandits import interactions, metrics
-from bandits.evaluation import target_policies
 from data import interaction_log
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
-from tests.bandits import whole_runs
+from tests.bandits import deployed_policies, whole_runs
 
 pytestmark = pytest.mark.slow
 
@@ -126,9 +125,24 @@ def test_logs_agree_with_rounds_of_every_kind(tmp_path, arguments):
     check_agrees(run)
     assert not (run / "init" / "interactions").exists()
     found = interactions.read_run(run).with_contexts()
-    target = target_policies.of_each_period(found)
+    target = deployed_policies.probabilities(found)
     played = target[np.arange(len(found.log)), found.log.actions]
     np.testing.assert_allclose(played, found.log.propensities, rtol=2e-4)
+
+
+def test_each_period_has_its_models_mean_reward(finished):
+    """The run's own policy has weights of 1: the estimate is the mean reward."""
+    found = interactions.read_run(finished).with_contexts()
+    log, rows = found.log, pd.read_csv(finished / "metrics.csv").set_index("round_num")
+    target = deployed_policies.probabilities(found)
+    np.testing.assert_allclose(target.sum(axis=1), 1, atol=1e-6)
+    weights = target[np.arange(len(log)), log.actions] / log.propensities
+    for period, rounds in ((0, [1, 2]), (1, [3, 4]), (2, [5])):
+        here = log.periods == period
+        of_rounds = rows.loc[rounds]
+        mean = np.average(of_rounds[metrics.ROUND_REWARD], weights=of_rounds[metrics.EXAMPLES])
+        assert (weights * log.rewards)[here].sum() / weights[here].sum() == pytest.approx(mean, abs=1e-6)
+        assert (weights * log.rewards)[here].mean() == pytest.approx(mean, abs=1e-6)
 
 
 def test_a_kept_cache_is_an_interaction_once_a_period(tmp_path):
@@ -157,11 +171,6 @@ def _with_config(run: pathlib.Path, **changed) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
 
 
-def _with_model(run: pathlib.Path, **changed) -> None:
-    path = run / "models" / "period_000001.npz"
-    np.savez(path, **dict(np.load(path)) | changed)
-
-
 def _with_log(run: pathlib.Path, **changed) -> None:
     path = run / "interactions" / "rounds_00000002_00000002.parquet"
     interaction_log.write(dataclasses.replace(interaction_log.read(path), **changed), path)
@@ -175,25 +184,15 @@ def _with_log(run: pathlib.Path, **changed) -> None:
         (lambda run: _with_log(run, rows=np.full(len(_parts_log(run)), 10**6)), "is not one of its data"),
         (lambda run: _with_config(run, flags=[1]), "is not readable as that of a run"),
         (lambda run: _with_config(run, data_checksum="other"), "The data of .* has changed"),
-        (lambda run: (run / "models" / "period_000001.npz").write_bytes(b"PK"), "is not readable as a model"),
-        (
-            lambda run: _with_model(run, **{_weight(run): np.zeros((3, 3))}),
-            "is not a model of this run with finite weights",
-        ),
-        (lambda run: _with_model(run, **{_weight(run): np.full((64, 10), np.nan)}), "with finite weights"),
     ],
-    ids=["part", "column", "row", "flags", "data", "archive", "shape", "nan"],
+    ids=["part", "column", "row", "flags", "data"],
 )
 def test_damage_to_a_runs_log_and_to_what_goes_with_it_is_named(finished, tmp_path, damage, message):
     run = shutil.copytree(finished, tmp_path / "run")
     damage(run)
     with pytest.raises(UsageError, match=message):
-        target_policies.of_each_period(interactions.read_run(run).with_contexts())
+        interactions.read_run(run).with_contexts()
 
 
 def _parts_log(run: pathlib.Path) -> interaction_log.InteractionLog:
     return interaction_log.read(run / "interactions" / "rounds_00000002_00000002.parquet")
-
-
-def _weight(run: pathlib.Path) -> str:
-    return next(name for name, array in np.load(run / "models" / "period_000001.npz").items() if array.ndim == 2)

@@ -1,4 +1,4 @@
-"""scripts.evaluate_policy as programs: on tables, on a run's own log, by NumPy and through TFF."""
+"""scripts.evaluate_policy as a program: on tables and on a run's log."""
 
 import json
 
@@ -59,8 +59,6 @@ def test_a_table_by_weights_alone(tmp_path, capsys):
     page = (tmp_path / "out" / "evaluation.html").read_text()
     assert "SNIPS" in page
     assert "data:image/png;base64," in page
-    assert page.count('<div class="scroll"') == 3  # Estimates, bootstrap and picture scroll on a phone.
-    assert "prefers-color-scheme: dark" in page
 
 
 def _timed(path, clients=60, rows=10):
@@ -124,7 +122,7 @@ def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, 
         ({"red": 2, "blue": 0}, (), 2, "no logged action that the policy chooses earned a reward"),
         (
             {"red": 1, "blue": 1},
-            ("--estimators=clipped_ips",),
+            ("--estimators=clipped_ips", "--clip=2"),
             0,
             "of ips, snips and dr, and the others are biased",
         ),
@@ -149,25 +147,18 @@ def test_without_a_headline_the_reason_is_printed(tmp_path, capsys, paid, flags,
 
 
 @pytest.mark.slow
-def test_a_model_and_tff_give_all_estimators(tmp_path):
+def test_a_model_gives_all_estimators(tmp_path):
     write_log(tmp_path / "log.csv")
-    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--ignore_columns=played", "--policy=uniform")
+    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--ignore_columns=played", "--policy=uniform", "--shrinkage=4")
     quick = ("--model_rounds=40", "--model_server_learning_rate=0.05", "--draws=20", "--tau=1", "--clip=2")
-    names = "--estimators=ips,snips,clipped_ips,dm,dr,switch_dr,dros"
-    found = {sums: _evaluated(tmp_path / sums, *flags, *quick, names, f"--sums={sums}") for sums in ("numpy", "tff")}
-    values = by_estimator(found["numpy"])
+    found = _evaluated(tmp_path / "out", *flags, *quick)
+    values = by_estimator(found)
     assert list(values) == ["logged", "ips", "snips", "clipped_ips", "dm", "dr", "switch_dr", "dros"]
     truth = 0.5 * (0.3 + 0.25) + 0.5 * 0.4
     assert abs(values["dr"] - truth) < 0.15
-    assert found["numpy"]["headline"]["estimator"] == "dr"
-    biases = {row["estimator"]: row["bias"] for row in found["numpy"]["estimates"]}
-    # Weights are 2 and 2/3: tau binds, the clip does not; SLOPE chose lambda.
-    assert [name for name, bias in biases.items() if bias] == ["dm", "switch_dr", "dros"]
-    assert "by SLOPE" in _estimate(found["numpy"], "dros")["parameter"]
-    for name in ("value", "low", "high", "difference_low", "bootstrap_high"):
-        for estimator, number in by_estimator(found["numpy"], name).items():
-            by_tff = by_estimator(found["tff"], name)[estimator]
-            assert by_tff == (number if number is None else pytest.approx(number, rel=1e-6)), (estimator, name)
+    assert found["headline"]["estimator"] == "dr"
+    # Weights are 2 and 2/3: tau binds, the clip does not.
+    assert [row["estimator"] for row in found["estimates"] if row["bias"]] == ["dm", "switch_dr", "dros"]
 
 
 @pytest.mark.slow
@@ -202,7 +193,7 @@ def unit_log(request, tmp_path_factory):
 
 _ALL = (
     "--policy=constant:blue", "--ignore_columns=played", "--model_rounds=5", "--draws=50", "--tau=2", "--clip=2",
-    "--estimators=ips,snips,clipped_ips,dm,dr,switch_dr,dros",
+    "--shrinkage=4", "--estimators=ips,snips,clipped_ips,dm,dr,switch_dr,dros",
 )  # fmt: skip
 
 
@@ -315,7 +306,7 @@ def test_a_runs_model_is_evaluated_with_any_exploration(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_log_of_a_run_gives_its_own_policy_of_each_period_its_mean_reward(tmp_path):
+def test_the_log_of_a_run_gives_its_own_policy_its_mean_reward(tmp_path):
     flags = [
         "--task_type=digits", "--total_rounds=5", "--clients_per_round=4", "--bandits_deploy_freq=2",
         "--bandits_temperature=0.5", "--log_interactions", f"--root_output_dir={tmp_path}", "--experiment_name=run",
@@ -326,10 +317,9 @@ def test_the_log_of_a_run_gives_its_own_policy_of_each_period_its_mean_reward(tm
     saved = tmp_path / "log.parquet"
     own = (f"--log={tmp_path}/run", "--policy=logged", "--nomodel", "--draws=0", f"--save_log={saved}")
     found = _evaluated(tmp_path / "a", *own)
-    assert len(set(by_estimator(found).values())) > 1  # By the models of the periods, not by the propensities again.
     for name in ("logged", "ips", "snips"):
         assert by_estimator(found)[name] == pytest.approx(mean, abs=1e-6)
-    assert found["overlap"]["largest_weight"] == pytest.approx(1, abs=1e-4)
+    assert found["overlap"]["largest_weight"] == 1
     by_propensities = _evaluated(tmp_path / "b", f"--log={saved}", "--policy=logged", "--draws=0")
     assert (
         by_estimator(by_propensities)["ips"] == by_estimator(by_propensities)["logged"] == pytest.approx(mean, abs=1e-9)

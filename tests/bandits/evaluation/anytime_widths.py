@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 import pandas as pd
 
-from bandits.evaluation import anytime, bounds, totals
+from bandits.evaluation import betting, bounds, estimators
 from bandits.evaluation.estimators import Estimator, Terms
 
 RECORD = pathlib.Path(__file__).parents[3] / "docs/evidence/anytime/widths.csv"
@@ -50,12 +50,11 @@ def widths(setting: tuple[int, int, int, float, float], seed: int) -> tuple[floa
     zeros = np.zeros(len(clients))
     log = Terms(clients[order], 3 * np.array([0.6, 0.3, 0.1])[actions][order], rewards[order], zeros, zeros)
     limits = bounds.Bounds(largest, rows)
-    found = anytime.sequence(
-        *anytime.observations(log, looks[order], limits, [str(client) for client in range(POPULATION)], 0)
-    ).last
-    layout = totals.Layout((Estimator("ips"),))
-    once = totals.interval(totals.sums(log, layout), layout.ratio(Estimator("ips")))
-    return found.high - found.low, once.high - once.low
+    found = betting.sequence(
+        *betting.observations(log, looks[order], limits, [str(client) for client in range(POPULATION)], 0)
+    )
+    once = estimators.interval(Estimator("ips").totals(log))
+    return found.highs[-1] - found.lows[-1], once.high - once.low
 
 
 def main() -> None:

@@ -8,14 +8,14 @@ from bandits.evaluation.estimators import Terms
 from data.errors import UsageError
 
 
-def _rows(clients, weights, rewards, model=0.0):
-    models = np.full(len(clients), model)
+def _rows(clients, weights, rewards):
+    models = np.zeros(len(clients))
     return Terms(np.asarray(clients, np.int32), np.asarray(weights, float), np.asarray(rewards, float), models, models)
 
 
-def test_weights_rewards_and_predictions_are_clipped():
+def test_weights_and_rewards_are_clipped():
     found, kept = bounds.apply(
-        _rows([0, 0, 1], [0.5, 9.0, 4.0], [-1.0, 0.5, 3.0], 1.5),
+        _rows([0, 0, 1], [0.5, 9.0, 4.0], [-1.0, 0.5, 3.0]),
         bounds.Bounds(4.0, 2, clips_rewards=True),
         ("a", "b"),
         0,
@@ -23,7 +23,6 @@ def test_weights_rewards_and_predictions_are_clipped():
     assert kept.all()
     np.testing.assert_array_equal(found.weights, [0.5, 4, 4])
     np.testing.assert_array_equal(found.rewards, [0, 0.5, 1])
-    np.testing.assert_array_equal([*found.direct, *found.predicted], np.ones(6))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,8 @@ def test_weights_rewards_and_predictions_are_clipped():
     [
         ("rewards", [-1.0, 0.5], "--clip_rewards"),
         ("weights", [1.0, -1.0], "at least 0"),
-        *((name, [0.5, np.nan], f"{name} must be finite") for name in ("weights", "rewards", "direct", "predicted")),
+        ("weights", [0.5, np.nan], "must be finite"),
+        ("rewards", [0.5, np.nan], "must be finite"),
     ],
 )
 def test_numbers_out_of_their_bounds_are_refused(name, values, words):
@@ -46,11 +46,11 @@ _NAMES = ("a", "b", "c", "d")
 
 def test_no_client_has_more_rows_than_its_bound_and_each_is_as_likely():
     counts = np.zeros(len(_CLIENTS))
-    for seed in range(2000):
+    for seed in range(500):
         kept = bounds.chosen(_CLIENTS, 3, _NAMES, seed)
         assert np.bincount(_CLIENTS[kept]).tolist() == [3, 3, 2, 3]
         counts += kept
-    np.testing.assert_allclose(counts / 2000, np.array([1, 0.3, 1, 3 / 7])[_CLIENTS], atol=0.05)
+    np.testing.assert_allclose(counts / 500, np.array([1, 0.3, 1, 3 / 7])[_CLIENTS], atol=0.08)
 
 
 def test_the_choice_of_a_clients_rows_does_not_depend_on_other_clients():

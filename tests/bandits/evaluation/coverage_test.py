@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from bandits.evaluation import totals
-from bandits.evaluation.estimators import Estimator, terms_of_rows
+from bandits.evaluation.estimators import Estimator, interval
+from tests.bandits.evaluation.tables_of_logs import terms_of_rows
 
 _LOGS, _CLIENTS, _ACTIONS = 1000, 250, 4
 _ESTIMATORS = (*map(Estimator, ("logged", "ips", "snips", "dr")), Estimator("switch_dr", 10.0))
-_LAYOUT = totals.Layout(_ESTIMATORS)
 # Each client has a leaning towards an action, of which rewards, the logging policy and the target's follow.
 _MEANS = np.array([[0.7, 0.3, 0.3, 0.2], [0.2, 0.6, 0.3, 0.2], [0.1, 0.2, 0.5, 0.4]])  # [leaning, action]
 _LOGGING = np.array([[0.4, 0.2, 0.2, 0.2], [0.2, 0.3, 0.3, 0.2], [0.3, 0.3, 0.2, 0.2]])
@@ -38,13 +37,11 @@ def shares():
     held = {(estimator, level): 0 for estimator in _ESTIMATORS for level in ("client", "row")}
     for _ in range(_LOGS):
         rows = _log(generator, np.full((3, _ACTIONS), 0.3))
-        columns = _LAYOUT.columns(rows)
         units = {"client": rows.clients, "row": np.arange(len(rows.clients))}
         for level, unit in units.items():
-            sums = totals.summed(totals.of_clients(unit, columns), _LAYOUT.ratios)
             for estimator in _ESTIMATORS:
-                interval = totals.interval(sums, _LAYOUT.ratio(estimator))
-                held[estimator, level] += interval.low <= truths[estimator] <= interval.high
+                found = interval(estimator.totals(rows._replace(clients=unit)))
+                held[estimator, level] += found.low <= truths[estimator] <= found.high
     return {key: count / _LOGS for key, count in held.items()}
 
 

@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-import tensorflow as tf
+import statsmodels.api as sm
 
-from bandits.evaluation import totals
-from bandits.evaluation.estimators import KINDS, Estimator, Terms, terms_of_rows
+from bandits.evaluation import estimators
+from bandits.evaluation.estimators import Estimator, interval
 from data import log_checks
+from tests.bandits.evaluation.tables_of_logs import terms_of_rows, weighted
 
 # Two actions. Weights 0.5 / 0.25 = 2, 0.2 / 0.8 = 0.25, 1 / 0.5 = 2 and 0 / 0.5 = 0.
 _TARGET = np.array([[0.5, 0.5], [0.8, 0.2], [0.0, 1.0], [1.0, 0.0]])
@@ -25,8 +26,7 @@ _TOY = terms_of_rows(
 
 
 def _value(estimator, rows=_TOY):
-    layout = totals.Layout((estimator,))
-    return float(totals.value(totals.sums(rows, layout).totals, layout.ratio(estimator)))
+    return float(estimators.ratio(estimator.totals(rows).sum(axis=0)))
 
 
 def test_terms_by_hand():
@@ -64,27 +64,6 @@ def test_the_ends_of_each_familys_path():
     assert _value(Estimator("clipped_ips")) == _value(Estimator("ips"))
     for family in ("switch_dr", "dros"):
         assert _value(Estimator(family)) == _value(Estimator("dr"))
-    assert _value(Estimator("dros", 0.0)) == _value(Estimator("dm"))
-    some = _TOY._replace(weights=_TOY.weights + 0.1)
-    assert _value(Estimator("switch_dr", 0.0), some) == _value(Estimator("dm"), some)
-
-
-@pytest.mark.parametrize("family", ["clipped_ips", "switch_dr", "dros"])
-def test_parameters_below_zero_are_refused(family):
-    with pytest.raises(ValueError, match="must be at least 0, got -1"):
-        Estimator(family, -1.0)
-    with pytest.raises(ValueError, match="must be at least 0, got nan"):
-        Estimator(family, math.nan)
-
-
-def test_tensors_give_the_same_numbers():
-    tensors = Terms(*map(tf.constant, _TOY))
-    parameters = (1.5, 0.25, 4.0, math.inf)
-    ends = [Estimator(name, one) for name, kind in KINDS.items() if kind.parameter for one in parameters]
-    layout = totals.Layout((*[Estimator(name) for name, kind in KINDS.items() if not kind.parameter], *ends))
-    for ours, theirs in zip(layout.columns(_TOY), layout.columns(tensors, tf), strict=True):
-        assert theirs.dtype == tf.float64
-        np.testing.assert_allclose(theirs, ours, rtol=1e-12)
 
 
 _USER = [f"user_feature_{number}" for number in range(4)]
@@ -130,3 +109,94 @@ def test_open_bandits_small_sample(open_bandit, log, clicks, clients, expected):
         rows.weights.max(),
     )
     assert found == pytest.approx(expected, rel=5e-6)
+
+
+@pytest.fixture(scope="module")
+def log():
+    generator = np.random.default_rng(1)
+    clients = np.sort(generator.integers(40, size=300))
+    rewards = generator.normal(size=40)[clients] + generator.normal(size=300)
+    return weighted(clients, generator.gamma(1.0, size=300), rewards)
+
+
+def _clustered(values, regressors, weights, groups):
+    """Statsmodels' weighted regression, errors clustered by client; its correction is C / (C - 1) of one regressor."""
+    model = sm.WLS(values, regressors, weights=weights)
+    return model.fit(cov_type="cluster", cov_kwds={"groups": groups}, use_t=True)
+
+
+@pytest.mark.parametrize("estimator", [Estimator("logged"), Estimator("ips"), Estimator("snips")])
+def test_intervals_are_those_of_regressions_with_clustered_errors(log, estimator):
+    found = interval(estimator.totals(log))
+    values = log.weights * log.rewards if estimator == Estimator("ips") else log.rewards
+    weights = log.weights if estimator == Estimator("snips") else np.ones(300)
+    fit = _clustered(values, np.ones(300), weights, log.clients)
+    assert found.mean == pytest.approx(fit.params[0], rel=1e-12)
+    assert (found.low, found.high) == pytest.approx(tuple(fit.conf_int()[0]), rel=1e-9)
+    assert found.size == 40
+
+
+def test_a_differences_interval_knows_that_both_are_of_the_same_clients(log):
+    difference = interval(Estimator("ips").totals(log), Estimator("logged").totals(log))
+    fit = _clustered(log.weights * log.rewards - log.rewards, np.ones(300), np.ones(300), log.clients)
+    assert difference.mean == pytest.approx(fit.params[0], rel=1e-12)
+    assert (difference.low, difference.high) == pytest.approx(tuple(fit.conf_int()[0]), rel=1e-9)
+
+
+def _values(clients, weights, rewards):
+    """[mean, low, high] of each estimator, by name."""
+    rows = weighted(clients, weights, rewards)
+    return {name: interval(Estimator(name).totals(rows))[:3] for name in ("logged", "ips", "snips")}
+
+
+def test_what_cannot_be_estimated_has_no_value_or_no_interval():
+    nan = pytest.approx(math.nan, nan_ok=True)
+    assert _values([0, 0], [1, 1], [0, 1])["ips"] == (0.5, nan, nan)  # One client.
+    not_played, without_reward = _values([0, 1], [0, 0], [1, 1]), _values([0, 1, 1], [2, 1, 1], [0, 0, 0])
+    for values in (not_played["ips"], not_played["snips"], without_reward["logged"], without_reward["snips"]):
+        assert values == (nan, nan, nan)
+    equal = _values([0, 1, 1], [2, 1, 1], [0.7, 0.7, 0.7])
+    for name in ("logged", "snips"):
+        assert equal[name] == (pytest.approx(0.7), nan, nan)
+
+
+def test_equal_rewards_make_no_difference_of_rounding_errors():
+    """0.7 summed over 800 rows and over weights gives values that differ in the last bits."""
+    weights = np.random.default_rng(0).choice([0, 5.0], size=800, p=[0.8, 0.2])
+    rows = weighted(np.repeat(np.arange(40), 20), weights, np.full(800, 0.7))
+    logged, ips, snips = (Estimator(name).totals(rows) for name in ("logged", "ips", "snips"))
+    difference = interval(snips, logged)
+    assert difference.mean == 0
+    assert math.isnan(difference.low)
+    assert interval(ips, logged).low < 0  # Weights alone vary.
+
+
+@pytest.mark.parametrize("shift", [1e7, 1e10])
+@pytest.mark.parametrize("estimator", [Estimator("logged"), Estimator("snips")])
+def test_a_large_mean_changes_no_interval(log, shift, estimator):
+    near = interval(estimator.totals(log))
+    far = interval(estimator.totals(log._replace(rewards=log.rewards + shift)))
+    assert far.high - far.low == pytest.approx(near.high - near.low, rel=1e-4)
+    assert far.mean - shift == pytest.approx(near.mean, abs=1e-4)
+
+
+def test_a_bootstrap_weight_is_a_function_of_client_draw_and_seed():
+    whole = estimators.client_weights("a", 3, 40)
+    np.testing.assert_array_equal(estimators.client_weights("a", 3, 10), whole[:10])
+    assert (whole != estimators.client_weights("b", 3, 40)).any()
+    assert (whole != estimators.client_weights("a", 4, 40)).any()
+
+
+@pytest.mark.parametrize("estimator", [Estimator("ips"), Estimator("snips")])
+def test_bootstrap_intervals_are_near_the_delta_methods(estimator):
+    generator = np.random.default_rng(2)
+    clients = np.sort(generator.integers(800, size=6000)).astype(np.int32)
+    rewards = 1 + generator.normal(0, 0.5, 800)[clients] + generator.normal(size=6000)
+    rows = weighted(clients, generator.gamma(2.0, 0.5, 6000), rewards)
+    totals = np.stack([estimator.totals(rows), Estimator("logged").totals(rows)], axis=1)
+    names = [str(client) for client in np.unique(clients)]
+    value, logged = estimators.ratio(estimators.resampled(totals, names, 0, 4000)).T
+    for drawn, minus in ((value, None), (value - logged, totals[:, 1])):
+        delta = interval(totals[:, 0], minus)
+        ends = pytest.approx((delta.low, delta.high), abs=0.06 * (delta.high - delta.low))
+        assert estimators.percentiles(drawn) == ends

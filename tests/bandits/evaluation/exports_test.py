@@ -63,15 +63,6 @@ KNOWN = STATISTICS | {
     }
 }
 FEATURES = 2 + 4 + 2 + 1 + 2 + 1
-MIXED = ROWS.assign(
-    when=["2023-01-31 06:30", "2023-02-01T00:00:00", "", "1999-12-31", "2024-02-29 23:59:59", "2023-05-05"],
-    question=["How is it?", "", "it IT c++", "c++11", "n/a", "How how"],
-)
-OF_MIXED = KNOWN | {
-    "columns": KNOWN["columns"]
-    | {"when": {"mean_days": 19400.0, "deviation_days": 90.0, "has_missing": True, "has_times": True}},
-    "vocabulary": ["it", "how", "c++"],
-}
 
 
 def _weights(*sizes: int) -> list[np.ndarray]:
@@ -133,18 +124,6 @@ def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
         np.testing.assert_allclose(values, expected[name.split(" ")[1]], rtol=0, atol=1e-4)
 
 
-def test_dates_and_texts_are_in_the_saved_model_alone(tmp_path, capfd):
-    weights = _weights(3 + FEATURES + 2 + 2 + 7, 2)
-    run = finished_run(tmp_path / "run", weights, OF_MIXED, text_columns="question")
-    rows = MIXED.assign(constant=7.0, empty=None)
-    expected = run.predict(rows)
-    found = _in_a_fresh_process(run.export(tmp_path / "model"), rows)
-    assert "There is no model.tflite: column 'when' is a date" in capfd.readouterr().err
-    assert set(found) == {"saved predicted_reward", "saved probability"}
-    for name, values in found.items():
-        np.testing.assert_allclose(values, expected[name.split(" ")[1]], rtol=0, atol=1e-5)
-
-
 def test_the_signature_names_inputs_and_actions(tmp_path):
     folder = finished_run(tmp_path / "run").export(tmp_path / "model")
     assert json.loads((folder / "signature.json").read_text()) == {
@@ -170,6 +149,15 @@ def test_a_run_without_features_is_not_exported(tmp_path):
     weights = [np.array([[0.5, 0.25]], np.float32), np.zeros(2, np.float32)]
     run = finished_run(tmp_path, weights, None, label_column=None, reward_columns="one,other")
     with pytest.raises(UsageError, match="no feature column to export"):
+        run.export(tmp_path / "model")
+
+
+@pytest.mark.parametrize(("column", "what"), [("when", "dates"), ("question", "texts")])
+def test_dates_and_texts_are_not_exported(tmp_path, column, what):
+    dates = {"mean_days": 19400.0, "deviation_days": 90.0, "has_missing": True, "has_times": True}
+    known = STATISTICS | ({"columns": {"when": dates}} if what == "dates" else {"vocabulary": ["it"]})
+    run = finished_run(tmp_path, known=known, text_columns="question" if what == "texts" else None)
+    with pytest.raises(UsageError, match=f"Column '{column}' has {what}, which an exported model cannot read"):
         run.export(tmp_path / "model")
 
 

@@ -2,10 +2,8 @@
 
 import dataclasses
 
-import dp_accounting
 import numpy as np
 import pytest
-from dp_accounting import rdp
 
 from bandits.evaluation import reward_models
 from data import interaction_log, text
@@ -35,7 +33,7 @@ def _settings(**values):
 
 
 def _fitted(log, rounds=40, **changes):
-    return reward_models.cross_fitted(_settings(model_rounds=rounds), dataclasses.replace(log[0], **changes))
+    return reward_models.predictions(_settings(model_rounds=rounds), dataclasses.replace(log[0], **changes))
 
 
 @pytest.fixture(scope="module")
@@ -76,29 +74,3 @@ def test_a_client_is_predicted_by_a_model_that_has_not_seen_its_fold(log, after_
 def test_neither_the_unit_nor_the_direction_of_rewards_changes_predictions(log, after_5_rounds, factor, offset):
     found = _fitted(log, rewards=offset + factor * log[0].rewards, rounds=5)
     np.testing.assert_allclose((found - offset) / factor, after_5_rounds, atol=1e-4)
-
-
-_PRIVATE = {"model_clients_per_round": 10, "model_noise_multiplier": 0.2, "model_clip_norm": 2, "private": True}
-
-
-def test_a_private_training_costs_what_the_smaller_fold_does():
-    found, rounds = reward_models.mechanism(_NAMES, _settings(**_PRIVATE))
-    smaller = np.bincount(reward_models.folds(_NAMES, 1)).min()
-    event = dp_accounting.PoissonSampledDpEvent(10 / smaller, dp_accounting.GaussianDpEvent(0.2))
-    expected = rdp.RdpAccountant().compose(event, rounds).get_epsilon(found.delta)
-    assert found.epsilon(rounds) == pytest.approx(expected, rel=1e-6)
-    with pytest.raises(ValueError, match="without privacy"):
-        reward_models.mechanism(_NAMES, _settings())
-
-
-@pytest.mark.usefixtures("tff_worker")
-def test_a_private_training_learns_with_noise_of_its_own_and_follows_no_range(log):
-    own, truth = log
-    rewards = np.clip(truth[np.arange(len(own)), own.actions], 0, 1)
-    bounded, settings = dataclasses.replace(own, rewards=rewards), _settings(**_PRIVATE)
-    first, second = (reward_models.cross_fitted(settings, bounded) for _ in range(2))
-    assert (first != second).any()
-    assert np.sqrt(((first - truth) ** 2).mean()) < truth.std()
-    assert 0 <= first.min() < first.max() <= 1
-    with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
-        reward_models.cross_fitted(settings, dataclasses.replace(own, rewards=rewards + 1))

@@ -3,10 +3,11 @@
 import numpy as np
 from scipy import stats
 
-from bandits.evaluation import totals
-from bandits.evaluation.estimators import Estimator, terms_of_rows
+from bandits.evaluation import estimators
+from bandits.evaluation.estimators import Estimator
 from data import files
 from tests.bandits.evaluation import shop_logs
+from tests.bandits.evaluation.tables_of_logs import terms_of_rows
 
 _LOGS = 300
 _DEVICES, _MOST_ORDERS = len(shop_logs.DEVICE_SHARES), 30
@@ -33,7 +34,6 @@ def _truth(policy):
 
 
 _CLIENTS, _SPREAD = 40, 1.8
-_FEW = totals.Layout((Estimator("ips"), Estimator("snips")))
 
 
 def test_with_few_effective_clients_the_bootstrap_comes_nearer():
@@ -53,15 +53,14 @@ def test_with_few_effective_clients_the_bootstrap_comes_nearer():
         rows = terms_of_rows(
             clients, offer, bought, logging[device, orders, offer], np.full(len(clients), 1 / len(shop_logs.OFFERS))
         )
-        own = totals.of_clients(rows.clients, _FEW.columns(rows))
-        sums, drawn = totals.summed(own, _FEW.ratios), generator.poisson(1, (300, len(own))) @ own
-        held.append(
-            [
-                interval.low <= truth <= interval.high
-                for ratio in _FEW.ratios
-                for interval in (totals.interval(sums, ratio), totals.bootstrap_interval(sums, drawn, ratio))
-            ]
-        )
+        totals = np.stack([Estimator(name).totals(rows) for name in ("ips", "snips")], axis=1)
+        drawn = estimators.ratio(np.tensordot(generator.poisson(1, (300, len(totals))), totals, axes=1))
+        ends = [
+            ends
+            for which in (0, 1)
+            for ends in (estimators.interval(totals[:, which])[1:3], estimators.percentiles(drawn[:, which]))
+        ]
+        held.append([low <= truth <= high for low, high in ends])
     by_delta, by_bootstrap = np.mean(held, axis=0).reshape(2, 2).T
     assert (by_delta < 0.88).all()
     assert ((by_bootstrap > 0.88) & (by_bootstrap < 0.95)).all()

@@ -1,9 +1,12 @@
-"""A log as a table of the user, for tests of `scripts.evaluate_policy`."""
+"""Logs as tables and as terms, for tests of evaluations."""
 
 import pathlib
+import types
 
 import numpy as np
 import pandas as pd
+
+from bandits.evaluation.estimators import Terms, terms_of_log
 
 COLUMNS = ("--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p")
 
@@ -32,3 +35,15 @@ def write_log(path: pathlib.Path, clients: int = 30, rows: int = 12, seed: int =
 def by_estimator(evaluation: dict, name: str = "value") -> dict[str, float | None]:
     """Values, or another number, of each estimator of an `evaluation.json`."""
     return {row["estimator"]: row[name] for row in evaluation["estimates"]}
+
+
+def terms_of_rows(clients, actions, rewards, propensities, target, predictions=None) -> Terms:
+    """Terms of logged rows, one array for each column."""
+    columns = {"clients": clients, "actions": actions, "rewards": rewards, "propensities": propensities}
+    return terms_of_log(types.SimpleNamespace(**columns), target, predictions)
+
+
+def weighted(clients, weights, rewards) -> Terms:
+    """Terms of rows with these weights, without a model."""
+    zeros = np.zeros(len(clients))
+    return Terms(np.asarray(clients, np.int32), np.asarray(weights, float), np.asarray(rewards, float), zeros, zeros)

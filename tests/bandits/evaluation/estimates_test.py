@@ -1,13 +1,14 @@
-"""Tests of bandits.evaluation.change: whether values differ between the last third of a log and the rows before."""
+"""Tests of bandits.evaluation.estimates: whether values change between the last third of a log and the rows before."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from bandits.evaluation import change
-from bandits.evaluation.estimators import Estimator, terms_of_rows
+from bandits.evaluation import estimates
+from bandits.evaluation.estimators import Estimator
 from data import log_time
 from data.reward_bounds import RewardBounds
+from tests.bandits.evaluation.tables_of_logs import terms_of_rows
 
 _LOGS = 400
 
@@ -39,8 +40,8 @@ def _p_values(estimator=None, **log):
     found = []
     for _ in range(_LOGS):
         rows, times = _log(draw, **log)
-        is_last = times >= log_time.Times(times, None).cut(change.LAST)
-        found.append(change.tested(rows, is_last, estimator or Estimator("snips"))[2])
+        is_last = times >= log_time.Times(times, None).cut(1 / 3)
+        found.append(estimates.changes(rows, is_last, estimator or Estimator("snips"))[2])
     return np.array(found)
 
 
@@ -56,7 +57,7 @@ def test_changes_of_a_small_log_by_hand():
     target = np.tile([1.0, 0.0], (12, 1))
     rows = terms_of_rows(owners, actions, rewards, np.full(12, 0.5), target)
     is_last = np.tile([False, False, True, True], 3)
-    values, changes, p_values = change.tested(rows, is_last, Estimator("ips"))
+    values, changes, p_values = estimates.changes(rows, is_last, Estimator("ips"))
     np.testing.assert_allclose(values, [[4 / 6 - 4 / 6, 2 / 6 - 2 / 6], [4 / 6, 2 / 6]])
     # Of the log: residuals of a client are its sums, less those expected, in both parts together.
     early, late = np.array([1, 2, 1]), np.array([1, 0, 1])
@@ -93,7 +94,7 @@ def test_a_best_action_that_changes_halfway_is_warned_of():
 def test_a_quantity_without_spread_is_not_tested():
     rows, times = _log(np.random.default_rng(0))
     logged = rows._replace(weights=np.ones(len(times)))
-    (finding,) = change.findings(logged, log_time.Times(times, None), Estimator("snips"), "logged")
+    (finding,) = estimates.findings_on_changes(logged, log_time.Times(times, None), Estimator("snips"), "logged")
     assert "the log's mean reward" in finding.text
 
 
@@ -101,5 +102,5 @@ def test_findings_on_mapped_rewards_are_in_the_users_unit():
     rows, times = _log(np.random.default_rng(0), paid=(0.7, 0.3), later=(0.3, 0.7))
     bounds, spread = RewardBounds(-50.0, 150.0), log_time.Times(times, None)
     in_user_unit = rows._replace(rewards=bounds.to_user(rows.rewards))
-    mapped = change.findings(rows, spread, Estimator("snips"), "constant:x", bounds)
-    assert mapped == change.findings(in_user_unit, spread, Estimator("snips"), "constant:x")
+    mapped = estimates.findings_on_changes(rows, spread, Estimator("snips"), "constant:x", bounds)
+    assert mapped == estimates.findings_on_changes(in_user_unit, spread, Estimator("snips"), "constant:x")

@@ -1,0 +1,401 @@
+"""Intervals by betting: for few distinct outcomes, and confidence sequences, which hold at every look.
+
+Both need rewards in [0, 1] (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024;
+Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro, "Anytime-valid off-policy inference for contextual bandits", 2022,
+arXiv 2210.10768). Capital is a mean of products of factors that are at least 0 and whose expectation is at most 1 if v
+is the value. It reaches 2 / alpha with probability at most alpha / 2, and it falls as v grows, so the values that it
+excludes are those below one number: the lower limit. The upper limit is 1 minus the lower one of the missed rewards.
+
+**Few distinct outcomes.** Without a single success a large-sample interval has no width at all. A client has weights w
+that sum to k, and payoffs w r that sum to P, from 0 to k. Over clients, E[P - v k] = 0. For a fixed stake f in [0, 1],
+the capital is the product over clients of 1 + f (P / v - k) / max k. Clients are independent, so its expectation is at
+most 1; Markov's inequality gives the rest. Neither limit depends on the unit of the rewards, nor on their direction.
+The largest k of the log is taken for the largest possible one. Limits of a difference follow from those of both values,
+which then hold jointly.
+
+**Confidence sequences.** The unit is a cohort of clients, and the estimand a ratio of totals over clients. A round t
+gives the means over its cohort's clients, each with at most m rows, of a = sum min(w, W) r, b = sum min(w, W) (1 - r)
+and n = rows, all divided by m: n lies in [0, 1], and a and b in [0, W n]. Let v be the sum over the population's
+clients of their rows' expected reward under the target, over the sum of their rows. If a round's cohort is a uniform
+sample of the population given all that came before, and each action is drawn given the past with the logged
+probability, then E[a - v n | past] is 0 without clipping; clipping lowers a, as rewards are at least 0, and it is at
+most 0. So for any fraction f in [0, 1] the capital prod_t (1 + f (a_t / v - n_t)) never falls below 0 (a >= 0, n <= 1),
+its expectation given the past never rises, and it is 1 at first; the same is true of a mean of capitals. By Ville's
+inequality it ever reaches 2 / alpha with probability at most alpha / 2. The same with b and 1 - v gives the upper
+limit. Together they fail with probability at most alpha, at any number of looks, for the value without clipping; nor
+does it matter whether the log chooses all that the target chooses. Logging policies, and the number of rounds, may
+depend on the past; the target may not.
+"""
+
+import json
+import math
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bandits.evaluation import bounds as bounds_lib
+from bandits.evaluation.estimators import Terms
+from bandits.evaluation.target_policies import Target
+from data import interaction_log, log_checks
+from data.errors import UsageError
+from data.reward_bounds import UNIT, RewardBounds
+from optimization.study import cli, intervals
+
+# With fewer effective clients that have another reward, large-sample intervals contain the value in as few as 63% of
+# logs, from there on in 93% or more. They are kept if these are many of all effective clients (docs/logs.md).
+FEW, FEW_OF_CLIENTS = 10, 0.25
+FEW_OUTCOMES = "few distinct outcomes"  # Name of the finding.
+# Large stakes for the limit on the side of the rare rewards, small ones for the other.
+_STAKES = np.array([1, 0.75, 0.5, 0.25, *4.0 ** -np.arange(2, 9)])
+_LOG_SHARES = np.log(np.repeat([1 / 8, 1 / 14], [4, 7]))  # Logarithms of the shares of the capital.
+# Stakes of a sequence. The best one falls with the spread of the observations and the root of the rounds: 2^-16 is
+# enough for a million rounds of weights up to a hundred.
+_FRACTIONS = 2.0 ** -np.arange(1, 17)
+# Flags of a run: the values with which its rounds are uniform samples of one value, and what other values do.
+_NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "reward_drift": ((), "changes that value"),
+    "client_selection": (("uniform",), "chooses clients by what is known of them"),
+    "availability": ((), "decides which clients take part"),
+    "drop_out": ((), "decides which clients take part"),
+    "reward_delay": ((), "leaves out clients without an observed reward"),
+    "cohort_sampling": (("fixed", "poisson"), "takes clients in turns"),
+}
+COHORTS = "cohorts"  # Entry with these flags in the report of a log that is saved apart from its run.
+_STEPS = 40  # Halvings of [0, 1].
+_GRID = 128  # Values at which limits of earlier observations are reported.
+_MOST_NUMBERS = 4_000_000  # In memory at once.
+
+
+class Outcomes(NamedTuple):
+    """Sums of clients' rows that bound the value of a policy or of the log.
+
+    Attributes:
+      mode: The most frequent reward, by weight.
+      payoffs: float64 [clients], sums of w r; NaN without bounds of the rewards.
+      weights: float64 [clients], sums of w.
+      others: Effective number of clients with another reward.
+      are_few: Whether there are too few of them for large-sample intervals.
+    """
+
+    mode: float
+    payoffs: np.ndarray
+    weights: np.ndarray
+    others: float
+    are_few: bool
+
+    def limits(self, confidence: float) -> tuple[float, float]:
+        """Limits of the value; NaN without bounds of the rewards."""
+        if np.isnan(self.payoffs).any():
+            return np.nan, np.nan
+        low = _lower_limit(self.payoffs, self.weights, confidence)
+        return low, 1 - _lower_limit(self.weights - self.payoffs, self.weights, confidence)
+
+
+class FewOutcomes(NamedTuple):
+    """Outcomes of a log in which, or a policy for which, there are too few for large-sample intervals.
+
+    Attributes:
+      log: Outcomes of the log.
+      policy: Outcomes of the policy.
+      is_same: Whether the policy is the log's, so that they do not differ.
+    """
+
+    log: Outcomes
+    policy: Outcomes
+    is_same: bool
+
+
+def few_outcomes(terms: Terms, bounds: RewardBounds | None) -> tuple[FewOutcomes, log_checks.Finding] | None:
+    """Outcomes and a finding on the intervals if there are few; None if large-sample intervals hold.
+
+    Args:
+      terms: Terms of the log's rows, with rewards in [0, 1] if there are bounds.
+      bounds: Bounds in the user's unit; None if unknown.
+    """
+    clients = np.unique(terms.clients, return_inverse=True)[1]
+    values, which = np.unique(terms.rewards, return_inverse=True)
+
+    def outcomes(weights: np.ndarray) -> Outcomes:
+        mode = int(np.bincount(which, weights).argmax())
+        others = log_checks.effective_sample_size(np.bincount(clients, weights * (which != mode)))
+        of_clients = np.bincount(clients, weights)
+        few = min(FEW, FEW_OF_CLIENTS * log_checks.effective_sample_size(of_clients))
+        payoffs = np.bincount(clients, weights * (terms.rewards if bounds else np.nan))
+        return Outcomes(float(values[mode]), payoffs, of_clients, others, others < few)
+
+    log, policy = outcomes(np.ones(len(clients))), outcomes(terms.weights)
+    unit = bounds or UNIT  # Without bounds rewards are in the user's unit already.
+    here = " and ".join(
+        f"{each.others:.3g} {place} (other than {unit.low + unit.span * each.mode:g})"
+        for place, each in (("in the log", log), ("for the policy", policy))
+        if each.are_few
+    )
+    if not here:
+        return None
+    text = f"Finite-sample intervals (betting, rewards from {unit.low:g} to {unit.high:g})" if bounds else "No interval"
+    text += f": large-sample intervals are too narrow if fewer than {FEW} effective clients have a reward other than "
+    text += f"the most frequent one, here {here}."
+    if not bounds:
+        text += (
+            " Declare the smallest and largest possible reward, --reward_bounds=LOW,HIGH, for finite-sample intervals."
+        )
+    is_same = bool((terms.weights == 1).all())
+    return FewOutcomes(log, policy, is_same), log_checks.Finding(FEW_OUTCOMES, not bounds, text)
+
+
+def _largest_excluded(is_excluded: Callable[[float], bool]) -> float:
+    """Largest value in [0, 1] that is excluded, if all below it are, too; to the safe side."""
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_excluded(middle) else (low, middle)
+    return low
+
+
+def _lower_limit(payoffs: np.ndarray, sizes: np.ndarray, confidence: float) -> float:
+    """Lower limit of the ratio of expected payoffs, at least 0, to expected sizes, float64 [clients] both."""
+    pairs = np.stack([payoffs, sizes], axis=1) / sizes.max()
+    (payoffs, sizes), counts = (each.T for each in np.unique(np.maximum(pairs, 0), axis=0, return_counts=True))
+
+    def is_excluded(value: float) -> bool:
+        with np.errstate(divide="ignore"):  # A stake of 1 can lose all.
+            capitals = np.log1p(np.multiply.outer(_STAKES, payoffs / value - sizes)) @ counts
+        return np.logaddexp.reduce(_LOG_SHARES + capitals) >= np.log(2 / (1 - confidence))
+
+    return _largest_excluded(is_excluded)
+
+
+class Observations(NamedTuple):
+    """Observations of each round's cohort, float64 [..., rounds]: means over clients, divided by `max_rows`.
+
+    Attributes:
+      earned: Sums of clipped weights times rewards.
+      missed: Sums of clipped weights times 1 - reward.
+      rows: Rows.
+    """
+
+    earned: np.ndarray
+    missed: np.ndarray
+    rows: np.ndarray
+
+
+class ConfidenceSequence(NamedTuple):
+    """Estimates and limits after each look, float64 [looks]; the limits of all looks are valid jointly.
+
+    Attributes:
+      looks: int [looks], rounds or periods of the observations.
+      estimates: Sums of weighted rewards over sums of rows, so far.
+      lows: Lower limits, which never fall.
+      highs: Upper limits, which never rise. Below the lower ones, no value is left: an assumption does not hold.
+      sentences: The last interval and its assumptions in words.
+    """
+
+    looks: np.ndarray
+    estimates: np.ndarray
+    lows: np.ndarray
+    highs: np.ndarray
+    sentences: tuple[str, ...] = ()
+
+
+def unit(flags: Mapping[str, Any]) -> str:
+    """Unit of one observation in a run's log: `rounds` or `periods`.
+
+    A run that caches each client's actions for a deployment period samples once per period: clients that come back
+    within it give no new observation.
+
+    Args:
+      flags: Flags of the run as its configuration records them.
+
+    Raises:
+      UsageError: If its cohorts are not uniform samples of the clients given what came before, or its rewards drift.
+    """
+    for name, (allowed, reason) in _NEEDED.items():
+        if (value := flags.get(name)) and value not in allowed:
+            raise UsageError(
+                "An anytime-valid interval needs each cohort to be a fresh uniform sample of the clients and one value "
+                f"at all looks: --{name}={value} of the run that wrote the log {reason}. Use the interval over clients."
+            )
+    return "periods" if flags.get("cache") == "persistent" else "rounds"
+
+
+def observations(
+    terms: Terms,
+    looks: np.ndarray | None,
+    bounds: bounds_lib.Bounds,
+    client_ids: Sequence[str],
+    seed: int,
+) -> tuple[np.ndarray, Observations]:
+    """Observations in ascending order, int [looks], and the content of each.
+
+    Args:
+      terms: Terms of the log's rows.
+      looks: int [rows], the row's round, or period (see `unit`).
+      bounds: Bounds of a client's rows at one look.
+      client_ids: Name of the client for each number in `terms.clients`.
+      seed: Seed of the choice among more rows than `bounds` allows.
+
+    Raises:
+      UsageError: If the log has no rounds, or numbers out of their bounds.
+    """
+    if looks is None:
+        raise UsageError("An anytime-valid interval needs the round of each row: give --round_column.")
+    bounded, counted = bounds_lib.apply(terms, bounds, client_ids, seed, looks)
+    names, at = np.unique(np.asarray(looks)[counted], return_inverse=True)
+    participants = np.unique(np.stack([at, bounded.clients]), axis=1)[0]
+    most = np.bincount(participants, minlength=len(names)) * bounds.max_rows
+    earned = bounded.weights * bounded.rewards
+    columns = (earned, bounded.weights - earned, np.ones(len(at)))
+    return names, Observations(*(np.bincount(at, column, len(names)) / most for column in columns))
+
+
+def sequence(looks: np.ndarray, observed: Observations) -> ConfidenceSequence:
+    """95% interval after each observation, all valid jointly; see the module for its assumptions.
+
+    Args:
+      looks: int [looks], in ascending order.
+      observed: The content of each observation, float64 [looks].
+
+    Raises:
+      ValueError: If observations are out of the bounds that the proof rests on.
+    """
+    if any((each < 0).any() for each in observed) or (observed.rows > 1 + 1e-9).any():
+        raise ValueError("Observations must be at least 0, and their rows at most 1.")
+    earned, missed, rows = observed
+    estimates = np.cumsum(earned) / np.cumsum(rows)
+    return ConfidenceSequence(looks, estimates, _limits(earned, rows), 1 - _limits(missed, rows))
+
+
+def log_capital(payoffs: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Logarithm of the wealth of bets that a value is higher, which starts at 1, float64 [values, rounds].
+
+    It is the mean over fractions of the products of 1 + fraction (payoff / value - rows).
+
+    Args:
+      payoffs: float64 [rounds].
+      rows: float64 [rounds].
+      values: float64 [values], in (0, 1).
+    """
+    gains = payoffs / values[..., np.newaxis] - rows
+    total = np.full(gains.shape, -np.inf)
+    for fraction in _FRACTIONS:
+        total = np.logaddexp(total, np.cumsum(np.log1p(fraction * gains), axis=-1))
+    return total - math.log(len(_FRACTIONS))
+
+
+def _limits(payoffs: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Lower limit after each observation, float64 [looks]: bets reached the level against all lower values."""
+    level = math.log(2 / (1 - intervals.CONFIDENCE))
+
+    def first_rejection(values: np.ndarray) -> np.ndarray:
+        """First observation that rejects each value, int [values]; the number of observations if none does."""
+        reached = log_capital(payoffs, rows, values) >= level
+        return np.where(reached.any(axis=1), reached.argmax(axis=1), len(rows))
+
+    low = _largest_excluded(lambda value: first_rejection(np.array([value]))[0] < len(rows))
+    limits = np.zeros(len(rows) + 1)
+    if low:
+        grid = np.linspace(0.0, low, _GRID + 1)[1:]
+        size = max(1, _MOST_NUMBERS // len(rows))
+        first = np.concatenate([first_rejection(grid[start : start + size]) for start in range(0, len(grid), size)])
+        np.maximum.at(limits, first, grid)
+    # A rejected value stays rejected, and so do all values below it.
+    return np.maximum.accumulate(limits[:-1])
+
+
+def cohorts(path: str) -> dict[str, Any]:
+    """Flags of the run that wrote a log, which decide whether its rounds are independent samples of one value.
+
+    Args:
+      path: The run's folder, or one of its files; without a readable configuration, no flags are known.
+    """
+    location = pathlib.Path(path)
+    for folder in (location, *list(location.parents)[:2]):
+        try:
+            flags = dict(json.loads((folder / "config.json").read_text())["flags"])
+            return {name: flags[name] for name in ("cache", *_NEEDED) if name in flags}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+    return {}
+
+
+def is_own_model(log: str, target: Target) -> bool:
+    """Whether a policy is the model of the run that wrote the log (its folder or one of its files)."""
+    path = pathlib.Path(log).resolve()
+    return target.kind == "run" and pathlib.Path(target.name).resolve() in (path, *path.parents)
+
+
+def check(settings: cli.Settings, target: Target, *, is_runs: bool) -> None:
+    """Refuses `--anytime` on a log without rounds or without uniform cohorts, before it is read.
+
+    Args:
+      settings: The flags.
+      target: The policy, which may not have learned from the log.
+      is_runs: Whether a run wrote the log.
+
+    Raises:
+      UsageError: If it refuses.
+    """
+    if not settings.anytime:
+        return
+    if target.kind == "logged":
+        raise UsageError(
+            "--anytime: --policy=logged is the policy that acted, which may have learned from the log and so has no "
+            "single value: leave out --anytime, or name a policy that was fixed without this log."
+        )
+    if is_runs and is_own_model(settings.log, target):
+        raise UsageError(
+            f"--anytime: the model of --policy=run:{cli.shown_path(target.name)} was trained on this log, and the "
+            "interval holds for policies that were fixed without it: leave out --anytime, or take another log."
+        )
+    if is_runs:
+        unit(cohorts(settings.log))
+    elif not (settings.round_column or settings.period_column):
+        raise UsageError("--anytime needs the round of each row: name its column with --round_column.")
+
+
+def of_log(
+    settings: cli.Settings, log: interaction_log.InteractionLog, rows: Terms, rewards: RewardBounds, *, is_runs: bool
+) -> ConfidenceSequence:
+    """Confidence sequence of a log, in the unit of its rewards.
+
+    Args:
+      settings: The flags.
+      log: The log.
+      rows: Terms of its rows, with rewards in [0, 1].
+      rewards: Bounds of the rewards in the user's unit.
+      is_runs: Whether a run wrote it.
+
+    Raises:
+      UsageError: If the log has no rounds, does not keep its bounds, or has cohorts for which no interval is valid.
+    """
+    limits = bounds_lib.of_settings(settings)
+    when = "periods" if settings.period_column else "rounds"
+    if is_runs:
+        when = unit(log.report.get(COHORTS) or cohorts(settings.log))
+    looks = log.periods if when == "periods" else log.rounds
+    result = sequence(*observations(rows, looks, limits, log.client_ids, settings.seed))
+    in_unit = {name: rewards.to_user(getattr(result, name)) for name in ("estimates", "lows", "highs")}
+    return result._replace(**in_unit, sentences=tuple(sentences(result, limits, rewards)))
+
+
+def sentences(result: ConfidenceSequence, limits: bounds_lib.Bounds, rewards: RewardBounds) -> list[str]:
+    """Text of a sequence of rewards in [0, 1]: its last interval, in the user's unit, and its assumptions."""
+    size, weight = len(result.looks), limits.largest_weight
+    ends = (float(values[-1]) for values in (result.estimates, result.lows, result.highs))
+    last = intervals.Interval(*ends, size)
+    if last.low > last.high:
+        return [
+            "Anytime: no value is possible, so an assumption fails: wrong propensities, cohorts that are not uniform "
+            "samples, or a target that was fitted on this log."
+        ]
+    shown = last.scaled(rewards.span, rewards.low).text(label="95% confidence sequence ")
+    return [
+        f"Anytime: {shown} after {size:,} rounds. With probability 95% the intervals of "
+        "all rounds contain the value for the population that cohorts are sampled from, with at most "
+        f"{limits.max_rows:,} rows per client and round."
+        + (f" Clipping weights at {weight:g} widens the intervals without bias." if math.isfinite(weight) else ""),
+        "It assumes uniform cohorts, correct propensities, and a target and bounds that were fixed without this log. "
+        "The policies that acted may have learned from it.",
+    ]
