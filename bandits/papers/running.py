@@ -177,8 +177,7 @@ def report(figure: Figure, ended: FigureRuns, folder: pathlib.Path, records: pat
     if ended.table is None:
         print("No run is finished, so nothing is drawn.")
         return
-    paths = [folder / f"{figure.name}_records.csv"] + [results.path_of(figure, records)] * bool(records)
-    for path in paths:
+    for path in [folder / f"{figure.name}_records.csv", *([results.path_of(figure, records)] if records else [])]:
         with files.write_errors(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
         files.replace(path, ended.table.to_csv(index=False, float_format="%.6g").encode())

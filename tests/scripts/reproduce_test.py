@@ -315,7 +315,7 @@ def test_the_list_names_every_figure(capsys):
     names = [line.split()[0] for line in lines]
     for name in ("1a", "1d", "2a", "2d", "3a", "3b", "4a", "4c", *(f"table{number}" for number in range(1, 10)), "ads"):
         assert name in names
-    assert any(line.startswith("mab_fl_table2") and "mab_fl_figure13" in line for line in lines)
+    assert any(line.strip().startswith("mab_fl_table2") and "mab_fl_figure13" in line for line in lines)
 
 
 @pytest.mark.slow
