@@ -36,7 +36,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from bandits.papers.plan import PAPER_DATA, STAND_IN, Accounted, Claim, Figure, Published, parse_operand
+from bandits.papers.plan import PAPER_DATA, STAND_IN, Claim, Figure, Published, parse_operand
 from bandits.papers.results import MissingError, Operand, Results, baseline_note, interval_of, number, value_words
 from bandits.plans import plan
 from bandits.results import budget, comparison, phrases
@@ -54,10 +54,6 @@ OURS = "our tolerance"
 NEAR = 0.05  # Of a published number: within this part of it, ours is the same.
 _TRUE, _FALSE = "true", "false"  # Outcomes of a statement, beside INCONCLUSIVE and PREMISE.
 _GREEDY = "Greedy"  # The label of the strategy that does not explore.
-_VALUE, _RAW = (
-    "value",
-    "raw",
-)  # Columns of an operand: a value that is never reached is finite, or infinite.
 
 
 class Verdict(NamedTuple):
@@ -168,7 +164,9 @@ def _tested(claim: Claim, results: Results) -> _Rows | Verdict:
 
 
 def _verdict(claim: Claim, rows: _Rows, results: Results) -> Verdict:
-    shown = _all([_any(row) for row in rows])
+    # One of a row's alternatives suffices: the clearest counts. All rows are needed: the weakest counts.
+    alternatives = [_deciding(row, (_TRUE, INCONCLUSIVE, PREMISE, _FALSE), max) for row in rows]
+    shown = _deciding(alternatives, (_FALSE, PREMISE, INCONCLUSIVE, _TRUE), min)
     is_stand_in = results.figure.data_kind == STAND_IN
     seeds = min(statement.seeds for row in rows for statement in row)
     verdict = shown.verdict(SAME if is_stand_in else AGREES, OPPOSITE if is_stand_in else DISAGREES, seeds)
@@ -177,20 +175,16 @@ def _verdict(claim: Claim, rows: _Rows, results: Results) -> Verdict:
     return verdict._replace(status=premise.status, why=f"{verdict.why}; {premise.why}") if premise else verdict
 
 
-def _any(row: Sequence[_Statement]) -> _Statement:
-    """The alternative that decides, as one suffices: the clearest of those with the deciding outcome."""
-    outcome = min((one.outcome for one in row), key=(_TRUE, INCONCLUSIVE, PREMISE, _FALSE).index)
-    return max((one for one in row if one.outcome == outcome), key=lambda one: one.margin)
-
-
-def _all(some: Sequence[_Statement]) -> _Statement:
-    """The statement that decides, as all are needed: the weakest of those with the deciding outcome."""
-    outcome = min((one.outcome for one in some), key=(_FALSE, PREMISE, INCONCLUSIVE, _TRUE).index)
-    return min((one for one in some if one.outcome == outcome), key=lambda one: one.margin)
+def _deciding(statements: Sequence[_Statement], order: Sequence[str], pick: Callable[..., _Statement]) -> _Statement:
+    """Of the statements with the first outcome in this order, the one that `pick` chooses by its margin."""
+    outcome = min((statement.outcome for statement in statements), key=order.index)
+    return pick((one for one in statements if one.outcome == outcome), key=lambda one: one.margin)
 
 
 def _tested_number(published: Published, results: Results) -> _Statement | Verdict:
     """Statement that our mean is close to a published number, or else that it could be; a verdict if not tested."""
+    if published.privacy_flags:
+        return _computed(published)
     figure, label, name = results.figure, published.configuration, published.measure
     is_picked = label in results.configurations and name in results.picked(label)
     if not is_picked and (label not in results.configurations or name not in results.measures):
@@ -224,13 +218,13 @@ def _tested_number(published: Published, results: Results) -> _Statement | Verdi
 
 
 @functools.cache
-def computed(one: Accounted) -> Verdict:
+def _computed(one: Published) -> Verdict:
     """Verdict on an epsilon, which is computed without a run, with our value and its flags."""
-    mechanism, rounds = budget.build(budget.define().parse(["privacy_budget", *one.arguments]))
+    mechanism, rounds = budget.build(budget.define().parse(["privacy_budget", *one.privacy_flags.split()]))
     epsilon = mechanism.epsilon(rounds)
     status = AGREES if abs(epsilon - one.value) <= max(NEAR * one.value, one.unit / 2) else DISAGREES
     ours = f"{mechanisms.digits(epsilon)}, computed by RDP, {mechanism.analyses[0].neighbours}"
-    return Verdict(status, f"{ours}: scripts.privacy_budget {' '.join(one.arguments)}")
+    return Verdict(status, f"{ours}: scripts.privacy_budget {one.privacy_flags}")
 
 
 def reference_of(figure: Figure, configuration: plan.Configuration) -> str:
@@ -255,24 +249,28 @@ def _against_reference(results: Results) -> dict[Hashable, Comparison]:
     return tests if any(test.is_judged for test in tests.values()) else {}
 
 
+def _against_fixed(one: Operand, results: Results) -> Comparison | None:
+    """A configuration compared with the best fixed action; None if that is unknown."""
+    against = results.against_baselines(one.label, one.measure.name)
+    return against.fixed if against else None
+
+
 def _learned(alternatives: Sequence[Operand], results: Results) -> Verdict | None:
     """Why it is not so, or not known, that one of several configurations beats the best fixed action; None if it is."""
-    compared = {one.label: results.against_baselines(one.label, one.measure.name) for one in alternatives}
-    fixed = {label: against.fixed if against else None for label, against in compared.items()}
+    fixed = {one.label: _against_fixed(one, results) for one in alternatives}
     known = [against for against in fixed.values() if against]
     if any(against.wins for against in known):
         return None
     if unknown := [label for label, against in fixed.items() if against is None]:
-        return _unknown(f"the best fixed action of {' and '.join(unknown)} is not recorded")
+        return Verdict(
+            INCONCLUSIVE, f"premise unknown: the best fixed action of {' and '.join(unknown)} is not recorded"
+        )
     if not all(against.is_judged for against in known):
-        return _unknown("one seed, or a run that diverged, against the best fixed action")
-    verb = f"{alternatives[0].label} does not beat" if len(compared) == 1 else "neither beats"
+        why = "premise unknown: one seed, or a run that diverged, against the best fixed action"
+        return Verdict(INCONCLUSIVE, why)
+    verb = f"{alternatives[0].label} does not beat" if len(fixed) == 1 else "neither beats"
     rewards = dict.fromkeys(number(against.reference_mean) for against in known)
     return Verdict(PREMISE, f"{PREMISE}: {verb} the best fixed action, {phrases.listed([*rewards])}")
-
-
-def _unknown(why: str) -> Verdict:
-    return Verdict(INCONCLUSIVE, f"premise unknown: {why}")
 
 
 def _premise(first: Operand, second: Operand, results: Results) -> Verdict | None:
@@ -408,14 +406,12 @@ def _beats_best_fixed(claim: Claim, results: Results) -> _Rows:
 
 
 def _above_fixed(value: Operand, results: Results) -> _Statement:
-    baseline = results.against_baselines(value.label, value.measure.name)
-    if not baseline or not baseline.fixed:
+    against = _against_fixed(value, results)
+    if not against:
         raise MissingError(f"best fixed action beside {value.label}")
-    against = baseline.fixed
-    shown = interval_of(against)
-    key, p = (value.label, value.measure.name, "best fixed action"), against.p if against.is_judged else math.nan
+    shown, key = interval_of(against), (value.label, value.measure.name, "best fixed action")
     why = f"{value.label} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
-    margin = shown.low if against.is_judged else -math.inf
+    p, margin = (against.p, shown.low) if against.is_judged else (math.nan, -math.inf)
     return _Statement(bool(against.is_better), key, p, why + shown.text(signed=True), against.pairs, margin)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from bandits import studies
 from bandits.papers import claims, plan
-from bandits.papers.plan import PAPER, PAPER_DATA, SMALL, STAND_IN, Claim, Figure, Published, parse_operand
+from bandits.papers.plan import PAPER, SMALL, Claim, Figure, Published, parse_operand
 from bandits.plans.plan import Configuration, as_text
+from bandits.results import runs
 from data.errors import UsageError
 from optimization.study import cli, presets
 
@@ -20,61 +21,47 @@ SCALES = {
     PAPER: "the paper's data, rounds and seeds: days on one machine",
     SMALL: "stand-in data and few rounds: minutes; checks the program, not the paper's findings",
 }
-PAPERS_DATA = f"The {PAPER_DATA}."
 ALL, OWN = "all", "flagship"
-OWN_FIGURES = ("", "client_losses", "normality", "study")
 _FOLDER = pathlib.Path(__file__).parent / "published"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
 _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
 # Keys that describe configurations, and others that are no attribute of `Figure`.
 _OTHER_KEYS = {"arms", "compared", "flags", "grid", "searched", "sweeps", "words", "no_small", "not_judged", "small"}
-_OTHER_KEYS |= {"small_data_kind", "text"}
+_OTHER_KEYS |= {"small_data_kind", "accounted"}
 _PARTIAL = ("order", "close")  # Kinds that can be restricted to fewer configurations.
 _MEANINGS = {"holds", "fails", "inconclusive"}
 
 
-def data_note(figure: Figure) -> str:
-    """Sentence about data that are not exactly the paper's; empty for the paper's."""
-    kind = "Stand-in data, not the paper's" if figure.data_kind == STAND_IN else f"The {figure.data_kind}"
-    return f"{kind}: {figure.data}." if figure.data else ""
-
-
-def names() -> list[str]:
-    """Values of `--text`: the names of the files."""
-    return [path.stem for path, *_ in _read_files()]
-
-
-def _read_files(text: str = "*") -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
+def _files() -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
     """Each paper's file, the settings that its figures share, and the figures' tables by name."""
-    return presets.tables(_FOLDER, "text", f"{text}.toml")
+    return presets.tables(_FOLDER, "text")
 
 
-def load(scale: str, text: str = "*") -> dict[str, Figure]:
+def load(scale: str) -> dict[str, Figure]:
     """All figures by name, in the order of the files; this project's figures have one scale, `paper`.
 
     Args:
       scale: A key of `SCALES`.
-      text: One of `names()`, for the figures of one file.
 
     Raises:
       ValueError: If a file is invalid; the message names the figure.
     """
-    found = {}
-    for path, shared, tables in _read_files(text):
+    figures = {}
+    for path, shared, tables in _files():
         title = shared.pop("title")
         for name, table in tables.items():
             if scale == SMALL and (shared.get("own") or "no_small" in table):
                 continue
             try:
-                found[name] = _read(name, title, shared | table, scale)
+                figures[name] = _read(name, title, shared | table, scale)
             except (KeyError, TypeError, ValueError) as error:
                 raise ValueError(f"{path.name}, {name}: {error!r}") from error
-    return found
+    return figures
 
 
 def without_small() -> dict[str, str]:
     """Reasons why papers' figures have no small scale, by name of the figure."""
-    tables = {name: table for _, _, some in _read_files() for name, table in some.items()}
+    tables = {name: table for *_, some in _files() for name, table in some.items()}
     return {name: table["no_small"] for name, table in tables.items() if "no_small" in table}
 
 
@@ -82,85 +69,52 @@ def choose(names: str, scale: str) -> list[Figure]:
     """Figures of `--figure`.
 
     Args:
-      names: Names separated by commas; a name without its letter means all panels, as `1` means `1a` to `1d`. Or `all`
-        for the papers' figures, or `flagship` for this project's.
+      names: Names separated by commas; a name without its letter means all panels, as `1` means `1a` to `1d`; the name
+        of a file means all its figures, `all` the papers' figures, and `flagship` this project's.
       scale: A key of `SCALES`.
 
     Raises:
       UsageError: If a name is unknown; the message has similar names.
     """
     known = load(scale)
-    if names in (ALL, OWN):
-        chosen = [figure for figure in known.values() if figure.own == (names == OWN)]
-        if not chosen:
-            raise UsageError(f"--figure={OWN} has one scale: --scale={PAPER}.")
-        return chosen
-    by_name = known | {other: figure for figure in known.values() for other in figure.also}
-    found: dict[str, Figure] = {}
+    groups = {OWN: [], ALL: []} | runs.grouped(known, lambda name: OWN if known[name].own else ALL)
+    groups |= {path.stem: [name for name in tables if name in known] for path, _, tables in _files()}
+    groups |= runs.grouped(known, _whole)
+    groups |= {other: [name] for name, figure in known.items() for other in (name, *figure.also)}
+    chosen = {}
     for name in names.split(","):
         if scale == SMALL and name in (lacking := without_small()):
             raise UsageError(f"--figure={name} has no --scale={SMALL}: {lacking[name]}")
-        panels = [name] if name in by_name else [one for one in known if _whole(one) == name]
-        if not panels:
-            raise cli.unknown("figure", name, by_name, "--list prints their names.")
-        found |= {by_name[one].name: by_name[one] for one in panels}
-    return list(found.values())
-
-
-def of_text(text: str, scale: str) -> list[Figure]:
-    """All figures of `--text`, one of `names()`.
-
-    Raises:
-      UsageError: If there are none at this scale.
-    """
-    if not (found := load(scale, text)):
-        raise UsageError(f"--text={text} has one scale: --scale={PAPER}.")
-    return list(found.values())
+        if name not in groups:
+            raise cli.unknown("figure", name, groups, "--list prints their names.")
+        if not groups[name]:
+            raise UsageError(f"--figure={name} has one scale: --scale={PAPER}.")
+        chosen |= {figure: known[figure] for figure in groups[name]}
+    return list(chosen.values())
 
 
 def _whole(name: str) -> str:
-    """Name of the figure that a panel belongs to; empty if it is no panel."""
-    return name[:-1] if re.fullmatch(r"\d+[a-z]", name) else ""
-
-
-def only(figure: Figure, labels: Sequence[str]) -> Figure:
-    """The figure with some of its configurations.
-
-    Raises:
-      UsageError: If it lacks one of them; the message has similar labels.
-    """
-    known = [configuration.label for configuration in figure.configurations]
-    for label in labels:
-        if label not in known:
-            raise cli.unknown("configurations", label, known, f"{figure.name} has {'; '.join(known)}.")
-    return dataclasses.replace(
-        figure, configurations=tuple(one for one in figure.configurations if one.label in labels)
-    )
+    """Number of the figure that a panel belongs to; its own name if it is no panel."""
+    return name[:-1] if re.fullmatch(r"\d+[a-z]", name) else name
 
 
 def listing() -> str:
     """All figures as text, one line each, by paper."""
-    lines = []
-    for text in names():
-        figures = load(PAPER, text)
-        lines.append(f"--text={text}")
-        for figure in figures.values():
-            others = f" (also {', '.join(figure.also)})" if figure.also else ""
-            lines.append(f"{figure.name:<24}{figure.text}, {figure.about}{others}")
-        wholes = list(dict.fromkeys(filter(None, map(_whole, figures))))
-        lines += [f"{', '.join(wholes):<24}all panels of the figure"] if wholes else []
+    known, lines = load(PAPER), []
+    for path, shared, tables in _files():
+        lines.append(f"{path.stem:<24}{shared['title']}: all of these")
+        for name in tables:
+            others = f" (also {', '.join(known[name].also)})" if known[name].also else ""
+            lines.append(f"  {name:<22}{known[name].about}{others}")
     return "\n".join(lines)
 
 
 def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
-    small = table.get("small", {})
+    small, is_small = table.get("small", {}), scale == SMALL
     if unknown := set(small) - _SMALL_KEYS:
         raise ValueError(f"unknown small.{', '.join(sorted(unknown))}")
-    if table.get("own_figures", "") not in OWN_FIGURES:
-        raise ValueError(f"own_figures must be one of {', '.join(OWN_FIGURES)}")
     if ("small" in table) == bool(table.get("own") or "no_small" in table):
         raise ValueError("it needs a small scale, or no_small, which says why it has none")
-    is_small, repeat = scale == SMALL, table["repeat"]
     configurations = _configurations_of(table, small if is_small else None)
     rounds = small.get("at", {}) if is_small else {}
     measures = tuple(
@@ -168,25 +122,21 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         for measure, values in table["measures"].items()
     )
     listed = [one for claim in table.get("claims", ()) for one in _claims(claim)]
+    first = plan.FIRST_TUNING_SEED
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     values |= {
-        "published_seeds": table.get("published_seeds", repeat),
-        "tuning_seeds": tuple(range(plan.FIRST_TUNING_SEED, plan.FIRST_TUNING_SEED + table.get("tuning_seeds", 1))),
-        "published": (*_published(table, measures[0].name), *_preset_values(table)),
-        "accounted": tuple(
-            plan.Accounted(one["says"], one["place"], one["value"], _unit([one["value"]]), tuple(one["flags"].split()))
-            for one in table.get("accounted", ())
-        ),
+        "published_seeds": table.get("published_seeds", table["repeat"]),
+        "tuning_seeds": tuple(range(first, first + table.get("tuning_seeds", 1))),
+        "published": (*_published(table, measures[0].name), *_preset_values(table), *_accounted(table)),
         "measures": measures,
-        "claims": tuple(_asked(claim, configurations) for claim in listed) if is_small else tuple(listed),
-        "data_kind": table.get("data_kind"),
+        "claims": tuple(_asked(claim, configurations) if is_small else claim for claim in listed),
     }
     if is_small:
         kind = small.get("data_kind", table.get("small_data_kind"))
         about = f"{small['data']}; settings of the small scale"
         values |= {"repeat": small["repeat"], "data": about, "data_kind": kind}
-    if values["data_kind"] not in plan.DATA_KINDS:
-        raise ValueError(f"data_kind is {values['data_kind']}: it must be one of {', '.join(plan.DATA_KINDS)}")
+    if values.get("data_kind") not in plan.DATA_KINDS:
+        raise ValueError(f"data_kind is {values.get('data_kind')}: it must be one of {', '.join(plan.DATA_KINDS)}")
     values = {key: value for key, value in values.items() if key not in _OTHER_KEYS}
     return Figure(name=name, text=text, configurations=configurations, scale=scale, **values)
 
@@ -247,6 +197,13 @@ def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
 def _unit(numbers: Iterable[float]) -> float:
     """Unit of the last digit of any of the numbers."""
     return 10.0 ** -max(0 if math.isnan(number) else len(str(number).partition(".")[2]) for number in numbers)
+
+
+def _accounted(table: Mapping[str, Any]) -> Iterable[Published]:
+    """The paper's epsilons."""
+    for block in table.get("accounted", ()):
+        flags = " ".join(block["flags"].split())
+        yield Published(block["says"], "", block["value"], block["place"], _unit([block["value"]]), privacy_flags=flags)
 
 
 def _preset_values(table: Mapping[str, Any]) -> Iterable[Published]:

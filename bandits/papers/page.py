@@ -1,54 +1,170 @@
-"""The page of results, generated from the records alone: verdicts, tables and the scoreboard. Its text is `page.md`."""
+"""Verdicts on figures as text: for the terminal, and as a page of all results.
+
+The page is generated from the records alone. Its text is `page.md`.
+"""
 
 import collections
 import dataclasses
 import itertools
-import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from bandits.papers import claims, figures, records, results, scoreboard
-from bandits.papers.plan import Figure
-from bandits.papers.scoreboard import Judged
+from bandits.papers import claims, figures, results
+from bandits.papers.claims import Verdict
+from bandits.papers.plan import DATA_KINDS, PAPER_DATA, STAND_IN, Claim, Figure, Published
+from bandits.papers.results import Results, number
 from bandits.results import baselines, phrases, runs, sections, tables
+from bandits.results.comparison import Comparison
 from bandits.results.configuration import Baseline
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _TESTS = (*sections.COMPARED[:2], *sections.COMPARED[4:], sections.VERDICT)  # Differences are in the other table.
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md")
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # Heads and rows.
 
 
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A claim or number of a paper with its verdict.
+
+    Attributes:
+      figure: The figure or table that it belongs to.
+      source: The claim or number.
+      result: Verdict, with our numbers.
+    """
+
+    figure: Figure
+    source: Claim | Published
+    result: Verdict
+
+    @property
+    def published(self) -> str:
+        """The paper's number; empty for a claim."""
+        return number(self.source.value) if isinstance(self.source, Published) else ""
+
+    @property
+    def data_kind(self) -> str:
+        """Kind of its data; an epsilon belongs to the paper's settings at every scale."""
+        if isinstance(self.source, Published):
+            return PAPER_DATA if self.source.privacy_flags else self.figure.data_kind
+        return PAPER_DATA if self.source.needs and self.result.status == claims.NOT_RUN else self.figure.data_kind
+
+    @property
+    def means(self) -> str:
+        """What the verdict means for a practitioner; empty where nothing is declared."""
+        words = dict.fromkeys(claims.HOLDS, "holds") | dict.fromkeys(claims.FAILS, "fails")
+        status = words.get(self.result.status, self.result.status)
+        return self.source.means.get(status, "") if isinstance(self.source, Claim) else ""
+
+    @property
+    def verdict(self) -> str:
+        """The status with the kind of data that it is about; a claim that is not run has no data."""
+        if self.result.status == claims.NOT_RUN:
+            return claims.NOT_RUN
+        is_computed = isinstance(self.source, Published) and self.source.privacy_flags
+        is_shortened = self.figure.scale == figures.SMALL and self.data_kind != STAND_IN and not is_computed
+        return f"{self.result.status} ({self.data_kind}{', small scale' if is_shortened else ''})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A figure with its results and verdicts, which are computed once.
+
+    Attributes:
+      results: Results of the figure's runs.
+      lines: Claims, published numbers and epsilons.
+      tests: Comparisons of the configurations with the reference.
+    """
+
+    results: Results
+    lines: Sequence[Line]
+    tests: Sequence[Comparison] = ()
+
+    @classmethod
+    def of(cls, found: Results) -> "Judged":
+        """Judges a figure."""
+        figure, verdicts = found.figure, claims.judge(found)
+        pairs = zip((*figure.claims, *figure.published), (*verdicts.claims, *verdicts.numbers), strict=True)
+        return cls(found, [Line(figure, source, verdict) for source, verdict in pairs], verdicts.tests)
+
+    @property
+    def figure(self) -> Figure:
+        """The figure."""
+        return self.results.figure
+
+    @property
+    def is_run(self) -> bool:
+        """Whether there are records."""
+        return self.results.table is not None
+
+    @property
+    def records(self) -> "pd.DataFrame":
+        """Its records, of a figure that has some."""
+        assert self.results.table is not None
+        return self.results.table
+
+    @property
+    def edges(self) -> str:
+        """Best points on an edge of their grid, as text; empty for none."""
+        on_edge = {label: ", ".join(self.results.edges(label)) for label in self.results.configurations}
+        found = [f"{label} ({flags})" for label, flags in on_edge.items() if flags]
+        return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
+
+    def text(self) -> str:
+        """Numbers and verdicts for the terminal."""
+        parts = [tables.text(*_numbers(self))] if self.results.configurations else []
+        parts += filter(None, [self.edges])
+        width = max((len(line.verdict) for line in self.lines), default=0) + 2
+        for line in self.lines:
+            says = " ".join(filter(None, [line.source.says, line.published]))
+            parts.append(f"{line.verdict:<{width}}{line.source.place}: {says} [{line.result.why}]")
+        return "\n".join(parts)
+
+
+def _counts(lines: Iterable[Line]) -> list[Sequence[str]]:
+    """Rows of the scoreboard: numbers of lines by status, for each paper and kind of data, which are never added."""
+    groups = runs.grouped(lines, lambda line: (line.figure.text, line.data_kind))
+    papers = dict.fromkeys(paper for paper, _ in groups)
+    rows = []
+    for key in itertools.product(papers, DATA_KINDS):
+        if key in groups:
+            found = collections.Counter(line.result.status for line in groups[key])
+            rows.append([*key, *(str(found[status]) for status in claims.STATUSES)])
+    return rows
+
+
 def made(folder: pathlib.Path) -> str:
     """The page in Markdown.
 
     Args:
-      folder: Folder of the records; pictures that lie beside a figure's records are shown.
+      folder: Folder of the records.
 
     Raises:
       UsageError: If a file holds no records.
     """
     import jinja2
 
-    paper, small = ({name: _read(one, folder) for name, one in figures.load(scale).items()} for scale in figures.SCALES)
+    paper, small = (
+        {name: _read(figure, folder) for name, figure in figures.load(scale).items()} for scale in figures.SCALES
+    )
     own = [judged for judged in paper.values() if judged.figure.own]
-    shown = [one for judged in paper.values() if not judged.figure.own for one in _shown(judged, small)]
+    shown = [judged for one in paper.values() if not one.figure.own for judged in _shown(one, small)]
     first = {judged.figure.name: judged for judged in reversed(shown)}  # The paper's own scale comes first.
     lines = [line for judged in shown if first[judged.figure.name] is judged for line in judged.lines]
-
-    def picture(judged: Judged) -> str:
-        path = records.path_of(judged.figure, folder).with_suffix(".png")
-        return f"{folder.name}/{judged.figure.scale}/{path.name}" if path.exists() else ""
-
     environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    filters = (_facts, _missing, _few, _command, _numbers, _tests, _bounds, _not_compared, picture)
+    filters = (_facts, _missing, _few, _command, _numbers, _tests)
     environment.filters |= {one.__name__.strip("_"): one for one in filters}
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         own=own,
         over_tasks=[
-            sections.over_tasks_section(_spaced(name), found).markdown() for name, found in _scores(own).items()
+            sections.over_tasks_section(_spaced(name), scores).markdown()
+            for name, scores in scores_over_tasks(folder).items()
         ],
         statuses=list(claims.STATUSES),
-        counts=[(*key, *map(str, scoreboard.counts(some).values())) for key, some in scoreboard.by_data(lines).items()],
+        counts=_counts(lines),
         without_small=figures.without_small(),
         papers=runs.grouped(shown, lambda judged: judged.figure.text),
         table=lambda heads, rows: f"{tables.markdown(heads, rows)}\n",
@@ -56,29 +172,16 @@ def made(folder: pathlib.Path) -> str:
     )
 
 
-def strays(folder: pathlib.Path) -> list[str]:
-    """Files and rows of records that the page does not show, in words."""
-    found: list[str] = []
-    left = {path for scale in figures.SCALES for path in folder.glob(f"{scale}/*.csv")}
-    for figure in itertools.chain(*(figures.load(scale).values() for scale in figures.SCALES)):
-        path = records.path_of(figure, folder)
-        left.discard(path)
-        table = records.read(path)
-        name = path.relative_to(folder)
-        found += [] if table is None else [f"{name}: {stray}" for stray in records.strays(figure, table)]
-    return found + [f"{path.relative_to(folder)} is of no figure" for path in sorted(left)]
-
-
 def _read(figure: Figure, folder: pathlib.Path) -> Judged:
-    return Judged.of(figure, records.read(records.path_of(figure, folder)))
+    return Judged.of(results.read(figure, results.path_of(figure, folder)))
 
 
 def _shown(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
     """A figure at the paper's scale; if not all of it was run, also at the small scale."""
-    if paper.table is not None and not _missing(paper):
+    if paper.is_run and not _missing(paper):
         return [paper]
     both = [paper, *filter(None, [small.get(paper.figure.name)])]
-    return [judged for judged in both if judged.table is not None] or both[-1:]
+    return [judged for judged in both if judged.is_run] or both[-1:]
 
 
 def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, baselines.OverTasks]:
@@ -87,68 +190,54 @@ def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, baselines.OverTasks]
     Args:
       folder: Folder of the records.
     """
-    return _scores([_read(one, folder) for one in figures.load(figures.PAPER).values() if one.own])
+    own = [figure for figure in figures.load(figures.PAPER).values() if figure.own]
+    return _scores([results.read(figure, results.path_of(figure, folder)) for figure in own])
 
 
-def _scores(own: Sequence[Judged]) -> dict[str, baselines.OverTasks]:
+def _scores(own: Sequence[Results]) -> dict[str, baselines.OverTasks]:
     """By measure, scores over the figures that have both baselines; none with a single task."""
     scores = {}
     by_measure = runs.grouped(own, lambda one: (one.figure.measures[0].name, one.figure.measures[0].smallest))
     for (name, smallest), some in by_measure.items():
-        scales, lacking = (list(itertools.chain(*found)) for found in zip(*map(_scales, some), strict=True))
-        pairs = {(task, one.name): None for task, one, _ in scales}
-        counts = collections.Counter(label for _, label in pairs)
-        most = max(sorted(counts), key=counts.__getitem__, default="")
-        without = [task for task in dict.fromkeys(task for task, _ in pairs) if (task, most) not in pairs]
-        lacking += [f"{task}: it has no configuration {most}" for task in without]
-        counted = [scale for scale in scales if scale[0] not in without]
-        found = baselines.over_tasks(counted, name, "down" if smallest else "up")
-        if found and found.scores:
-            scores[name] = dataclasses.replace(found, left_out=(*lacking, *found.left_out))
+        results_of_tasks = list(itertools.chain.from_iterable(map(_tasks, some)))
+        names = collections.Counter(label for _, label in {(task, one.name) for task, one, _ in results_of_tasks})
+        most = max(sorted(names), key=names.__getitem__, default="")
+        tasks = {task for task, one, _ in results_of_tasks if one.name == most}
+        counted = [result for result in results_of_tasks if result[0] in tasks]
+        over_tasks = baselines.over_tasks(counted, name, "down" if smallest else "up")
+        if over_tasks and over_tasks.scores:
+            scores[name] = over_tasks
     return scores
 
 
-def _scales(judged: Judged) -> tuple[list[baselines.Result], list[str]]:
-    """A figure's configurations with their baselines, and which configurations have none, in words.
+def _tasks(found: Results) -> list[baselines.Result]:
+    """A figure's configurations with their task and baselines, without those that have no full-feedback baseline.
 
-    A label's words after the first, where all of a kind share them, name the task: strategies are what is compared.
+    Configurations with the same full-feedback baseline are a task. Its name has the words of their labels after the
+    first, if they share them; then their first words name the strategies. Equal seeds do not make another task.
     """
-    figure, found = judged.figure, judged.results
-    task, known = figure.about.partition(":")[0], found.known_baselines
-    planned = [one for one in figure.configurations if one.label in known]
-    if not any(Baseline.full_feedback in one for one in known.values()) or results.UNIFORM not in found.configurations:
-        return [], []
-    lacking = [one.label for one in planned if Baseline.full_feedback not in known[one.label]]
-    groups = runs.grouped(
-        [one for one in planned if one.label not in lacking], lambda one: known[one.label][Baseline.full_feedback]
-    )
-    scales: list[baselines.Result] = []
-    again: list[str] = []
+    known, uniform = found.known_baselines, found.configurations.get(results.UNIFORM)
+    having = [one for one in found.figure.configurations if Baseline.full_feedback in known.get(one.label, ())]
+    tasks: list[baselines.Result] = []
     counted: set[str] = set()
-    for group in groups.values():
+    for group in runs.grouped(having, lambda one: known[one.label][Baseline.full_feedback]).values():
         shared_words, *others = {one.words[1:] for one in group}
-        names = [one.label if others else one.words[0] for one in group]
-        if counted & set(names):  # Equal seeds do not make another task.
-            again += [one.label for one in group]
-            continue
-        counted |= set(names)
-        title = task if others else ", ".join((task, *shared_words))
-        for name, one in zip(names, group, strict=True):
-            both = {**known[one.label], Baseline.uniform_policy: found.configurations[results.UNIFORM]}
-            scales.append((title, dataclasses.replace(found.configurations[one.label], name=name), both))
-    reasons = (
-        (lacking, "no full-feedback baseline with their deployment period and environment was run"),
-        (again, "their seeds are already counted"),
-    )
-    return scales, [f"{task}: {', '.join(labels)}: {why}" for labels, why in reasons if labels]
+        names = {one.label: one.label if others else one.words[0] for one in group}
+        if uniform and counted.isdisjoint(names.values()):
+            counted |= set(names.values())
+            title = ", ".join([found.figure.about.partition(":")[0], *([] if others else shared_words)])
+            for label, name in names.items():
+                both = {**known[label], Baseline.uniform_policy: uniform}
+                tasks.append((title, dataclasses.replace(found.configurations[label], name=name), both))
+    return tasks
 
 
 def _facts(judged: Judged) -> str:
     """Data, seeds, rounds, machine and version of a figure's records."""
-    table, note = judged.records, figures.data_note(judged.figure)
+    table, note = judged.records, judged.figure.data_note or f"The {PAPER_DATA}."
     seeds, rounds = (sorted(set(table[name].astype(int))) for name in ("seed", "rounds"))
-    shown = f"{note or figures.PAPERS_DATA} {phrases.seeds(len(seeds)).capitalize()} ({_range(seeds)}), "
-    machines, commits = (", ".join(records.distinct(table, name)) for name in ("machine", "commit"))
+    shown = f"{note} {phrases.seeds(len(seeds)).capitalize()} ({_range(seeds)}), "
+    machines, commits = (", ".join(table[name].dropna().unique()) for name in ("machine", "commit"))
     return f"{shown}{_range(rounds)} rounds; recorded on {machines}; run at {commits}"
 
 
@@ -162,8 +251,11 @@ def _few(judged: Judged) -> str:
     return ", ".join(f"{label} ({count})" for label, count in counts.items() if count < most)
 
 
-def _command(judged: Judged) -> str:
-    return scoreboard.command(judged.figure, int(judged.records["seed"].max()) + 1)
+def _command(figure: Figure, seeds: int = 0) -> str:
+    """Command that runs a figure."""
+    scale = "" if figure.scale == figures.PAPER else f" --scale={figure.scale}"
+    repeat = f" --repeat={seeds}" if seeds and seeds != figure.repeat else ""
+    return f"./scripts/python -m scripts.reproduce --figure={figure.name}{scale}{repeat}"
 
 
 def _range(values: Sequence[int]) -> str:
@@ -202,31 +294,3 @@ def _numbers(judged: Judged) -> _Table:
 def _tests(judged: Judged) -> str:
     title = f"{_spaced(judged.figure.measures[0].name)}: tests"
     return sections.comparison_table(title, judged.tests).narrow(_TESTS).markdown("####")
-
-
-def _bounds(judged: Judged) -> str:
-    """Configurations compared with bounds, if some were run, in words."""
-    found = judged.results
-    if not found.baselines or not any(map(results.is_baseline, judged.figure.configurations)):
-        return ""
-    best = found.best_fixed()
-    by_label = [f"{earned} of {', '.join(labels)}" for earned, labels in best.items()]
-    fixed = "; ".join(by_label if len(best) > 1 else best)
-    known = f" ({Baseline.best_fixed_action}: {fixed})" if fixed else ""
-    return f"{known}: {'; '.join(f'{label} {one.summary}' for label, one in found.baselines.items())}"
-
-
-def _not_compared(judged: Judged) -> _Table | None:
-    """Table of the measures without a number or tested claim of the paper; None without any."""
-    figure, found = judged.figure, judged.results
-    compared = {published.measure for published in figure.published}
-    for claim in (line.claim for line in judged.lines if line.claim and line.status != claims.NOT_RUN):
-        compared |= {figure.measure_of(operand).name for group in claim.operands for operand in group}
-    estimates = {
-        name: {label: found.estimate(label, name) for label in found.configurations}
-        for name in found.measures
-        if name not in compared
-    }
-    names = [name for name, some in estimates.items() if any(math.isfinite(one.mean) for one in some.values())]
-    rows = [[label, *(estimates[name][label].text() for name in names)] for label in found.configurations]
-    return (["not compared with the paper (mean, 95% interval)", *map(_spaced, names)], rows) if names else None

@@ -1,22 +1,28 @@
-"""Figures and tables as data: their runs, and the paper's numbers and claims about them.
+"""Figures and tables as data: their runs and measures, and the paper's numbers and claims about them.
 
-Nothing here reads data or imports TensorFlow; `figures` reads them from files.
+`figures` reads them from files. Nothing here opens a data set or imports TensorFlow.
 """
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bandits.plans.plan import Configuration, Run
+from bandits.results import runs
 from data.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FIRST_TUNING_SEED = 100  # Searches select on other seeds than those that are reported.
 PAPER, SMALL = "paper", "small"  # Scales.
 PAPER_DATA, REDUCED, STAND_IN = "paper's data", "paper's data, reduced", "stand-in"
 DATA_KINDS = (PAPER_DATA, REDUCED, STAND_IN)
-_ROUNDS_TO = "rounds to "
-_SHARE_OF = "share of "
-_LAST = "last "
+_DEVIATION, _CHOSEN_PEAK = "deviation", "chosen peak"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,10 +33,10 @@ class Measure:
       name: The name.
       column: Column of `metrics.csv`; or `FILE.npz:FIELD` of the run's folder, where FILE may be a pattern: the mean of
         that array, or of its absolute values for `FILE.npz:|FIELD|`.
-      at: A round, or `last`, `last N` (mean of the last N rounds), `first`, `mean`, `max`, `deviation` (of residuals
-        to the mean over seeds), `chosen peak` (the round where the mean over the even seeds is highest; only odd seeds
-        have the value, because the even seeds select the round), `rounds to X`, or `share of X` (of the rounds that
-        have a value of 0 or more).
+      at: A round, or `last`, `last N` (mean of the last N rounds), `first`, `mean`, `max`, `deviation` (standard
+        deviation of the residuals to the mean over seeds), `chosen peak` (the round where the mean over the even seeds
+        is highest; only odd seeds have the value, because the even seeds select the round), `rounds to X`, or
+        `share of X` (share of the value X among the rounds that have a value of 0 or more).
       smallest: Whether less is better.
     """
 
@@ -42,26 +48,85 @@ class Measure:
     @property
     def rounds_to(self) -> float | None:
         """The value to reach, if the measure is the number of rounds to a value."""
-        return self._after(_ROUNDS_TO)
+        return self._number_after("rounds to ")
 
     @property
     def last_rounds(self) -> int | None:
         """Number of last rounds, if the measure is their mean."""
-        return None if (rounds := self._after(_LAST)) is None else int(rounds)
+        return None if (rounds := self._number_after("last ")) is None else int(rounds)
 
     @property
     def is_of_some_seeds(self) -> bool:
         """Whether only some seeds have a value."""
-        return self.at == "chosen peak"
+        return self.at == _CHOSEN_PEAK
 
-    @property
-    def share_of(self) -> float | None:
-        """The value, if the measure is the share of rounds with it."""
-        return self._after(_SHARE_OF)
-
-    def _after(self, words: str) -> float | None:
+    def _number_after(self, words: str) -> float | None:
         _, separator, number = str(self.at).partition(words)
         return float(number) if separator else None
+
+    def values(self, by_seed: Mapping[int, runs.Run]) -> list[float]:
+        """The measure of each run.
+
+        Raises:
+          UsageError: If a run lacks it; the message names the file.
+        """
+        if ".npz:" in self.column:
+            return [self._of_file(run.folder) for run in by_seed.values()]
+        curves = {}
+        for seed, run in by_seed.items():
+            if self.column not in run.metrics:
+                raise UsageError(f"{run.folder / 'metrics.csv'} has no column {self.column}.")
+            curves[seed] = run.metrics.set_index("round_num")[self.column].dropna()
+        if self.at == _DEVIATION:
+            return _residual_deviations(list(curves.values()))
+        if self.at == _CHOSEN_PEAK:
+            return _at_chosen_peak(curves)
+        return [self._of_curve(curve) for curve in curves.values()]
+
+    def _of_file(self, folder: pathlib.Path) -> float:
+        pattern, _, field = self.column.partition(":")
+        path, name = next(iter(sorted(folder.glob(pattern))), folder / pattern), field.strip("|")
+        try:
+            with np.load(path) as archive:
+                return float(np.nanmean(archive[name] if name == field else np.abs(archive[name])))
+        except (OSError, KeyError, ValueError) as error:
+            raise UsageError(f"{path} holds no {field} ({error}).") from error
+
+    def _of_curve(self, curve: "pd.Series") -> float:
+        if self.rounds_to is not None:
+            reached = curve.index[curve >= self.rounds_to]
+            return float(reached[0]) if len(reached) else math.inf
+        if (share_of := self._number_after("share of ")) is not None:
+            return float((curve[curve >= 0] == share_of).mean())
+        if isinstance(self.at, int):
+            return float(curve.get(self.at, math.nan))
+        if self.at == "max":
+            return float(curve.max())
+        named = {"last": curve.tail(1), "first": curve.head(1), "mean": curve}
+        rounds = curve.tail(self.last_rounds) if self.last_rounds else named[str(self.at)]
+        return float(rounds.mean())
+
+
+def _residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
+    """Standard deviation of each seed's residuals to the mean curve over seeds; NaN of a single seed.
+
+    The mean curve includes each seed, which n / (n - 1) corrects: the mean square over seeds is the variance
+    over seeds with n - 1, mean over rounds.
+    """
+    import pandas as pd
+
+    together, count = pd.concat(curves, axis=1), len(curves)
+    squares = (together.sub(together.mean(axis=1), axis=0) ** 2).mean()
+    return [math.sqrt(square * count / (count - 1)) if count > 1 else math.nan for square in squares]
+
+
+def _at_chosen_peak(curves: "Mapping[int, pd.Series]") -> list[float]:
+    """Each odd seed's value in the round where the mean over the even seeds is highest; NaN for even seeds."""
+    import pandas as pd
+
+    choosing = [curve for seed, curve in curves.items() if seed % 2 == 0]
+    peak = pd.concat(choosing, axis=1).mean(axis=1).idxmax() if choosing else None
+    return [float(curve.get(peak, math.nan)) if seed % 2 else math.nan for seed, curve in curves.items()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,12 +134,13 @@ class Published:
     """A number that the paper states.
 
     Attributes:
-      configuration: Label of the configuration.
-      measure: Name of the measure.
+      configuration: Label of the configuration; for an epsilon, the setting that it belongs to.
+      measure: Name of the measure; empty for an epsilon.
       value: The number.
       place: Section or table of the paper.
       unit: Unit of its last digit, as in the other numbers of its table.
       other_settings: Whether this project's settings differ from the paper's, so that numbers are not comparable.
+      privacy_flags: Flags of `scripts.privacy_budget`, with which an epsilon is computed without a run.
     """
 
     configuration: str
@@ -83,25 +149,12 @@ class Published:
     place: str
     unit: float = 0.0
     other_settings: bool = False
+    privacy_flags: str = ""
 
-
-@dataclasses.dataclass(frozen=True)
-class Accounted:
-    """An epsilon that the paper states; it is computed from settings, without a run.
-
-    Attributes:
-      says: The setting that it belongs to.
-      place: Section of the paper.
-      value: The number.
-      unit: Unit of its last digit.
-      arguments: Flags of `scripts.privacy_budget`.
-    """
-
-    says: str
-    place: str
-    value: float
-    unit: float
-    arguments: tuple[str, ...]
+    @property
+    def says(self) -> str:
+        """What the number is, in words."""
+        return ": ".join(filter(None, [self.configuration, self.measure.replace("_", " ")]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,10 +175,10 @@ class Claim:
         Empty: nothing decides it, and `needs` says why.
       operands: Groups of operands.
       within: Tolerance, relative to the mean that is compared with (`steady`: to its own); this project's choice.
-      low: Of `between`.
-      high: Of `between`.
+      low: Lower end of the range, for `between`.
+      high: Upper end of the range, for `between`.
       our_range: Whether `low` and `high` are this project's choice, not the paper's.
-      premises: What must be better than the best fixed action for the claim to be tested: operands, `A | B` for either.
+      premises: Operands that must be better than the best fixed action for the claim to be tested, `A | B` for either.
         Comparisons with Greedy, and of searched rates, have premises without it (`claims`).
       needs: The data or runs without which the claim is not tested; a stand-in does not replace them.
       means: What a result means for a practitioner, by `holds`, `fails` or `inconclusive`.
@@ -155,21 +208,19 @@ class Figure:
     """A figure or table at one scale.
 
     Attributes:
-      name: As in `--figure`.
+      name: Its name, as in `--figure`.
       text: Authors and year of the paper.
       about: The title.
       also: Other names of the figure.
       binary: Name in `studies.STUDIES`.
-      configurations: What is run.
+      configurations: The configurations to run.
       repeat: Number of seeds.
       published_seeds: Number of seeds of the paper's numbers.
       tuning_seeds: Seeds on which searches select their points.
       measures: Measures of each run; the first decides searches.
       curves: Columns drawn over rounds.
       published: Numbers of the paper.
-      accounted: Epsilons of the paper.
       claims: Claims of the paper.
-      own_figures: Which of the study's own pictures are drawn, too.
       study: The `run_mab_fl` study whose configurations are run.
       data_kind: One of `DATA_KINDS`.
       data: The data, if they are not exactly the paper's; None if they are.
@@ -193,14 +244,18 @@ class Figure:
     tuning_seeds: tuple[int, ...] = (FIRST_TUNING_SEED,)
     curves: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
-    accounted: tuple[Accounted, ...] = ()
     claims: tuple[Claim, ...] = ()
-    own_figures: str | None = None
     study: str | None = None
     data: str | None = None
     left_open: tuple[str, ...] = ()
     own: bool = False
     reference: str | None = None
+
+    @property
+    def data_note(self) -> str:
+        """Sentence about data that are not exactly the paper's; empty for the paper's."""
+        kind = "Stand-in data, not the paper's" if self.data_kind == STAND_IN else f"The {self.data_kind}"
+        return f"{kind}: {self.data}." if self.data else ""
 
     def measure_of(self, operand: str) -> Measure:
         """Measure that an operand of a claim names, or else the first; what a search picked is no measure."""
@@ -249,21 +304,11 @@ class Figure:
         """First run of a configuration; for a search, that of its first point."""
         return self.runs_of(configuration)[0]
 
-    def check(self, *, early_stop: bool = False) -> None:
+    def check(self) -> None:
         """Checks the flags of each configuration; for a search only one point, because all would take minutes.
 
-        Args:
-          early_stop: Whether points of searches are stopped early.
-
         Raises:
-          UsageError: As `runs_of`; or if two configurations are the same runs.
+          UsageError: As `runs_of`.
         """
-        seen: dict[object, str] = {}
         for configuration in self.configurations:
-            first = self.first_run(configuration)
-            other = seen.setdefault((first.name, configuration.sweeps, configuration.grid), configuration.label)
-            if other != configuration.label:
-                both = f"{other} and {configuration.label}"
-                raise UsageError(f"--figure={self.name}: {both} are the same runs: remove one of them.")
-            if early_stop and configuration.is_searched:
-                first.at_rounds(1)
+            self.first_run(configuration)

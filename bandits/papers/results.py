@@ -1,4 +1,9 @@
-"""Results of a figure: measures of its runs, what records hold of them, and the baselines of its configurations."""
+"""Results of a figure: the records of its runs, and the baselines of its configurations.
+
+Records are a CSV file for each figure and scale with one row per configuration and seed. A row holds every measure, the
+values that a search selected, the number of rounds, the data's checksum, the project's commit and the machine. Pages
+and verdicts are generated from them, without a run.
+"""
 
 import dataclasses
 import functools
@@ -26,9 +31,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Labels of configurations; labels of several baselines begin so.
-PICKED = "picked:"  # Before the name of a searched flag: its selected value.
-EDGE = "edge:"  # Likewise: whether that lies on an edge of the grid that ran; the declared grid may change later.
-DIVERGED, UNPAIRED, ROUNDS = "diverged", "unpaired", "rounds"  # The first two are 0 or 1, and missing where all are 0.
+_PICKED = "picked:"  # Prefix of the column with a searched flag's selected value.
+_EDGE = (
+    "edge:"  # Prefix of whether that value lies on an edge of the grid that ran; the declared grid may change later.
+)
+_DIVERGED, _UNPAIRED, _ROUNDS = "diverged", "unpaired", "rounds"  # The first two are 0 or 1; missing where all are 0.
+_WORDS = ("arm", "data", "commit", "machine")  # Columns of words; all others are numbers.
+_LAST_COLUMNS = (_ROUNDS, "data", "commit", "machine")
+_COMMIT_LENGTH = 12
 _VALUE = "value"  # The metric of an operand.
 _SAMPLE = "sampled_clients"  # Clients that baselines were computed on, if these are a sample.
 _CHANGE_FLAGS = (
@@ -112,12 +122,26 @@ class Results:
 
     Attributes:
       figure: The figure.
-      configurations: Configurations with records, by label, in the figure's order. The metrics are the measures, and
-        the other numbers of records.
+      table: Its records; None if there are none.
     """
 
     figure: Figure
-    configurations: Mapping[str, Configuration]
+    table: "pd.DataFrame | None" = None
+
+    @functools.cached_property
+    def configurations(self) -> Mapping[str, Configuration]:
+        """Configurations with records, by label, in the figure's order. Their metrics are the numbers of records."""
+        if self.table is None or not any(measure.name in self.table for measure in self.figure.measures):
+            return {}
+        numbers = self.table.select_dtypes("number").set_index("seed").astype(float)
+        by_label = dict(list(numbers.groupby(self.table["arm"].to_numpy())))
+        found = {}
+        for label in (planned.label for planned in self.figure.configurations if planned.label in by_label):
+            values = by_label[label]
+            diverged = values.index[values[_DIVERGED] > 0] if _DIVERGED in values else ()
+            unpaired = _UNPAIRED in values and bool(values[_UNPAIRED].any())
+            found[label] = Configuration(label, values, diverged=frozenset(map(int, diverged)), unpaired=unpaired)
+        return found
 
     @functools.cached_property
     def baselines(self) -> Mapping[str, BaselineComparison]:
@@ -141,8 +165,8 @@ class Results:
     def picked(self, label: str) -> dict[str, float]:
         """Values that a search selected, by flag."""
         values = self.configurations[label].values
-        columns = [name for name in values if name.startswith(PICKED) and values[name].notna().any()]
-        return {name.removeprefix(PICKED): float(values[name].iloc[0]) for name in columns}
+        columns = [name for name in values if name.startswith(_PICKED) and values[name].notna().any()]
+        return {name.removeprefix(_PICKED): float(values[name].iloc[0]) for name in columns}
 
     def edges(self, label: str) -> list[str]:
         """Flags whose selected value lies on an edge of the grid, with their values.
@@ -155,9 +179,8 @@ class Results:
         declared = next(one for one in self.figure.configurations if one.label == label).edges(picked)
         on_edge = []
         for flag, value in picked.items():
-            column = f"{EDGE}{flag}"
-            is_recorded = column in values and values[column].notna().all()
-            if values[column].iloc[0] if is_recorded else flag in declared:
+            recorded = values.get(f"{_EDGE}{flag}")
+            if flag in declared if recorded is None or recorded.isna().any() else recorded.iloc[0]:
                 on_edge.append(f"{flag.replace('_', ' ')} {number(value)}")
         return on_edge
 
@@ -189,7 +212,7 @@ class Results:
         values = configuration.values[[name]].set_axis([_VALUE], axis=1)
         values = values.dropna() if measure.is_of_some_seeds else values
         single = dataclasses.replace(configuration, values=values)
-        return Operand(label, measure, single, float(configuration.values[ROUNDS].max()) + 1)
+        return Operand(label, measure, single, float(configuration.values[_ROUNDS].max()) + 1)
 
     def against_baselines(self, label: str, name: str) -> BaselineComparison | None:
         """A configuration compared with its baselines, if the measure is the first."""
@@ -239,30 +262,41 @@ def value_words(label: str, name: str, results: Results) -> str:
     return estimate.text()
 
 
-def of_records(figure: Figure, table: "pd.DataFrame | None") -> Results:
-    """Results of a figure's records; without records there are no configurations."""
-    found = {}
-    if table is not None and any(measure.name in table for measure in figure.measures):
-        numbers = table.select_dtypes("number").set_index("seed")
-        for planned in figure.configurations:
-            values = numbers[(table["arm"] == planned.label).to_numpy()]
-            if len(values):
-                lost = values.index[values[DIVERGED] > 0] if DIVERGED in values else ()
-                is_unpaired = UNPAIRED in values and bool(values[UNPAIRED].any())
-                found[planned.label] = Configuration(
-                    planned.label, values.astype(float), diverged=frozenset(map(int, lost)), unpaired=is_unpaired
-                )
-    return Results(figure, found)
+def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
+    """Path of a figure's records below a folder of records."""
+    return folder / figure.scale / f"{figure.name}.csv"
 
 
-def of_runs(
+def read(figure: Figure, path: pathlib.Path) -> "Results":
+    """Results of a figure's records; without a file there are no configurations.
+
+    Raises:
+      UsageError: If the file holds no records; the message names it.
+    """
+    import pandas as pd
+
+    if not path.exists():
+        return Results(figure, None)
+    try:
+        table = pd.read_csv(path, dtype=dict.fromkeys(_WORDS, str)).astype({"seed": int, _ROUNDS: int})
+        if missing := {*_WORDS}.difference(table):
+            raise KeyError(f"no column {min(missing)}")
+        if table.empty or table["arm"].isna().any():
+            raise ValueError("no row, or a row without a configuration")
+        table.drop(columns=[*_WORDS]).astype(float)
+    except (OSError, KeyError, ValueError) as error:
+        raise UsageError(f"{path} holds no records ({error}).") from error
+    return Results(figure, table)
+
+
+def rows_of(
     figure: Figure,
     planned: plan.Configuration,
     seed_runs: Sequence[Run],
     searched: Mapping[str, float],
     diverged: frozenset[int] = frozenset(),
-) -> Configuration:
-    """A configuration with all numbers that records hold.
+) -> "pd.DataFrame":
+    """Records of a configuration, one row per seed.
 
     Args:
       figure: The figure.
@@ -277,104 +311,44 @@ def of_runs(
     import pandas as pd
 
     by_seed = runs.seeds(seed_runs)
-    values = pd.DataFrame({one.name: measured(one, by_seed) for one in figure.measures}, index=[*by_seed], dtype=float)
-    on_edge = planned.edges(searched)
+    table = pd.DataFrame({"arm": planned.label, "seed": [*by_seed]})
+    table = table.assign(**{measure.name: measure.values(by_seed) for measure in figure.measures})
     for flag, value in searched.items():
-        values[f"{PICKED}{flag}"] = value
+        table[f"{_PICKED}{flag}"] = value
         if planned.sweeps:
-            values[f"{EDGE}{flag}"] = int(flag in on_edge)
+            table[f"{_EDGE}{flag}"] = int(flag in planned.edges(searched))
     if diverged:
-        values[DIVERGED] = [int(seed in diverged) for seed in by_seed]
-    if metric := baseline_metric(figure):
-        values = values.join(pd.DataFrame([_recorded(run, metric) for run in by_seed.values()], index=[*by_seed]))
-    values[ROUNDS] = [int(run.metrics["round_num"].iloc[-1]) for run in by_seed.values()]
-    return Configuration(planned.label, values, diverged=diverged, runs=tuple(by_seed.values()))
+        table[_DIVERGED] = [int(seed in diverged) for seed in by_seed]
+    if metric := _baseline_metric(figure):
+        table = table.join(pd.DataFrame([_recorded(run, metric) for run in by_seed.values()]))
+    table[_ROUNDS] = [int(run.metrics["round_num"].iloc[-1]) for run in by_seed.values()]
+    return table.join(pd.DataFrame([_provenance(run.folder) for run in by_seed.values()]))
+
+
+def joined(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
+    """Records of several configurations as one table."""
+    import pandas as pd
+
+    table = pd.concat(tables, ignore_index=True)
+    return table[[*(name for name in table if name not in _LAST_COLUMNS), *_LAST_COLUMNS]]
+
+
+def _provenance(folder: pathlib.Path) -> dict[str, str]:
+    """Checksum of a run's data, the project's commit, and this machine."""
+    content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
+    commit = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
+    return {"data": content.get("data_checksum") or "", "commit": commit, "machine": runs.machine()}
 
 
 def _recorded(run: Run, column: Metric) -> dict[str, float]:
     """Recorded rewards of the uniform policy and the best fixed action, with errors if from a sample."""
-    row: dict[str, float] = {UNPAIRED: 1} if runs.is_unpaired([run]) else {}
+    row: dict[str, float] = {_UNPAIRED: 1} if runs.is_unpaired([run]) else {}
     for baseline, reward in baselines.recorded([run], column).items():
         if isinstance(reward, ReferenceValue):
             name = baselines.RECORDED[baseline]
             row |= {name: reward.mean}
             row |= {f"{name}_error": reward.error, _SAMPLE: reward.clients} if reward.clients else {}
     return row
-
-
-def measured(measure: Measure, by_seed: Mapping[int, Run]) -> list[float]:
-    """A measure of each run.
-
-    Raises:
-      UsageError: If a run lacks it; the message names the file.
-    """
-    if ".npz:" in measure.column:
-        name, _, field = measure.column.partition(":")
-        folders = [run.folder for run in by_seed.values()]
-        return [_of_file(next(iter(sorted(folder.glob(name))), folder / name), field) for folder in folders]
-    curves = []
-    for run in by_seed.values():
-        if measure.column not in run.metrics:
-            raise UsageError(f"{run.folder / 'metrics.csv'} has no column {measure.column}.")
-        curves.append(run.metrics.set_index("round_num")[measure.column].dropna())
-    if measure.at == "deviation":
-        return _residual_deviations(curves)
-    if measure.at == "chosen peak":
-        return _at_chosen_peak(curves, list(by_seed))
-    return [_at(curve, measure) for curve in curves]
-
-
-def _residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
-    """Standard deviation of each seed's residuals to the mean curve over seeds; NaN of a single seed.
-
-    The mean curve includes each seed, which n / (n - 1) corrects: the mean square over seeds is the variance
-    over seeds with n - 1, mean over rounds.
-    """
-    import pandas as pd
-
-    together, count = pd.concat(curves, axis=1), len(curves)
-    squares = (together.sub(together.mean(axis=1), axis=0) ** 2).mean()
-    return [math.sqrt(square * count / (count - 1)) if count > 1 else math.nan for square in squares]
-
-
-def _at_chosen_peak(curves: "Sequence[pd.Series]", seeds: Sequence[int]) -> list[float]:
-    """Each odd seed's value in the round where the mean over the even seeds is highest; NaN for even seeds."""
-    import pandas as pd
-
-    chosen = [curve for curve, seed in zip(curves, seeds, strict=True) if seed % 2 == 0]
-    if not chosen:
-        return [math.nan] * len(curves)
-    peak = pd.concat(chosen, axis=1).mean(axis=1).idxmax()
-    pairs = zip(curves, seeds, strict=True)
-    return [float(curve.get(peak, math.nan)) if seed % 2 else math.nan for curve, seed in pairs]
-
-
-def _at(curve: "pd.Series", measure: Measure) -> float:
-    at = measure.at
-    if measure.rounds_to is not None:
-        reached = curve.index[curve >= measure.rounds_to]
-        return float(reached[0]) if len(reached) else math.inf
-    if measure.share_of is not None:
-        curve = curve[curve >= 0]
-        return float((curve == measure.share_of).mean())
-    if curve.empty:
-        return math.nan
-    if isinstance(at, int):
-        return float(curve.get(at, math.nan))
-    if measure.last_rounds is not None:
-        return float(curve.tail(measure.last_rounds).mean())
-    return float({"last": curve.iloc[-1], "first": curve.iloc[0], "mean": curve.mean(), "max": curve.max()}[at])
-
-
-def _of_file(path: pathlib.Path, field: str) -> float:
-    """Mean of an array; for `|field|`, of its absolute values."""
-    name = field.strip("|")
-    try:
-        with np.load(path) as archive:
-            values = archive[name]
-            return float(np.nanmean(values if name == field else np.abs(values)))
-    except (OSError, KeyError, ValueError) as error:
-        raise UsageError(f"{path} holds no {field} ({error}).") from error
 
 
 def number(value: float) -> str:
@@ -384,7 +358,7 @@ def number(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.3g}"
 
 
-def baseline_metric(figure: Figure) -> Metric | None:
+def _baseline_metric(figure: Figure) -> Metric | None:
     """Metric of the first measure, if runs record its baselines."""
     first = figure.measures[0]
     metric = runs.declared().get(first.column)

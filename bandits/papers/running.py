@@ -1,4 +1,4 @@
-"""Reproduces figures: checks, searches on tuning seeds, runs of the reported seeds, reports and the scoreboard."""
+"""Reproduces figures: checks, searches on tuning seeds, runs of the reported seeds, and reports."""
 
 import contextlib
 import dataclasses
@@ -6,20 +6,21 @@ import itertools
 import pathlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bandits import studies
-from bandits.papers import figures, pictures, records, results, scoreboard
+from bandits.papers import page, pictures, results
 from bandits.papers.plan import PAPER, Figure
 from bandits.plans import estimate, executors, plan, sweep
 from bandits.results import runs
-from bandits.results.configuration import Configuration
 from data import files
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.results import Run
 
-_REDUCTION = 2  # Successive halving keeps one of two points.
+if TYPE_CHECKING:
+    import pandas as pd
+
 _ENDED = (sweep.FINISHED, sweep.DIVERGED)
 _THEN = "the same command writes the runs of selected points; --report_only, without --executor, reports finished runs"
 
@@ -28,18 +29,20 @@ class FigureRuns(NamedTuple):
     """A figure's runs.
 
     Attributes:
-      found: Configurations with finished runs, by label.
+      finished: Finished runs of each configuration that has some, by label.
+      table: Their records; None without any.
       errors: A line for each failed run.
       left: Unfinished runs that could run now.
     """
 
-    found: dict[str, Configuration]
-    errors: list[str]
-    left: list[plan.Run]
+    finished: Mapping[str, Sequence[Run]]
+    table: "pd.DataFrame | None"
+    errors: Sequence[str] = ()
+    left: Sequence[plan.Run] = ()
 
 
 def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | None) -> None:
-    """Opens the data of figures before any run is started: of each figure that of one run a task.
+    """Opens the data of one run of each task of each figure, before any run is started.
 
     Args:
       figures: The figures.
@@ -47,16 +50,17 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
       data_dir: Value of `--data_dir`, which must hold the files.
 
     Raises:
-      UsageError: If data is not there and `--data_dir` is given, or no figure's data is. It names all figures.
+      UsageError: If data is missing and `--data_dir` is given, or all figures lack data. It names all figures.
     """
-    groups: dict[str, list[plan.Run]] = {}
+    groups = {}
     for figure in figures:
         some = {run.settings.get("task_type"): run for run in map(figure.first_run, figure.configurations)}
-        left = sweep.unfinished(some.values(), folder)
-        for place, run in enumerate(left):
-            if data_dir and "data_dir" in run.settings:
-                left[place] = dataclasses.replace(run, settings=run.settings.replace(data_dir=data_dir))
-        groups[figure.name] = left
+        groups[figure.name] = [
+            dataclasses.replace(run, settings=run.settings.replace(data_dir=data_dir))
+            if data_dir and "data_dir" in run.settings
+            else run
+            for run in sweep.unfinished(some.values(), folder)
+        ]
     missing = sweep.refused(groups)
     lines = [f"--figure={','.join(names)}: {message}" for message, names in missing.items()]
     if lines and (data_dir or sum(map(len, missing.values())) == len(figures)):
@@ -86,7 +90,7 @@ def best(figure: Figure, some: Sequence[plan.Run], search: sweep.Sweep, folder: 
     measure = figure.measures[0]
 
     def goodness(group: Sequence[plan.Run]) -> float:
-        values = results.measured(measure, runs.seeds(_read(group, folder)))
+        values = measure.values(runs.seeds(_read(group, folder)))
         return sweep.goodness(values, smallest=measure.smallest)
 
     most = max(map(len, points.values()))  # Points with a missing seed are not compared with complete ones.
@@ -101,202 +105,131 @@ def _read(planned: Iterable[plan.Run], folder: pathlib.Path) -> list[Run]:
     ]
 
 
-@dataclasses.dataclass(frozen=True)
-class Figures:
-    """Figures that are reproduced together.
-
-    Attributes:
-      whole: The figures.
-      parts: The same figures, with the configurations that run.
-      repeat: Number of seeds; None for that of each figure.
-      base: Flags that all runs share.
-      folder: Folder of all output.
-      records: Folder of permanent records, if any.
-      has_halving: Whether searches stop points early.
-    """
-
-    whole: Sequence[Figure]
-    parts: Sequence[Figure]
-    repeat: int | None
-    base: tuple[str, ...]
-    folder: pathlib.Path
-    records: pathlib.Path | None = None
-    has_halving: bool = False
-
-    def prepare(self, settings: cli.Settings) -> None:
-        """Opens the data, and creates the records' folder, before anything runs.
-
-        Raises:
-          UsageError: If data is missing, the folder cannot be written, or existing records cannot be joined with those
-            of the configurations that run.
-        """
-        is_here = settings.executor == "local" and not settings.estimate
-        if not settings.report_only and (settings.data_dir or is_here):
-            check_data(self.parts, self.folder / "runs", settings.data_dir)
-        if settings.estimate:
-            return
-        for figure, part in zip(self.whole, self.parts, strict=True):
-            if len(part.configurations) < len(figure.configurations):
-                path = records.path_of(figure, self.records, self.folder / figure.name)
-                records.check_others(figure, {configuration.label for configuration in part.configurations}, path)
-        if self.records:
-            records.check_folder(self.records / self.parts[0].scale)
-
-    def run(self, figure: Figure, executor: executors.Executor | None) -> FigureRuns:
-        """Executes the missing runs of a figure; without an executor, only finished ones count."""
-        folder, repeat = self.folder / "runs", self.repeat or figure.repeat
-        metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
-        # Configurations that differ only on the first axis are compared, so they run close together.
-        others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
-        ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
-        first = {
-            configuration.label: figure.runs_of(configuration, repeat, self.base, folder) for configuration in ordered
-        }
-        has_halving = self.has_halving and executor is not None
-        halved = [configuration.label for configuration in ordered if configuration.is_searched and has_halving]
-        reported = dict(first)
-        picked: dict[str, plan.Run] = {}
-        errors: dict[str, str] = {}
-        search = sweep.Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
-        with contextlib.closing(search):
-            run_all = search.run if executor else search.submit
-            run_all(_once(some for label, some in first.items() if label not in halved))
-            for label in halved:
-                # Before the second deployment, rewards hardly depend on training.
-                least = 2 * (first[label][0].settings.get("bandits_deploy_freq") or 0)
-                search.run_halving(first[label], _REDUCTION, max(1, least))
-            for label in (configuration.label for configuration in ordered if configuration.is_searched):
-                reported[label] = []
-                try:
-                    if point := best(figure, first[label], search, folder):
-                        picked[label] = point
-                        reported[label] = [point.with_seed(seed) for seed in range(repeat)]
-                except UsageError as error:
-                    errors[label] = f"{label}: {error}"
-            run_all(_once(reported.values()))
-        label_of = {run.name: label for group in (first, reported) for label, some in group.items() for run in some}
-        for name, outcome in search.outcomes.items():
-            if outcome.status == sweep.FAILED:
-                errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
-        found: dict[str, Configuration] = {}
-        for configuration in figure.configurations:
-            label = configuration.label
-            # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
-            ended = {run.seed: run for run in reported[label] if search.outcomes[run.name].status in _ENDED}
-            lost = {seed for seed, run in ended.items() if search.outcomes[run.name].status == sweep.DIVERGED}
-            point = picked.get(label)
-            searched = {flag: point.settings[flag] for flag in point.numbers} if point else {}
-            searched = {flag: float(value) for flag, value in searched.items() if value is not None}
-            try:
-                if ended:
-                    seed_runs = _read(ended.values(), folder)
-                    found[label] = results.of_runs(figure, configuration, seed_runs, searched, frozenset(lost))
-            except UsageError as error:
-                errors[label] = f"{label}: {error}"
-        left = [outcome.run for outcome in search.outcomes.values() if outcome.status == sweep.UNFINISHED]
-        return FigureRuns(found, list(errors.values()), left)
-
-    def reproduce(self, executor: executors.Executor | None) -> int:
-        """Runs what is missing, and reports; without an executor, reports finished runs. Returns the exit status."""
-        failed: list[str] = []
-        lines: list[scoreboard.Line] = []
-        for figure, part in zip(self.whole, self.parts, strict=True):
-            ended = self.run(part, executor)
-            failed += [f"{figure.name}: {error}" for error in ended.errors]
-            try:
-                is_part = len(part.configurations) < len(figure.configurations)
-                lines += report(figure, ended.found, self.folder / figure.name, self.records, is_part=is_part)
-            except UsageError as error:
-                failed.append(f"{figure.name}: {error}")
-            if ended.left:
-                print(f"{len(ended.left)} runs of {figure.name} are not finished.")
-        path = self.folder / "scoreboard.csv"
-        files.replace(path, scoreboard.table(lines).to_csv(index=False).encode())
-        print(f"\nScoreboard, in {path}:\n{scoreboard.summary(lines)}")
-        if failed:
-            print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
-        return 1 if failed else 0
-
-
-def report(
-    figure: Figure,
-    found: Mapping[str, Configuration],
-    folder: pathlib.Path,
-    record_folder: pathlib.Path | None = None,
-    *,
-    is_part: bool = False,
-) -> Sequence[scoreboard.Line]:
-    """Writes and prints the results of a figure.
+def _run(
+    figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, executor: executors.Executor | None
+) -> FigureRuns:
+    """Executes the missing runs of a figure; without an executor, only finished ones count.
 
     Args:
       figure: The figure.
-      found: Results of each configuration.
-      folder: Folder of the output.
-      record_folder: Folder of permanent records, if any: pages are made from them.
-      is_part: Whether only some configurations were run. The others come from existing records, and nothing is drawn.
+      repeat: Number of seeds.
+      base: Flags that all runs share.
+      folder: Folder of all runs.
+      executor: Executes the runs.
+    """
+    metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
+    # Configurations that differ only on the first axis are compared, so they run close together.
+    others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
+    ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
+    planned = {one.label: figure.runs_of(one, repeat, base, folder) for one in ordered}
+    reported, picked, errors = dict(planned), {}, {}
+    search = sweep.Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
+    with contextlib.closing(search):
+        run_all = search.run if executor else search.submit
+        run_all(_once(planned.values()))
+        for label in (configuration.label for configuration in ordered if configuration.is_searched):
+            reported[label] = []
+            try:
+                if point := best(figure, planned[label], search, folder):
+                    searched = {flag: point.settings[flag] for flag in point.numbers}
+                    picked[label] = {flag: float(value) for flag, value in searched.items() if value is not None}
+                    reported[label] = [point.with_seed(seed) for seed in range(repeat)]
+            except UsageError as error:
+                errors[label] = f"{label}: {error}"
+        run_all(_once(reported.values()))
+    label_of = {run.name: label for group in (planned, reported) for label, some in group.items() for run in some}
+    for name, outcome in search.outcomes.items():
+        if outcome.status == sweep.FAILED:
+            errors[name] = f"{label_of[name]}: {outcome.error} ({folder / name})"
+    finished, tables = {}, []
+    for configuration in figure.configurations:
+        label = configuration.label
+        # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
+        ended = {run.seed: run for run in reported[label] if search.outcomes[run.name].status in _ENDED}
+        lost = {seed for seed, run in ended.items() if search.outcomes[run.name].status == sweep.DIVERGED}
+        try:
+            if ended:
+                seed_runs = _read(ended.values(), folder)
+                searched = picked.get(label, {})
+                tables.append(results.rows_of(figure, configuration, seed_runs, searched, frozenset(lost)))
+                finished[label] = seed_runs
+        except UsageError as error:
+            errors[label] = f"{label}: {error}"
+    left = [outcome.run for outcome in search.outcomes.values() if outcome.status == sweep.UNFINISHED]
+    return FigureRuns(finished, results.joined(tables) if tables else None, list(errors.values()), left)
 
-    Returns:
-      The figure's lines of the scoreboard.
+
+def report(figure: Figure, ended: FigureRuns, folder: pathlib.Path, records: pathlib.Path | None = None) -> None:
+    """Prints the results of a figure, and writes its records and its picture.
+
+    Args:
+      figure: The figure.
+      ended: Its runs.
+      folder: Folder of the output.
+      records: Folder of permanent records, if any.
 
     Raises:
-      UsageError: If a run lacks a measured metric.
-      Failure: If the folder cannot be written.
+      Failure: If a folder cannot be written.
     """
-    with files.write_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     print(f"\n{figure.name}: {figure.about}. {figure.text}")
-    if note := figures.data_note(figure):
-        print(note)
-    path = records.path_of(figure, record_folder, folder)
-    table = records.of(found) if found else None
-    if is_part:
-        table = records.joined(figure, table, path)
-    judged = scoreboard.Judged.of(figure, table)
-    if table is None:
+    if figure.data_note:
+        print(figure.data_note)
+    if ended.table is None:
         print("No run is finished, so nothing is drawn.")
-        return judged.lines
-    for each in {records.path_of(figure, None, folder), path}:
-        records.write(table, each)
-    print(scoreboard.text(judged))
-    stem = str(folder / figure.name)
-    for tail, content in (("", scoreboard.values_table(judged)), ("_claims", scoreboard.claims_table(judged))):
-        files.replace(pathlib.Path(f"{stem}{tail}.csv"), content.to_csv(index=False, float_format="%.6g").encode())
-    of_study: list[str] = []
-    if not is_part:  # Records of the others have no curves.
-        pictures.draw(judged, found, [pathlib.Path(f"{stem}{suffix}") for suffix in (".png", ".pdf")])
-        of_study = pictures.draw_of_study(figure, found, folder)
+        return
+    for path in [folder / f"{figure.name}_records.csv", *([results.path_of(figure, records)] if records else [])]:
+        with files.write_errors(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        files.replace(path, ended.table.to_csv(index=False, float_format="%.6g").encode())
+    print(page.Judged.of(results.Results(figure, ended.table)).text())
+    pictures.draw(figure, ended.finished, folder)
     print(f"Written to {folder}: {', '.join(path.name for path in sorted(folder.iterdir()) if path.is_file())}")
-    if of_study:
-        print(f"Figures in the style of the paper: {', '.join(of_study)}")
-    return judged.lines
 
 
-def execute(settings: cli.Settings, chosen: Figures) -> int:
+def execute(settings: cli.Settings, figures: Sequence[Figure]) -> int:
     """Executes or estimates runs, and reports; returns the exit status.
 
     Args:
       settings: The flags of `reproduce`.
-      chosen: What is reproduced.
+      figures: The figures.
 
     Raises:
-      UsageError: If something is missing that the runs need.
+      UsageError: If data is missing that the runs need, or the records' folder cannot be written.
     """
+    top = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
+    cores, folder = executors.cores_of_run(settings), top / "runs"
+    base = (f"--max_concurrent_threads={cores}",)
+
+    def run(figure: Figure, executor: executors.Executor | None) -> FigureRuns:
+        return _run(figure, settings.repeat or figure.repeat, base, folder, executor)
+
+    def reproduce(executor: executors.Executor | None) -> int:
+        failed: list[str] = []
+        for figure in figures:
+            ended = run(figure, executor)
+            failed += [f"{figure.name}: {error}" for error in ended.errors]
+            report(figure, ended, top / figure.name, pathlib.Path(settings.records) if settings.records else None)
+            if ended.left:
+                print(f"{len(ended.left)} runs of {figure.name} are not finished.")
+        if failed:
+            print(f"\n{len(failed)} failed:", *failed, sep="\n  ", file=sys.stderr)
+        return 1 if failed else 0
+
+    if settings.records:
+        files.check_output("records", pathlib.Path(settings.records) / "x.csv")
     if settings.report_only:
-        chosen.prepare(settings)
-        return chosen.reproduce(None)
-    cores = executors.cores_of_run(settings)
-    with sweep.claim(chosen.folder, studies.STUDIES[chosen.parts[0].binary]):
+        return reproduce(None)
+    with sweep.claim(top, studies.STUDIES[figures[0].binary]):
         if settings.executor == "slurm_script":
-            left = [run for figure in chosen.parts for run in chosen.run(figure, None).left]
-            return sweep.write_job_array(left, chosen.folder, cores, _THEN)
-        chosen.prepare(settings)
+            return sweep.write_job_array([left for one in figures for left in run(one, None).left], top, cores, _THEN)
+        if settings.data_dir or (settings.executor == "local" and not settings.estimate):
+            check_data(figures, folder, settings.data_dir)
         executor = executors.build(settings, cores)
-        with executors.running(executor, chosen.folder):
+        with executors.running(executor, top):
             if settings.estimate or settings.scale == PAPER:
-                folder = chosen.folder / "runs"
-                some = (one.planned(chosen.repeat or one.repeat, chosen.base, folder) for one in chosen.parts)
-                time = estimate.of([*itertools.chain(*some)], chosen.folder, executor, settings.workers)
+                planned = (one.planned(settings.repeat or one.repeat, base, folder) for one in figures)
+                time = estimate.of([*itertools.chain(*planned)], top, executor, settings.workers)
                 print(time.text, flush=True)
             if settings.estimate:
                 return 0 if time.is_whole else 1
-            return chosen.reproduce(executor)
+            return reproduce(executor)

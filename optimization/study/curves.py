@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from optimization.study import intervals
 
@@ -142,6 +142,7 @@ def band(
     import numpy as np
     import pandas as pd
 
+    marks = marks if getattr(column, "deployed", False) else None
     curves = [smoothed(table, column, window, marks) for table in tables]
     together = pd.concat(curves, axis=1).sort_index().dropna(how="all")
     values = together.to_numpy(float)
@@ -162,30 +163,18 @@ def limits(bands: "Sequence[pd.DataFrame]") -> tuple[float, float]:
     Args:
       bands: Of `band`, at least one with a finite mean.
     """
-    import numpy as np
     import pandas as pd
 
     together = pd.concat(bands)
     low, high = together["mean"].min(), together["mean"].max()
-    if low == high:
-        margin = abs(high) / 10 or 1.0
-        return float(low - margin), float(high + margin)
-    bottom = max(2 * low - high, np.nanmin([low, together["low"].min()]))
-    top = min(2 * high - low, np.nanmax([high, together["high"].max()]))
-    margin = 0.05 * (top - bottom)
+    bottom = max(2 * low - high, together[["mean", "low"]].min(axis=None))
+    top = min(2 * high - low, together[["mean", "high"]].max(axis=None))
+    margin = (0.05 * (top - bottom)) or abs(high) / 10 or 1.0
     return float(bottom - margin), float(top + margin)
 
 
 def draw(
-    axes,
-    tables: "Sequence[pd.DataFrame]",
-    column: str,
-    label: str,
-    style: Style,
-    window: int = 1,
-    kind: str = "ci",
-    marks: str | None = None,
-    places: "pd.Series | None" = None,
+    axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, places=None, **shown: Any
 ) -> "pd.DataFrame":
     """Draws a metric of one run over its rounds; several seeds become their mean and a band, which is returned.
 
@@ -195,13 +184,11 @@ def draw(
       column: The metric; one of deployed models is drawn in steps.
       label: Its name in the legend.
       style: Its look; see `styles`.
-      window: Rounds of the running mean.
-      kind: The band, one of `BANDS`.
-      marks: Column of the deployments.
-      places: Horizontal position of each round; by default its number.
+      places: Horizontal position of each round, as a series; by default its number.
+      **shown: Arguments of `band`.
     """
     is_stepped = getattr(column, "deployed", False)
-    curve = band(tables, column, window, kind, marks if is_stepped else None)
+    curve = band(tables, column, **shown)
     if is_stepped and len(curve):  # A round lasts from the one before to its number: the first is seen, too.
         curve.loc[curve.index[0] - 1] = curve.iloc[0]
         curve = curve.sort_index()

@@ -98,15 +98,12 @@ def _named(every: Sequence[Any]) -> tuple[list[Any], list[str]]:
 def draw(
     tables: Mapping[str, Sequence[pd.DataFrame]],
     titles: Mapping[str, str],
-    *,
     title: str = "",
-    window: int = 1,
-    kind: str = "ci",
     size: tuple[float, float] | None = None,
     limits: tuple[float, float] | None = None,
-    marks: str | None = None,
     places: Mapping[str, pd.Series] | None = None,
     xlabel: str = "round",
+    **shown: Any,
 ) -> Figure:
     """Plots metrics over rounds, one panel each; several seeds of one run become their mean and a band.
 
@@ -114,13 +111,11 @@ def draw(
       tables: Metrics of each label's seeds.
       titles: By column, the label of its panel's vertical axis.
       title: Title of the figure.
-      window: Rounds of the moving average.
-      kind: The band, one of `curves.BANDS`; the legend names it.
       size: Width and height in inches; by default those that the number of panels needs.
       limits: Limits of the vertical axes; by default those of the curves.
-      marks: Column that is 1 in rounds that are marked, as deployments are.
       places: Horizontal position of each round, by label; by default its number.
       xlabel: Label of the horizontal axes.
+      **shown: Arguments of `curves.band`. The legend names its `kind`. Rounds are marked where its column `marks` is 1.
     """
     width = min(_COLUMNS, len(titles))
     height = math.ceil(len(titles) / width)
@@ -132,11 +127,12 @@ def draw(
         for style, (name, seeds) in zip(looks, tables.items(), strict=True):
             if having := [seed for seed in seeds if column in seed]:
                 at = places[name] if places else None
-                bands.append(curves.draw(axes, having, column, name, style, window, kind, marks, at))
+                bands.append(curves.draw(axes, having, column, name, style, at, **shown))
         if any(len(seeds) > 1 for seeds in tables.values()):
-            axes.fill_between([], [], color=curves.GREY, alpha=0.2, linewidth=0, label=curves.BANDS[kind])
+            kind = curves.BANDS[shown.get("kind", "ci")]
+            axes.fill_between([], [], color=curves.GREY, alpha=0.2, linewidth=0, label=kind)
         first = next(iter(tables))
-        _mark(axes, tables[first][0], marks, places[first] if places else None)
+        _mark(axes, tables[first][0], shown.get("marks"), places[first] if places else None)
         label(axes, xlabel=xlabel, ylabel=words)
         axes.locator_params(axis="x", integer=not places)
         axes.set_ylim(limits or curves.limits(bands))

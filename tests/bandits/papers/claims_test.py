@@ -12,7 +12,7 @@ from bandits.papers import claims, results
 from bandits.papers.claims import AGREES, DISAGREES, INCONCLUSIVE, NOT_COMPARABLE, NOT_RUN, OPPOSITE, PREMISE, SAME
 from bandits.papers.plan import PAPER, PAPER_DATA, REDUCED, SMALL, STAND_IN, Claim, Figure, Measure, Published
 from bandits.plans.plan import Configuration
-from bandits.results import baselines, configuration
+from bandits.results import baselines
 from bandits.results.configuration import Baseline, ReferenceValue
 
 NAN, NEVER = math.nan, math.inf
@@ -43,18 +43,19 @@ def _figure(*judged: Claim, configurations="abcd", **changes) -> Figure:
 
 
 def _results(figure: Figure, values: Sequence[Values]) -> results.Results:
-    found, against = {}, {}
+    tables, against = [], {}
     for one in values:
-        columns = {one.measure: [*one.numbers] or [NAN]} | {"rounds": 9}
+        columns = {"arm": one.label, one.measure: [*one.numbers] or [NAN], "rounds": 9}
         columns |= {} if one.picked is None else {"picked:rate": one.picked}
         columns |= {} if one.is_edge is None else {"edge:rate": int(one.is_edge)}
-        table = pd.DataFrame(columns)
-        found[one.label] = configuration.Configuration(one.label, table, diverged=frozenset(one.diverged))
+        table = pd.DataFrame(columns).rename_axis("seed").reset_index()
+        tables.append(table.assign(diverged=table["seed"].isin(one.diverged).astype(int)))
+    together = results.Results(figure, pd.concat(tables))
+    for one in values:
         if one.fixed is not None:
             known = {Baseline.uniform_policy: ReferenceValue("uniform", 0.1)}
             known |= {} if math.isnan(one.fixed) else {Baseline.best_fixed_action: ReferenceValue("fixed", one.fixed)}
-            against |= baselines.compare([(found[one.label], known)], "score", "up")
-    together = results.Results(figure, found)
+            against |= baselines.compare([(together.configurations[one.label], known)], "score", "up")
     together.__dict__["baselines"] = against
     return together
 
