@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bandits import metrics, personalization, process
+from bandits import metrics, personalization, process, references
 from bandits.options import Phase
 from data import clients, tasks
 from optimization import fed_avg, models
@@ -38,10 +38,13 @@ class _Evaluated(NamedTuple):
         sizes = [len(part.labels) for _, part in parts if len(part.labels)]
         return cls(clients.joined([part for _, part in parts]), names, sizes)
 
+    def sums(self, rewards: np.ndarray) -> np.ndarray:
+        """Sum of each client's rewards, float64 [clients], from float [examples]."""
+        return np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
+
     def means(self, rewards: np.ndarray) -> dict[str, list]:
-        """Mean reward of each client, of float [examples]."""
-        sums = np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
-        return {"clients": self.names, "examples": self.sizes, "rewards": (sums / self.sizes).tolist()}
+        """Mean reward of each client, from float [examples]."""
+        return {"clients": self.names, "examples": self.sizes, "rewards": (self.sums(rewards) / self.sizes).tolist()}
 
 
 class Evaluation:
@@ -77,6 +80,7 @@ class Evaluation:
             self._adapted = personalization.AdaptedRewards(definition, phase.seed)
         self.client_rewards: dict[str, Any] = {}
         self.adapted_rewards: dict[str, Any] = {}
+        self._earned = np.zeros(0)  # Rewards of the held-out examples in the last evaluation.
         self.is_evaluated = False
 
     def evaluate(self, server: fed_avg.State) -> dict[str, float]:
@@ -91,6 +95,7 @@ class Evaluation:
             return self._evaluate_adapted(server)
         held_out, compared = self._held_out, self._compared
         right, reward, each = self._greedy(server, held_out.examples)
+        self._earned = each
         count = len(held_out.examples.labels)
         if compared is not held_out:
             _, _, each = self._greedy(server, compared.examples)
@@ -116,6 +121,24 @@ class Evaluation:
             run_folder.EVALUATED_CLIENTS_FILE: {} if is_held_out else self.client_rewards,
             run_folder.ADAPTED_FILE: self.adapted_rewards,
         }
+
+    def compared_with_references(self, server: fed_avg.State, action: int, name: str) -> str:
+        """Lines that compare the last evaluation with the uniform policy and with the best fixed action.
+
+        Args:
+          server: The last state.
+          action: The best fixed action.
+          name: Its name.
+        """
+        held_out = self._held_out
+        matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
+        rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
+        by_reference = {
+            references.UNIFORM: rewards.mean(axis=1, dtype=float),
+            f"{references.FIXED}, {name}": rewards[:, action],
+        }
+        sums = {reference: held_out.sums(each) for reference, each in by_reference.items()}
+        return references.compared(held_out.sums(self._earned), sums, np.array(held_out.sizes))
 
     def _evaluate_adapted(self, server: fed_avg.State) -> dict[str, float]:
         """Metrics of the policy with adapted models; none without personalization."""

@@ -124,6 +124,26 @@ def _rewards(part: clients.ClientData, index: int, matrix: np.ndarray) -> np.nda
     return (labels @ matrix if labels.ndim > 1 else matrix[labels]).astype(float)
 
 
+def compared(earned: np.ndarray, references: Mapping[str, np.ndarray], counts: np.ndarray) -> str:
+    """Lines that compare a policy with references, by 95% intervals over clients, weighted by rows.
+
+    Args:
+      earned: float64 [clients], sums of the policy's rewards over each client's rows.
+      references: The same sums of each reference, by name.
+      counts: int [clients], numbers of rows.
+    """
+    lines, not_above = [], []
+    for name, sums in references.items():
+        difference = row_mean(earned, counts, minus=sums)
+        has_interval = difference.high > difference.low
+        text = difference.text(signed=True, label="95% CI ") if has_interval else f"{difference.mean:+.3g}"
+        lines.append(f"  minus {name} ({sums.sum() / counts.sum():.4f}): {text}")
+        not_above += [name] * (not (difference.low if has_interval else difference.mean) > 0)
+    if not_above:
+        lines.append(f"On held-out data this run is not significantly above {' or '.join(not_above)}.")
+    return "\n".join([f"Held-out reward of the greedy policy, {earned.sum() / counts.sum():.4f}", *lines])
+
+
 @dataclasses.dataclass(frozen=True)
 class Score:
     """A policy's value by simulator and log, with 95% intervals over clients.

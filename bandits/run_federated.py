@@ -166,7 +166,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
 
         options, task = run.options, run.data
         least, largest = task.reward_range(options.rewards)
-        bounds = references.bounds_as_json(references.bounds_of_run(options, task))
+        known = references.bounds_of_run(options, task)
+        bounds = references.bounds_as_json(known)
         bounds["rewards"] = {"least": least, "largest": largest}
         run.folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if logged_flags.is_simulated(options.task):
@@ -201,7 +202,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
             outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=rounds.loggers)
-            _write_results(task, phase, trained, folder, rounds, outcome)
+            best_action = known["held_out"].action if is_last else None
+            _write_results(task, phase, trained, folder, rounds, outcome, best_action)
             if outcome.signum:
                 return outcome.signum
             weights = outcome.state.server.weights
@@ -217,6 +219,7 @@ def _write_results(
     folder: run_folder.RunFolder,
     rounds: "experiment.BanditRounds",
     outcome: "runner.Outcome",
+    best_action: int | None,
 ) -> None:
     """Writes the results of a phase, even if it was stopped, and prints those of a finished one.
 
@@ -227,6 +230,7 @@ def _write_results(
       folder: The folder of the phase.
       rounds: Its rounds.
       outcome: How they ended.
+      best_action: The best fixed action, which the policy is compared with; None for no comparison.
     """
     from optimization.study import panels
 
@@ -256,6 +260,9 @@ def _write_results(
             f"last round {last[metrics.ROUND_REWARD]:.4f}; its greedy policy on held-out data: "
             f"{_held_out_result(task, phase, table)}."
         )
+        if best_action is not None and not (phase.is_alone or phase.has_local_head):
+            name = interactions.action_names(task)[best_action]
+            print(rounds.evaluation.compared_with_references(outcome.state.server, best_action, name))
         if task.clipping and not phase_privacy.mechanism(phase).noise_multiplier:
             print(task.clipping)
         model = "" if phase.is_alone else ", model/weights.npz"

@@ -112,3 +112,12 @@ def test_scores_are_computed_once_for_a_task():
     scores = references.simulator_scores(one)
     assert references.simulator_scores(one) is scores
     assert set(references.scores_as_json(scores)) == {"logging policy", "uniformly random actions"}
+
+
+def test_a_run_that_is_not_above_a_reference_says_so():
+    counts, earned = np.array([10, 10, 20]), np.array([9.0, 8.0, 18.0])
+    text = references.compared(earned, {"uniform": earned / 4, "fixed, a": earned - [1, -1, 0]}, counts)
+    assert text.splitlines()[0] == "Held-out reward of the greedy policy, 0.8750"
+    assert text.splitlines()[1].startswith("  minus uniform (0.2188): +0.6")
+    assert text.splitlines()[-1] == "On held-out data this run is not significantly above fixed, a."
+    assert "significantly" not in references.compared(earned, {"uniform": earned / 4}, counts)
