@@ -37,6 +37,7 @@ class _Figures:
       figure: Names, separated by commas; 1 means 1a to 1d; the name of a paper's file means all its figures and tables;
         all: those of the papers; flagship: those of this project.
       list: Print the names of all figures and tables, and end.
+      configurations: Labels, separated by semicolons: only these run. Others count if their runs are finished.
       scale: Scale of the runs.
       repeat: Seeds (default: as in the paper).
       data_dir: Folder of all needed data files (default: FEDBANDITS_DATA_DIR in the environment; for missing files that
@@ -48,6 +49,7 @@ class _Figures:
 
     figure: str = setting()
     list: bool = setting(False)
+    configurations: str = setting()
     scale: str = setting(figures.PAPER, figures.SCALES)
     repeat: int = setting(low=1, high=cli.MOST_REPEATS)
     data_dir: pathlib.Path = setting(only={"report_only": False})
@@ -128,6 +130,7 @@ def _figures(settings: cli.Settings) -> list[figures.Figure]:
         print(f"One seed: no claim or number of {names} will get a verdict. --repeat=3 runs three.", flush=True)
     for figure in chosen:
         figure.check()
+        figure.chosen(settings.configurations)
     return chosen
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from bandits.plans.plan import Configuration, Run
 from bandits.results import runs
 from data.errors import UsageError
+from optimization.study import cli
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -267,6 +268,22 @@ class Figure:
     def has_paper_settings(self) -> bool:
         """Whether its numbers are comparable with the paper's: the same data and number of rounds."""
         return self.data_kind == PAPER_DATA and self.scale == PAPER
+
+    def chosen(self, labels: str | None) -> "Figure":
+        """The figure with some of its configurations.
+
+        Args:
+          labels: Labels, separated by semicolons; None for all.
+
+        Raises:
+          UsageError: If it lacks one of them; the message has similar labels.
+        """
+        known = {one.label: one for one in self.configurations}
+        names = [label.strip() for label in labels.split(";")] if labels else list(known)
+        for name in names:
+            if name not in known:
+                raise cli.unknown("configurations", name, known, f"{self.name} has {'; '.join(known)}.")
+        return dataclasses.replace(self, configurations=tuple(known[name] for name in names))
 
     def runs_of(
         self,

@@ -106,12 +106,18 @@ def _read(planned: Iterable[plan.Run], folder: pathlib.Path) -> list[Run]:
 
 
 def _run(
-    figure: Figure, repeat: int, base: Sequence[str], folder: pathlib.Path, executor: executors.Executor | None
+    figure: Figure,
+    part: Figure,
+    repeat: int,
+    base: Sequence[str],
+    folder: pathlib.Path,
+    executor: executors.Executor | None,
 ) -> FigureRuns:
     """Executes the missing runs of a figure; without an executor, only finished ones count.
 
     Args:
       figure: The figure.
+      part: The figure with the configurations that run. Others count if all their runs are finished.
       repeat: Number of seeds.
       base: Flags that all runs share.
       folder: Folder of all runs.
@@ -122,12 +128,15 @@ def _run(
     others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
     ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
     planned = {one.label: figure.runs_of(one, repeat, base, folder) for one in ordered}
+    for one in ordered:
+        if one not in part.configurations and sweep.unfinished(planned[one.label], folder):
+            planned[one.label] = []
     reported, picked, errors = dict(planned), {}, {}
     search = sweep.Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
     with contextlib.closing(search):
         run_all = search.run if executor else search.submit
         run_all(_once(planned.values()))
-        for label in (configuration.label for configuration in ordered if configuration.is_searched):
+        for label in (one.label for one in ordered if one.is_searched and planned[one.label]):
             reported[label] = []
             try:
                 if point := best(figure, planned[label], search, folder):
@@ -200,13 +209,15 @@ def execute(settings: cli.Settings, figures: Sequence[Figure]) -> int:
     cores, folder = executors.cores_of_run(settings), top / "runs"
     base = (f"--max_concurrent_threads={cores}",)
 
-    def run(figure: Figure, executor: executors.Executor | None) -> FigureRuns:
-        return _run(figure, settings.repeat or figure.repeat, base, folder, executor)
+    parts = [figure.chosen(settings.configurations) for figure in figures]
+
+    def run(figure: Figure, part: Figure, executor: executors.Executor | None) -> FigureRuns:
+        return _run(figure, part, settings.repeat or figure.repeat, base, folder, executor)
 
     def reproduce(executor: executors.Executor | None) -> int:
         failed: list[str] = []
-        for figure in figures:
-            ended = run(figure, executor)
+        for figure, part in zip(figures, parts, strict=True):
+            ended = run(figure, part, executor)
             failed += [f"{figure.name}: {error}" for error in ended.errors]
             report(figure, ended, top / figure.name, pathlib.Path(settings.records) if settings.records else None)
             if ended.left:
@@ -221,13 +232,14 @@ def execute(settings: cli.Settings, figures: Sequence[Figure]) -> int:
         return reproduce(None)
     with sweep.claim(top, studies.STUDIES[figures[0].binary]):
         if settings.executor == "slurm_script":
-            return sweep.write_job_array([left for one in figures for left in run(one, None).left], top, cores, _THEN)
+            left = [one for figure in parts for one in run(figure, figure, None).left]
+            return sweep.write_job_array(left, top, cores, _THEN)
         if settings.data_dir or (settings.executor == "local" and not settings.estimate):
-            check_data(figures, folder, settings.data_dir)
+            check_data(parts, folder, settings.data_dir)
         executor = executors.build(settings, cores)
         with executors.running(executor, top):
             if settings.estimate or settings.scale == PAPER:
-                planned = (one.planned(settings.repeat or one.repeat, base, folder) for one in figures)
+                planned = (one.planned(settings.repeat or one.repeat, base, folder) for one in parts)
                 time = estimate.of([*itertools.chain(*planned)], top, executor, settings.workers)
                 print(time.text, flush=True)
             if settings.estimate:

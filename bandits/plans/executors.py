@@ -31,6 +31,7 @@ from optimization.study import cli, interruption
 FINISHED_FILE = "finished.json"
 LOG_FILE = "log.txt"
 _WORKING_DIR = "BUILD_WORKING_DIRECTORY"  # Relative paths of a run's flags start where the user is.
+_NODES_SECONDS = 60.0  # Longest wait for a node with enough CPUs, if all such nodes are lost.
 _RAY_RETRIES = 2
 _CONNECT_SECONDS = 10
 _STOP_SECONDS = 60.0  # Longest wait of an interruption for the rounds and results in progress.
@@ -362,7 +363,12 @@ class Ray(Executor):
             except (ConnectionError, ValueError) as error:
                 raise Failure(_NO_CLUSTER.format(address)) from error
         signal.signal(signal.SIGTERM, on_sigterm)  # Ray has put its own in its place.
-        check_nodes(ray.nodes(), cores)
+        try:
+            check_nodes(ray.nodes(), cores)
+        except Failure:
+            ray.shutdown()
+            raise
+        self._cores, self._fitted = cores, time.monotonic()
         self._task = ray.remote(num_cpus=cores, max_retries=_RAY_RETRIES)(_ray_task)
         self._jobs: dict[Any, Job] = {}
 
@@ -370,15 +376,32 @@ class Ray(Executor):
         self._jobs[self._task.remote(job, environment())] = job
 
     def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
-        ended, _ = self._ray.wait(list(self._jobs), timeout=seconds)
-        if not ended:
-            return None
+        while not (ended := self._ray.wait(list(self._jobs), timeout=1.0 if seconds is None else seconds)[0]):
+            self._check_nodes(time.monotonic())
+            if seconds is not None:
+                return None
         (ready,) = ended
         job = self._jobs.pop(ready)
         try:
             return job, self._ray.get(ready)
         except self._ray.exceptions.RayError as error:
             return job, Result(1, f"Ray: {str(error).strip().splitlines()[-1]}")
+
+    def _check_nodes(self, now: float) -> None:
+        """Looks at the nodes again.
+
+        Raises:
+          Failure: If for a minute no living node has had enough cores for a run.
+        """
+        try:
+            check_nodes(self._ray.nodes(), self._cores)
+            self._fitted = now
+        except Failure as error:
+            if now - self._fitted >= _NODES_SECONDS:
+                raise Failure(
+                    f"{error} It has had none for {_NODES_SECONDS:g} seconds. {len(self._jobs)} runs are not finished; "
+                    "the same command continues them, and keeps those that are."
+                ) from error
 
     def stop(self) -> None:
         for task in self._jobs:

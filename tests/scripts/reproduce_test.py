@@ -89,6 +89,19 @@ def play(tmp_path, monkeypatch):
     return start
 
 
+def test_configurations_run_alone_and_others_count_once_they_are_finished(play, tmp_path, capfd):
+    assert play(_figure(), "--configurations=far") == 0
+    assert (tmp_path / "r" / "f1" / "f1.png").is_file()
+    table = pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")
+    assert set(table["label"]) == {"far"}
+    assert play(_figure(), "--configurations=near; far") == 0
+    assert play(_figure(), "--configurations=near") == 0
+    assert set(pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")["label"]) == {"near", "far"}
+    capfd.readouterr()
+    with pytest.raises(UsageError, match=r"--configurations=fat is not known: did you mean far\?"):
+        play(_figure(), "--configurations=fat")
+
+
 RISES = [0.1, 0.5, 0.2, 0.4]
 PEAKS = [[0.1, 0.9, 0.2], [0.8, 0.3, 0.1], [0.6, 0.5, 0.2], [0.7, 0.4, 0.1]]  # Means of even seeds: 0.35, 0.7, 0.2.
 

@@ -143,6 +143,47 @@ def test_a_cluster_on_which_no_run_would_start_is_refused_with_what_its_nodes_ha
     assert "\n" not in str(refused.value)
 
 
+class _Ray:
+    def __init__(self):
+        self.cpus = [2.0, 1.0]
+
+    def wait(self, tasks, **_):
+        return [], tasks
+
+    def nodes(self):
+        return [_node(f"10.0.0.{number}", cpus) for number, cpus in enumerate(self.cpus, 1)]
+
+
+def test_a_cluster_that_has_lost_all_nodes_for_a_run_is_waited_for_a_minute(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    executor = executors.Ray.__new__(executors.Ray)
+    executor._ray, executor._cores, executor._fitted = _Ray(), 2, 0.0
+    executor._jobs = {"task": "job", "other task": "other job"}
+
+    def wait(until):
+        now[0] = until
+        assert executor.wait(1.0) is None
+
+    wait(100.0)
+    executor._ray.cpus = [1.0]
+    wait(159.0)
+    executor._ray.cpus = [1.0, 4.0]  # A node has come back.
+    wait(170.0)
+    executor._ray.cpus = [1.0]
+    wait(229.0)
+    with pytest.raises(Failure) as lost:
+        wait(230.0)
+    assert str(lost.value) == (
+        "--executor=ray: each run needs 2 CPUs, but no node of the cluster has that many: 10.0.0.1 has 1. Start nodes "
+        "with more CPUs, or allow this command fewer (taskset, or --max_concurrent_threads of a grid). It has had "
+        "none for 60 seconds. 2 runs are not finished; the same command continues them, and keeps those that are."
+    )
+    executor._ray.cpus = []
+    with pytest.raises(Failure, match="has that many: it has no nodes"):
+        wait(240.0)
+
+
 def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDBANDITS_DATA_DIR", "/some folder/data")
     monkeypatch.setitem(studies.STUDIES, "toy", MODULE)
