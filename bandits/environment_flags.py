@@ -20,7 +20,7 @@ NAMES = ("scenario", *names(*_CLASSES))
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags."""
     flags.group("Non-stationary environments", *_CLASSES)
-    flags.group(resets.Reset)
+    flags.group("Resets", resets.Reset)
 
 
 def check(settings: cli.Settings) -> None:

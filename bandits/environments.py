@@ -51,7 +51,7 @@ class Drift:
         {"none": "stationary", **DRIFTS},
         name="reward_drift",
         unset="none",
-        used=none_of("none"),
+        convert=none_of("none"),
     )
     start: Count = setting(
         None,
@@ -59,7 +59,7 @@ class Drift:
         name="drift_start",
         unset=1,
         only={"reward_drift": ("abrupt", "linear", "client")},
-        filled=lambda settings: settings["total_rounds"] // 2 + 1,
+        applied_default=lambda settings: settings["total_rounds"] // 2 + 1,
     )
     every: Count = setting(
         None,
@@ -75,7 +75,7 @@ class Drift:
         name="drift_rounds",
         unset=1,
         only={"reward_drift": ("linear", "client")},
-        filled=lambda settings: max(1, settings["total_rounds"] // 4),
+        applied_default=lambda settings: max(1, settings["total_rounds"] // 4),
     )
     period: int = setting(
         None,
@@ -84,7 +84,7 @@ class Drift:
         unset=2,
         low=2,
         only={"reward_drift": ("seasonal",)},
-        filled=lambda settings: max(2, settings["total_rounds"] // 2),
+        applied_default=lambda settings: max(2, settings["total_rounds"] // 2),
     )
     overlap: Fraction = setting(
         None,
@@ -92,7 +92,7 @@ class Drift:
         name="drift_overlap",
         unset=0.0,
         only={"reward_drift": ("seasonal",)},
-        filled=0.0,
+        applied_default=0.0,
     )
     environments: int = 1
     seed: int = setting(
@@ -101,7 +101,7 @@ class Drift:
         "time zones",
         name="environment_seed",
         unset=0,
-        spelled="world_seed",
+        alias="world_seed",
     )
     only: int | None = setting(
         None,
@@ -109,7 +109,7 @@ class Drift:
         "this is the full-feedback baseline for dynamic regret (default: as they change)",
         name="drift_environment",
         only={"reward_drift": tuple(DRIFTS)},
-        spelled="drift_world",
+        alias="drift_world",
     )
 
     def matrices(self, matrix: np.ndarray) -> np.ndarray:
@@ -208,7 +208,7 @@ class Delay:
         {"none": "no delay", **DELAYS},
         name="reward_delay",
         unset="none",
-        used=none_of("none"),
+        convert=none_of("none"),
     )
     rounds: float = setting(
         None,
@@ -217,7 +217,7 @@ class Delay:
         unset=0.0,
         high=_MOST_ROUNDS,
         only={"reward_delay": tuple(DELAYS)},
-        filled=lambda settings: float(settings["bandits_deploy_freq"] // 2),
+        applied_default=lambda settings: float(settings["bandits_deploy_freq"] // 2),
     )
     never: Fraction = setting(
         None,
@@ -226,7 +226,7 @@ class Delay:
         unset=0.0,
         below=True,
         only={"reward_delay": tuple(DELAYS)},
-        filled=0.0,
+        applied_default=0.0,
     )
 
     def observed(self, seed: int, period: int, client: int, count: int, waited: int) -> np.ndarray:

@@ -29,8 +29,8 @@ NAMES = names(Federation, Personalization, ClientReports)
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags."""
-    flags.group(Federation)
-    flags.group(Personalization, ClientReports)
+    flags.group("Federation", Federation)
+    flags.group("Personalization", Personalization, ClientReports)
 
 
 _NO_LOG = ((None, False), "the log of interactions knows one shared model and no halves")

@@ -91,12 +91,12 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(task_flags.TASK_TYPE, options_lib.Study)
     # Without heads, no value: names of such runs stay as they were before there were models with several.
     of_policies = [
-        dataclasses.replace(one, default=None, filled=one.default) if one.name == "bandits_heads" else one
+        dataclasses.replace(one, default=None, applied_default=one.default) if one.name == "bandits_heads" else one
         for one in parameters("bandits_", "bandits_type", by_bandit)
     ]
     flags.group("Bandit", options_lib.Deployments, *of_policies)
     flags.add(*schedule_flags.SETTINGS, options_lib.Learning)
-    flags.group(options_lib.RoundsAndClients, selector_flags.SELECTION)
+    flags.group("Rounds and clients", options_lib.RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
     flags.add(options_lib.Clients, *training_flags.CORRECTIONS)
     rate = {"default": options_lib.of_task("server_learning_rate")}
@@ -110,10 +110,10 @@ def define(flags: cli.FlagSet) -> None:
     federation_flags.define(flags)
     initial_flags.define(flags)
     task_flags.define_data(flags)
-    flags.group(logged_flags.Logs)
+    flags.group("Log of a bandit", logged_flags.Logs)
     environment_flags.define(flags)
-    flags.group(options_lib.Evaluation, *training_flags.EVALUATIONS)
-    flags.group(_Export)
+    flags.group("Evaluation", options_lib.Evaluation, *training_flags.EVALUATIONS)
+    flags.group("Export", _Export)
 
 
 def default_name(settings: cli.Settings) -> str:

@@ -31,7 +31,7 @@ class _Training:
 def define(flags: cli.FlagSet) -> None:
     """Defines the flags, which have no value without an initial training."""
     settings = [
-        dataclasses.replace(one, used=lambda value, settings: value if settings.scenario in PRETRAINED else None)
+        dataclasses.replace(one, convert=lambda value, settings: value if settings.scenario in PRETRAINED else None)
         for one in (*declared(InitialTraining), *declared(_Training))
     ]
     flags.group("Initial training", *settings, scenario=PRETRAINED)

@@ -77,7 +77,7 @@ class Study:
         name="bandits_type",
         spellings=PUBLISHED_NAMES,
         basic=True,
-        used=lambda name, settings: _TRAINED_AS.get(settings["learn_from"], name),
+        convert=lambda name, settings: _TRAINED_AS.get(settings["learn_from"], name),
     )
     scenario: str = setting(
         "scratch",
@@ -247,7 +247,7 @@ class Federation:
             "equal": "the first round's cohort in every round, so as often as the federated model trains",
         },
         only={"federation": (ALONE,)},
-        filled="drawn",
+        applied_default="drawn",
     )
     pooled_steps: str | None = setting(
         None,
@@ -257,7 +257,7 @@ class Federation:
             "cohort": "as many as all clients together, with the mini-batches of one",
         },
         only={"federation": (POOLED,)},
-        filled="client",
+        applied_default="client",
     )
 
 
@@ -329,14 +329,14 @@ class Personalization:
         name="personalization_epochs",
         high=20,
         only=_PERSONAL,
-        filled=1,
+        applied_default=1,
     )
     learning_rate: Positive = setting(
         None,
         "Learning rate of the adaptation (default: --client_learning_rate)",
         name="personalization_learning_rate",
         only=_PERSONAL,
-        filled=lambda settings: settings["client_learning_rate"],
+        applied_default=lambda settings: settings["client_learning_rate"],
     )
     layers: str = setting(
         None,
@@ -345,7 +345,7 @@ class Personalization:
         name="personalization_layers",
         unset="last",
         only={"personalization": (FINE_TUNE,)},
-        filled="all",
+        applied_default="all",
     )
 
 

@@ -44,7 +44,7 @@ class Reset:
         {"none": "nothing", **WHAT},
         name="reset",
         unset="none",
-        used=none_of("none"),
+        convert=none_of("none"),
     )
     when: str = setting(
         None,
@@ -53,7 +53,7 @@ class Reset:
         name="reset_when",
         unset=WINDOW,
         only={"reset": tuple(WHAT)},
-        filled=PAGE_HINKLEY,
+        applied_default=PAGE_HINKLEY,
     )
     watched: str = setting(
         None,
@@ -62,7 +62,7 @@ class Reset:
         name="reset_watch",
         unset=LOSS,
         only={"reset_when": DETECTORS},
-        filled=LOSS,
+        applied_default=LOSS,
     )
     window: Count = setting(
         None, "Rounds from one reset to the next", name="reset_window", unset=0, only={"reset_when": (WINDOW,)}
@@ -73,7 +73,7 @@ class Reset:
         name="reset_warmup",
         unset=0,
         only={"reset_when": DETECTORS},
-        filled=10,
+        applied_default=10,
     )
     threshold: Positive = setting(
         None,
@@ -81,7 +81,7 @@ class Reset:
         name="page_hinkley_threshold",
         unset=0.0,
         only={"reset_when": (PAGE_HINKLEY,)},
-        filled=0.5,
+        applied_default=0.5,
     )
 
     @property

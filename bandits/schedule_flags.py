@@ -78,16 +78,19 @@ class _Schedules:
         _horizon, "Deployments until the last, of linear and cosine; of falcon_epochs, I (default: all of the run)"
     )
     bandits_log_class_size: Positive = setting(
-        None, "Ln |F|: how much there is to learn", only={"bandits_type": _bandits(EPOCHS)}, filled=10.0
+        None, "Ln |F|: how much there is to learn", only={"bandits_type": _bandits(EPOCHS)}, applied_default=10.0
     )
     bandits_delta: PositiveFraction = setting(
-        None, "Probability with which FALCON's bound may fail", only={"bandits_type": _bandits(EPOCHS)}, filled=0.05
+        None,
+        "Probability with which FALCON's bound may fail",
+        only={"bandits_type": _bandits(EPOCHS)},
+        applied_default=0.05,
     )
     bandits_fed_opt: float = setting(
         None,
         "Epsilon_fed-opt, excess loss of federated training itself",
         only={"bandits_type": _bandits(EPOCHS)},
-        filled=0.0,
+        applied_default=0.0,
     )
 
 

@@ -140,13 +140,13 @@ class Time:
         None,
         "First time of the rows that are read, such as 2023-01-31; also --from (default: all)",
         only={"time_column": True},
-        spelled="from",
+        alias="from",
     )
     until_time: str | None = setting(
         None,
         "Time before which rows are read; also --until (default: all)",
         only={"time_column": True},
-        spelled="until",
+        alias="until",
     )
     reward_window: str | None = setting(
         None,

@@ -6,7 +6,6 @@ A setting is declared once, by `setting`. Its flag, check, help, key in presets 
 import dataclasses
 import math
 import pathlib
-import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -102,12 +101,12 @@ class Setting:
       below: Whether `high` itself is excluded.
       only: The choices that it applies to: the values by other setting, True for any, False for none. With another
         choice it is refused; see `Settings.checked`.
-      filled: Default where it applies; elsewhere it then has none. Also a function of the other settings.
+      applied_default: Default where it applies; elsewhere it then has none. Also a function of the other settings.
       basic: Whether beginners need it: `--help` shows it, too, not only `--helpfull`.
-      spelled: Another spelling of the name, from other programs.
+      alias: Another spelling of the name, from other programs.
       spellings: Other spellings of words.
-      complaint: Returns a further error in a value.
-      used: Function of the value and the other settings that returns the value to use, such as None for "none".
+      check: Returns a further error in a value.
+      convert: Function of the value and the other settings that returns the value to use, such as None for "none".
       of: Number by value of the single setting in `only`; numbers may differ in default, bounds and help.
     """
 
@@ -121,12 +120,12 @@ class Setting:
     above: bool = False
     below: bool = False
     only: Mapping[str, Sequence[str] | bool] = dataclasses.field(default_factory=dict)
-    filled: Any = None
+    applied_default: Any = None
     basic: bool = False
-    spelled: str = ""
+    alias: str = ""
     spellings: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    complaint: Callable[[Any], str] = lambda _: ""
-    used: Callable[[Any, Any], Any] | None = None
+    check: Callable[[Any], str] = lambda _: ""
+    convert: Callable[[Any, Any], Any] | None = None
     of: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
 
     @property
@@ -163,7 +162,7 @@ class Setting:
             return min((kind.complaint(value) for kind in kinds), key=bool)
         if value == "" != self.default and self.type in (str, pathlib.Path):
             return "is empty: give it a value, or leave it out"
-        return self.complaint(value)
+        return self.check(value)
 
     def converted(self, value: Any) -> Any:
         """Converts a value of a file to that of the command line.
@@ -187,26 +186,23 @@ class Setting:
         return value
 
 
-def setting(default: Any = None, help: str | Any = "", words: Any = None, /, **others: Any) -> Any:
+def setting(default: Any = None, help: str = "", words: Any = None, /, *, unset: Any = None, **others: Any) -> Any:
     """A field of a frozen dataclass that is a setting.
 
     Args:
       default: Value if the user sets none, or a function that computes it from the other settings.
       help: A noun phrase.
       words: Its possible values, if they are a few words, or a parser; see `Setting.type`.
-      **others: Further attributes of `Setting`; `unset` is the field's value where the setting has none.
+      unset: Value of the field where the setting has none.
+      **others: Further attributes of `Setting`.
     """
-    if not isinstance(help, str):
-        help, words = "", help
-    words = others.pop("words", words)
-    unset = others.pop("unset", None)
     declaration = Setting(type=words, help=help, default=default, **others)
     value = unset if callable(default) or default is None else default
     return dataclasses.field(default=value, metadata={_KEY: declaration})
 
 
 def none_of(word: Any) -> Callable[[Any, Any], Any]:
-    """`Setting.used` of a setting in which a word, or a number, means no value."""
+    """`Setting.convert` of a setting in which a word, or a number, means no value."""
     return lambda value, _: None if value == word else value
 
 
@@ -217,30 +213,21 @@ def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
       group: The class.
       **changes: By setting, attributes that have other values here, such as its default.
     """
-    entries = re.findall(r"^ {6}(\w+): (.*(?:\n {8}.*)*)", group.__doc__ or "", re.MULTILINE)
-    helps = {name: " ".join(text.split()).removesuffix(".") for name, text in entries}
-    fields = dict(getattr(group, "__dataclass_fields__", vars(group)))
     types = typing.get_type_hints(group, include_extras=True)
     settings = []
     for attribute in group.__annotations__:
-        field = fields.get(attribute)
-        if not isinstance(field, dataclasses.Field) or _KEY not in field.metadata:
+        one, kind = group.__dataclass_fields__[attribute].metadata.get(_KEY), types[attribute]  # type: ignore[attr-defined]
+        if one is None:
             continue
-        one, kind = field.metadata[_KEY], types[attribute]
         if type(None) in typing.get_args(kind):
             kind = typing.get_args(kind)[0]
         known, bounds = (
             (typing.get_args(kind)[0], vars(kind.__metadata__[0])) if hasattr(kind, "__metadata__") else (kind, {})
         )
         name = one.name or attribute
-        own = {"name": name, "type": one.type or known, "help": one.help or helps[attribute]}
+        own = {"name": name, "type": one.type or known}
         settings.append(dataclasses.replace(one, **{**bounds, **own, **changes.get(name, {})}))
     return settings
-
-
-def title(group: type) -> str:
-    """Title of the settings that a class declares: the first line of its docstring."""
-    return (group.__doc__ or "").partition("\n")[0].removesuffix(".")
 
 
 def names(*groups: type) -> tuple[str, ...]:

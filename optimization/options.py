@@ -126,7 +126,7 @@ class Aggregation(Target):
     unclip_quantile: Fraction | None = setting(
         lambda settings: _QUANTILE if settings.adaptive_clipping else None,
         f"That quantile, the part of updates left unclipped (default: {_QUANTILE})",
-        used=lambda quantile, settings: quantile if settings.adaptive_clipping else None,
+        convert=lambda quantile, settings: quantile if settings.adaptive_clipping else None,
     )
     clip_norm: Positive | None = setting(
         first_clip_norm,
@@ -139,7 +139,7 @@ class Aggregation(Target):
         unset=0.0,
         basic=True,
         only={"aggregator_type": NOISY},
-        used=lambda noise, settings: noise if settings.aggregator_type in NOISY else None,
+        convert=lambda noise, settings: noise if settings.aggregator_type in NOISY else None,
     )
     target_delta: PositiveFraction | None = setting(
         None, "Delta of the reported epsilon (default: 1 / population^1.1)", below=True, only={"aggregator_type": NOISY}
@@ -163,7 +163,7 @@ class Aggregation(Target):
         number_or_word("auto", factorizations.MOST_BANDS),
         name="mf_bands",
         only={"aggregator_type": ("mf_dpftrl",)},
-        filled="auto",
+        applied_default="auto",
     )
     seeded_noise: bool = setting(
         False,

@@ -5,6 +5,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import dataclasses
 import os
 import pathlib
 import statistics
@@ -59,22 +60,20 @@ _EVALUATION = "evaluation"
 _ROWS, _CLIENTS, _ACTIONS = 1_000_000, 10_000, 50  # Of the log.
 
 
+@dataclasses.dataclass(frozen=True)
 class _Flags:
-    """Flags.
+    """Flags."""
 
-    Attributes:
-      what: Measurement.
-      rounds: Measured rounds; the first, which compiles, is reported apart.
-    """
-
-    what: str = setting("emnist", [*_RUNS, _EVALUATION])
-    rounds: int = setting(10, low=1, only={"what": (*_RUNS,)})
+    what: str = setting("emnist", "Measurement", [*_RUNS, _EVALUATION])
+    rounds: int = setting(
+        10, "Measured rounds; the first, which compiles, is reported apart", low=1, only={"what": (*_RUNS,)}
+    )
 
 
 def define() -> cli.FlagSet:
     """Flags of `benchmark`; those that it does not know are passed on to the measured runs."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    flags.group(_Flags)
+    flags.group("Flags", _Flags)
     return flags
 
 

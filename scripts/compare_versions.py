@@ -105,26 +105,20 @@ class Side:
         return folder
 
 
+@dataclasses.dataclass(frozen=True)
 class _Flags:
-    """Flags.
+    """Flags."""
 
-    Attributes:
-      old: Folder of the older checkout.
-      new: Folder of the newer checkout (default: this program's checkout).
-      settings: Settings to run, separated by commas (default: all).
-      output: Folder of the runs.
-    """
-
-    old: pathlib.Path = setting()
-    new: pathlib.Path = setting()
-    settings: str = setting()
-    output: pathlib.Path = setting("compared_versions")
+    old: pathlib.Path = setting(None, "Folder of the older checkout")
+    new: pathlib.Path = setting(None, "Folder of the newer checkout (default: this program's checkout)")
+    settings: str = setting(None, "Settings to run, separated by commas (default: all)")
+    output: pathlib.Path = setting("compared_versions", "Folder of the runs")
 
 
 def define() -> cli.FlagSet:
     """Flags of `compare_versions`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group(_Flags)
+    flags.group("Flags", _Flags)
     return flags
 
 

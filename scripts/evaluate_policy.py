@@ -6,6 +6,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import re
@@ -35,100 +36,101 @@ A log of run_federated (--log_interactions), given as the run's folder, or a fil
 """
 
 
+@dataclasses.dataclass(frozen=True)
 class _Log:
-    """Log.
+    """Log."""
 
-    Attributes:
-      log: The log: a CSV or Parquet table, the folder of a run, or a file of --save_log.
-      client_column: Client of a row; with several columns, separated by commas, each combination is a client.
-      action_column: The chosen action.
-      reward_column: The action's reward.
-      propensity_column: The probability of the action under the logging policy, in (0, 1].
-      propensity_columns: Instead or in addition, a column for each action with its probability, matched as with
-        --policy: sums that differ from 1 are reported.
-      round_column: The round, a whole number, after which --anytime updates its interval.
-      period_column: The deployment period, a whole number; --anytime then updates after each period, if a client acts
-        once in it.
-      position_column: A categorical feature, such as the position on a page.
-      feature_columns: Features, separated by commas (default: all other columns).
-      action_names: Further possible actions, which no row has.
-    """
-
-    log: pathlib.Path = setting(basic=True)
-    client_column: str = setting(basic=True)
-    action_column: str = setting(basic=True)
-    reward_column: str = setting(basic=True)
-    propensity_column: str = setting(basic=True)
-    propensity_columns: str = setting()
-    round_column: str = setting()
-    period_column: str = setting()
-    position_column: str = setting()
-    feature_columns: str = setting()
-    action_names: str = setting()
+    log: pathlib.Path = setting(
+        None, "The log: a CSV or Parquet table, the folder of a run, or a file of --save_log", basic=True
+    )
+    client_column: str = setting(
+        None, "Client of a row; with several columns, separated by commas, each combination is a client", basic=True
+    )
+    action_column: str = setting(None, "The chosen action", basic=True)
+    reward_column: str = setting(None, "The action's reward", basic=True)
+    propensity_column: str = setting(
+        None, "The probability of the action under the logging policy, in (0, 1]", basic=True
+    )
+    propensity_columns: str = setting(
+        None,
+        "Instead or in addition, a column for each action with its probability, matched as with --policy: sums "
+        "that differ from 1 are reported",
+    )
+    round_column: str = setting(None, "The round, a whole number, after which --anytime updates its interval")
+    period_column: str = setting(
+        None,
+        "The deployment period, a whole number; --anytime then updates after each period, if a client acts once in it",
+    )
+    position_column: str = setting(None, "A categorical feature, such as the position on a page")
+    feature_columns: str = setting(None, "Features, separated by commas (default: all other columns)")
+    action_names: str = setting(None, "Further possible actions, which no row has")
 
 
+@dataclasses.dataclass(frozen=True)
 class _Policy:
-    """Policy.
+    """Policy."""
 
-    Attributes:
-      policy: Policy to evaluate.
-      bandits_type: Exploration on a run's model (default: the run's).
-    """
-
-    policy: str = setting(basic=True)
-    bandits_type: str = setting()
+    policy: str = setting(None, "Policy to evaluate", basic=True)
+    bandits_type: str = setting(None, "Exploration on a run's model (default: the run's)")
 
 
+@dataclasses.dataclass(frozen=True)
 class _Estimation:
-    """Estimation.
+    """Estimation."""
 
-    Attributes:
-      estimators: Names, separated by commas, of logged, ips, snips, clipped_ips, dm, dr, switch_dr and dros (default:
-        ips, snips, those whose parameter is set, and with a model dm and dr; with --private, ips and snips).
-      clip: Maximum weight of clipped IPS.
-      tau: Maximum weight at which SWITCH-DR corrects.
-      shrinkage: Lambda of DRos.
-      draws: Samples of the bootstrap over clients, in addition to the delta method; 0 for none.
-      seed: Seed of the model's training, its folds, the bootstrap, and the choice of rows.
-    """
+    estimators: str = setting(
+        None,
+        "Names, separated by commas, of logged, ips, snips, clipped_ips, dm, dr, switch_dr and dros (default: "
+        "ips, snips, those whose parameter is set, and with a model dm and dr; with --private, ips and snips)",
+        only={"private": False},
+        basic=True,
+    )
+    clip: float = setting(None, "Maximum weight of clipped IPS", above=True, only={"private": False})
+    tau: float = setting(None, "Maximum weight at which SWITCH-DR corrects", above=True, only={"private": False})
+    shrinkage: float = setting(None, "Lambda of DRos", above=True, only={"private": False})
+    draws: int = setting(
+        1000,
+        "Samples of the bootstrap over clients, in addition to the delta method; 0 for none",
+        high=100_000,
+        only={"private": False},
+    )
+    seed: int = setting(0, "Seed of the model's training, its folds, the bootstrap, and the choice of rows", basic=True)
 
-    estimators: str = setting(only={"private": False}, basic=True)
-    clip: float = setting(above=True, only={"private": False})
-    tau: float = setting(above=True, only={"private": False})
-    shrinkage: float = setting(above=True, only={"private": False})
-    draws: int = setting(1000, high=100_000, only={"private": False})
-    seed: int = setting(0, basic=True)
 
-
+@dataclasses.dataclass(frozen=True)
 class _Output:
-    """Output.
+    """Output."""
 
-    Attributes:
-      save_log: Also write the log, with contexts, as one Parquet file, for --task_type=logged.
-      output_dir: Folder for estimates.csv, evaluation.json and evaluation.html; one that holds an evaluation is refused
-        (default: evaluation/POLICY).
-    """
-
-    save_log: pathlib.Path = setting(only={"private": False}, basic=True)
-    output_dir: pathlib.Path = setting(basic=True)
+    save_log: pathlib.Path = setting(
+        None,
+        "Also write the log, with contexts, as one Parquet file, for --task_type=logged",
+        only={"private": False},
+        basic=True,
+    )
+    output_dir: pathlib.Path = setting(
+        None,
+        "Folder for estimates.csv, evaluation.json and evaluation.html; one that holds an evaluation is refused "
+        "(default: evaluation/POLICY)",
+        basic=True,
+    )
 
 
 def define() -> cli.FlagSet:
     """Flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group(_Log, schema.Columns)
-    flags.group(schema.Time)
-    flags.group(schema.RewardTime)
+    flags.group("Log", _Log, schema.Columns)
+    flags.group("Time of a table or log", schema.Time)
+    flags.group("Late and missing rewards of a log", schema.RewardTime)
     # A final model has one policy, so scheduled parameters are constants here.
     constant = {name: dict(entry.parameters) for name, entry in registry.POLICIES.items() if not entry.schedule}
     kinds = (f"{name}: {text}" for name, text in target_policies.KINDS.items())
     policies = declared(_Policy, policy={"help": "; ".join(kinds)}, bandits_type={"type": list(constant)})
     flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))
-    flags.group(reward_models.RewardModel, private=False)
-    flags.group(_Estimation)
-    flags.group(bounds.ClientBounds, bounds.Modes)
-    flags.group(bounds.DifferentialPrivacy, private=True)
-    flags.group(_Output)
+    flags.group("Reward model of DM, DR, SWITCH-DR and DRos", reward_models.RewardModel, private=False)
+    flags.group("Estimation", _Estimation)
+    flags.group("Bounds of a client's contribution, fixed before the log is read", bounds.ClientBounds, bounds.Modes)
+    flags.group("Differential privacy", bounds.DifferentialPrivacy, private=True)
+    flags.group("Output", _Output)
     return flags
 
 

@@ -5,6 +5,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import dataclasses
 import pathlib
 
 from bandits.results import federating, runs
@@ -22,20 +23,17 @@ the clients' data.
 """
 
 
+@dataclasses.dataclass(frozen=True)
 class _Flags:
-    """Flags.
+    """Flags."""
 
-    Attributes:
-      output: Scatter plot to write, one point per client.
-    """
-
-    output: pathlib.Path = setting("private_clients.png")
+    output: pathlib.Path = setting("private_clients.png", "Scatter plot to write, one point per client")
 
 
 def define() -> cli.FlagSet:
     """Flags of `federating`."""
     flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group(_Flags)
+    flags.group("Flags", _Flags)
     return flags
 
 

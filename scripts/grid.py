@@ -18,7 +18,7 @@ import sys
 from bandits import studies
 from bandits.plans import executors, plan, sweep, verdict
 from data.errors import UsageError
-from data.settings import declared, no_folder, setting, title
+from data.settings import declared, no_folder, setting
 from optimization.study import cli
 from optimization.study.metrics import Metric
 
@@ -36,53 +36,51 @@ All other flags are passed on to every run; `run_federated --helpfull` lists the
 _NEEDS_RESULTS = {"executor": executors.RUNNING}  # A job array is written before any run.
 
 
+@dataclasses.dataclass(frozen=True)
 class _Runs:
-    """Runs.
+    """Runs."""
 
-    Attributes:
-      binary: Experiment (default: run_federated, or the grid's).
-      sweep: flag=value,value: values to try of a run's flag; may be given for several flags.
-      grid: A published grid. Flags and sweeps override it.
-      repeat: Runs of every point, with consecutive seeds.
-    """
-
-    binary: str = setting()
-    sweep: list = setting()
-    grid: str = setting()
-    repeat: int = setting(1, low=1)
+    binary: str = setting(None, "Experiment (default: run_federated, or the grid's)")
+    sweep: list = setting(None, "flag=value,value: values to try of a run's flag; may be given for several flags")
+    grid: str = setting(None, "A published grid. Flags and sweeps override it")
+    repeat: int = setting(1, "Runs of every point, with consecutive seeds", low=1)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Search:
-    """Search.
+    """Search."""
 
-    Attributes:
-      metric: Column of metrics.csv that ranks, by its value after the last round (default: the binary's).
-      reporting_repeat: Fresh seeds for the best point of each configuration, without the bias of the seeds that
-        selected it; 0 for none.
-      reference: Configuration that the others are compared with: its name, as 'greedy, adam', or strategy (default:
-        greedy, or without one the first).
-      early_stop: Stop bad points early.
-    """
-
-    metric: str = setting()
-    reporting_repeat: int = setting(0, only=_NEEDS_RESULTS)
-    reference: str = setting(only=_NEEDS_RESULTS)
+    metric: str = setting(
+        None, "Column of metrics.csv that ranks, by its value after the last round (default: the binary's)"
+    )
+    reporting_repeat: int = setting(
+        0,
+        "Fresh seeds for the best point of each configuration, without the bias of the seeds that selected it; 0 "
+        "for none",
+        only=_NEEDS_RESULTS,
+    )
+    reference: str = setting(
+        None,
+        "Configuration that the others are compared with: its name, as 'greedy, adam', or strategy (default: "
+        "greedy, or without one the first)",
+        only=_NEEDS_RESULTS,
+    )
     early_stop: str = setting(
-        words={"halving": "successive halving: the better half of the points of each rung is promoted to more rounds"},
+        None,
+        "Stop bad points early",
+        {"halving": "successive halving: the better half of the points of each rung is promoted to more rounds"},
         only=_NEEDS_RESULTS,
     )
 
 
+@dataclasses.dataclass(frozen=True)
 class _Output:
-    """Output.
+    """Output."""
 
-    Attributes:
-      root_output_dir: Folder of all grids.
-      experiment_name: Name of this grid's folder (default: grid_, and the grid, preset or binary).
-    """
-
-    root_output_dir: pathlib.Path = setting("runs")
-    experiment_name: str = setting(complaint=no_folder)
+    root_output_dir: pathlib.Path = setting("runs", "Folder of all grids")
+    experiment_name: str = setting(
+        None, "Name of this grid's folder (default: grid_, and the grid, preset or binary)", check=no_folder
+    )
 
 
 def define() -> cli.FlagSet:
@@ -90,9 +88,10 @@ def define() -> cli.FlagSet:
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
     known = "; ".join(f"{name}, {grid['about']}" for name, grid in plan.published().items())
     grids = f"a published grid: {known}. Flags and sweeps override it"
-    flags.group(title(_Runs), *declared(_Runs, binary={"type": list(studies.STUDIES)}, grid={"help": grids}))
-    for group in (_Search, executors.Executors, _Output):
-        flags.group(group)
+    flags.group("Runs", *declared(_Runs, binary={"type": list(studies.STUDIES)}, grid={"help": grids}))
+    flags.group("Search", _Search)
+    flags.group("Execution", executors.Executors)
+    flags.group("Output", _Output)
     return flags
 
 

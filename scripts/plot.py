@@ -5,6 +5,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import dataclasses
 import pathlib
 
 from bandits import metrics
@@ -25,31 +26,26 @@ Each argument is a run's folder; a folder of seeds (NAME/seed_N) is one band.
 """
 
 
+@dataclasses.dataclass(frozen=True)
 class _Flags:
-    """Flags.
+    """Flags."""
 
-    Attributes:
-      labels: Names of the runs in the picture, separated by commas (default: the folders').
-      output: Pictures to write, separated by commas: .png, .pdf or .svg.
-      title: Title.
-      metric: Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the round's reward;
-        without one, the metric of the study's progress bar).
-      smooth: Rounds of a moving average, which never crosses a deployment.
-      band: Shaded band around the mean of several seeds.
-    """
-
-    labels: str = setting()
-    output: str = setting("comparison.png")
-    title: str = setting("")
-    metric: str = setting()
-    smooth: int = setting(1, low=1)
-    band: str = setting("ci", BANDS)
+    labels: str = setting(None, "Names of the runs in the picture, separated by commas (default: the folders')")
+    output: str = setting("comparison.png", "Pictures to write, separated by commas: .png, .pdf or .svg")
+    title: str = setting("", "Title")
+    metric: str = setting(
+        None,
+        "Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the round's "
+        "reward; without one, the metric of the study's progress bar)",
+    )
+    smooth: int = setting(1, "Rounds of a moving average, which never crosses a deployment", low=1)
+    band: str = setting("ci", "Shaded band around the mean of several seeds", BANDS)
 
 
 def define() -> cli.FlagSet:
     """Flags of `plot`."""
     flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group(_Flags)
+    flags.group("Flags", _Flags)
     return flags
 
 

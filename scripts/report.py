@@ -8,6 +8,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import dataclasses
 import pathlib
 import sys
 
@@ -26,25 +27,23 @@ Each argument is a run's folder, or a folder that holds runs at any depth, such 
 """
 
 
+@dataclasses.dataclass(frozen=True)
 class _Flags:
-    """Flags.
+    """Flags."""
 
-    Attributes:
-      output: Page to write.
-      title: Title.
-      reference: Configuration that the others are compared with: its name on the page, or its strategy (default:
-        greedy, or without it the first configuration).
-    """
-
-    output: pathlib.Path = setting("report.html")
-    title: str = setting("Runs")
-    reference: str = setting()
+    output: pathlib.Path = setting("report.html", "Page to write")
+    title: str = setting("Runs", "Title")
+    reference: str = setting(
+        None,
+        "Configuration that the others are compared with: its name on the page, or its strategy (default: greedy,"
+        " or without it the first configuration)",
+    )
 
 
 def define() -> cli.FlagSet:
     """Flags of `report`."""
     flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group(_Flags)
+    flags.group("Flags", _Flags)
     return flags
 
 

@@ -8,6 +8,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import dataclasses
 import pathlib
 
 from bandits.papers import figures, page, pictures, running
@@ -15,7 +16,7 @@ from bandits.papers.plan import FIRST_TUNING_SEED
 from bandits.plans import executors
 from data import files
 from data.errors import UsageError
-from data.settings import declared, no_folder, setting, title
+from data.settings import declared, no_folder, setting
 from optimization.study import cli
 
 _USAGE = """
@@ -30,58 +31,54 @@ The same command continues after an interruption. A contradicted ordering is a f
 """
 
 
+@dataclasses.dataclass(frozen=True)
 class _Figures:
-    """Figures.
+    """Figures."""
 
-    Attributes:
-      figure: Names, separated by commas; 1 means 1a to 1d; the name of a paper's file means all its figures and tables;
-        all: those of the papers; flagship: those of this project.
-      list: Print the names of all figures and tables, and end.
-      configurations: Labels, separated by semicolons: only these run. Others count if their runs are finished.
-      scale: Scale of the runs.
-      repeat: Seeds (default: as in the paper).
-      data_dir: Folder of all needed data files (default: FEDBANDITS_DATA_DIR in the environment; for missing files that
-        can be downloaded, the cache folder).
-      estimate: Run a few rounds of each task, print the estimated time of all runs, and end; random examples replace
-        data sets that would be downloaded.
-      report_only: Run nothing: report finished runs, also while another process runs.
-    """
+    figure: str = setting(
+        None,
+        "Names, separated by commas; 1 means 1a to 1d; the name of a paper's file means all its figures and "
+        "tables; all: those of the papers; flagship: those of this project",
+    )
+    list: bool = setting(False, "Print the names of all figures and tables, and end")
+    configurations: str = setting(
+        None, "Labels, separated by semicolons: only these run. Others count if their runs are finished"
+    )
+    scale: str = setting(figures.PAPER, "Scale of the runs", figures.SCALES)
+    repeat: int = setting(None, "Seeds (default: as in the paper)", low=1, high=cli.MOST_REPEATS)
+    data_dir: pathlib.Path = setting(
+        None,
+        "Folder of all needed data files (default: FEDBANDITS_DATA_DIR in the environment; for missing files that"
+        " can be downloaded, the cache folder)",
+        only={"report_only": False},
+    )
+    estimate: bool = setting(
+        False,
+        "Run a few rounds of each task, print the estimated time of all runs, and end; random examples replace "
+        "data sets that would be downloaded",
+        only={"executor": executors.RUNNING, "report_only": False},
+    )
+    report_only: bool = setting(False, "Run nothing: report finished runs, also while another process runs")
 
-    figure: str = setting()
-    list: bool = setting(False)
-    configurations: str = setting()
-    scale: str = setting(figures.PAPER, figures.SCALES)
-    repeat: int = setting(low=1, high=cli.MOST_REPEATS)
-    data_dir: pathlib.Path = setting(only={"report_only": False})
-    estimate: bool = setting(False, only={"executor": executors.RUNNING, "report_only": False})
-    report_only: bool = setting(False)
 
-
+@dataclasses.dataclass(frozen=True)
 class _Output:
-    """Output.
+    """Output."""
 
-    Attributes:
-      records: Folder for a small file of numbers per figure, such as docs/evidence.
-      page: Page to make from the records in the folder evidence beside it; runs nothing.
-      pictures: Folder to draw the docs' pictures in, from the same records; runs nothing.
-      root_output_dir: Folder of all output.
-      experiment_name: Name of this output's folder (default: reproduce_SCALE).
-    """
-
-    records: pathlib.Path = setting()
-    page: pathlib.Path = setting()
-    pictures: pathlib.Path = setting()
-    root_output_dir: pathlib.Path = setting("runs")
-    experiment_name: str = setting(complaint=no_folder)
+    records: pathlib.Path = setting(None, "Folder for a small file of numbers per figure, such as docs/evidence")
+    page: pathlib.Path = setting(None, "Page to make from the records in the folder evidence beside it; runs nothing")
+    pictures: pathlib.Path = setting(None, "Folder to draw the docs' pictures in, from the same records; runs nothing")
+    root_output_dir: pathlib.Path = setting("runs", "Folder of all output")
+    experiment_name: str = setting(None, "Name of this output's folder (default: reproduce_SCALE)", check=no_folder)
 
 
 def define() -> cli.FlagSet:
     """Flags of `reproduce`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group(_Figures)
+    flags.group("Figures", _Figures)
     execution = declared(executors.Executors, executor={"only": {"report_only": False}})
-    flags.group(title(executors.Executors), *execution)
-    flags.group(_Output)
+    flags.group("Execution", *execution)
+    flags.group("Output", _Output)
     return flags
 
 

@@ -6,6 +6,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import contextlib
+import dataclasses
 import os
 import socket
 import subprocess
@@ -30,22 +31,18 @@ admit only the experiment's host. Across other networks, close the port to all a
 _START_SECONDS = 60
 
 
+@dataclasses.dataclass(frozen=True)
 class _Flags:
-    """Flags.
+    """Flags."""
 
-    Attributes:
-      port: Port to listen on.
-      max_concurrent_threads: Number of clients computed in parallel; 0 for the number of cores.
-    """
-
-    port: int = setting(9001, low=1, high=65535)
-    max_concurrent_threads: int = setting(0)
+    port: int = setting(9001, "Port to listen on", low=1, high=65535)
+    max_concurrent_threads: int = setting(0, "Number of clients computed in parallel; 0 for the number of cores")
 
 
 def define() -> cli.FlagSet:
     """Flags of `tff_worker`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group(_Flags)
+    flags.group("Flags", _Flags)
     return flags
 
 

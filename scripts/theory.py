@@ -5,6 +5,8 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
+import dataclasses
+
 from data.settings import setting
 from optimization.study import cli
 
@@ -14,20 +16,17 @@ those of Agarwal et al. 2023, equation (8): 20 seeds, in a minute or two.
 """
 
 
+@dataclasses.dataclass(frozen=True)
 class _Flags:
-    """Flags.
+    """Flags."""
 
-    Attributes:
-      seed: Random seed.
-    """
-
-    seed: int = setting(0)
+    seed: int = setting(0, "Random seed")
 
 
 def define() -> cli.FlagSet:
     """Flags of `theory`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group(_Flags)
+    flags.group("Flags", _Flags)
     return flags
 
 

@@ -59,7 +59,7 @@ class _Weights:
         None,
         "Weight of such a pull, added to the client's 1",
         only={"client_weighting": ("exploration",)},
-        filled=1.0,
+        applied_default=1.0,
         unset=0.0,
     )
 
@@ -84,8 +84,8 @@ class _World:
         None,
         "Seed of clients' time zones, the same for runs of all seeds (default: 0)",
         only={"availability": list(availability.KINDS)},
-        filled=0,
-        spelled="world_seed",
+        applied_default=0,
+        alias="world_seed",
     )
 
 
@@ -115,12 +115,14 @@ class _Data:
         pathlib.Path,
         only={"rates": False},
         basic=True,
-        used=task_flags.found_table,
+        convert=task_flags.found_table,
     )
     rates: tuple[float, ...] = setting(
         None, "Instead of a table: click rates of synthetic impressions, separated by commas", str, unset=(), basic=True
     )
-    impressions_per_client: Count = setting(None, "Made for each client", only={"rates": True}, filled=100, unset=0)
+    impressions_per_client: Count = setting(
+        None, "Made for each client", only={"rates": True}, applied_default=100, unset=0
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -150,12 +152,12 @@ class AdsOptions(_Weights, _RoundsAndClients, _Data):
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     flags.add(*registry.rule_settings(RULES, "epsilon_greedy"), _Weights)
-    flags.group(_RoundsAndClients)
+    flags.group("Rounds and clients", _RoundsAndClients)
     # Clients here have no labels, by which they could share time zones.
     when = [one for one in declared(availability.Availability) if one.name != "time_zones_by_label"]
     flags.group("Devices that are not always connected", *when, _World)
-    flags.group(_Privacy)
-    flags.group(_Data)
+    flags.group("Privacy", _Privacy)
+    flags.group("Data", _Data)
 
 
 def default_name(settings: cli.Settings) -> str:

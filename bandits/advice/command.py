@@ -38,35 +38,30 @@ All other flags are passed on to every run; `run_federated --helpfull` lists the
 """
 
 
+@dataclasses.dataclass(frozen=True)
 class _Budget:
-    """Budget.
+    """Budget."""
 
-    Attributes:
-      minutes: Time budget in minutes; the answer lists what it leaves out.
-      workers: Runs at the same time.
-    """
-
-    minutes: float = setting(15.0, above=True)
-    workers: int = setting(2, low=1)
+    minutes: float = setting(15.0, "Time budget in minutes; the answer lists what it leaves out", above=True)
+    workers: int = setting(2, "Runs at the same time", low=1)
 
 
+@dataclasses.dataclass(frozen=True)
 class _Output:
-    """Output.
+    """Output."""
 
-    Attributes:
-      root_output_dir: Folder of all output.
-      experiment_name: Name of the output folder (default: advice_, and the table, preset or task).
-    """
-
-    root_output_dir: pathlib.Path = setting("runs")
-    experiment_name: str = setting(complaint=no_folder)
+    root_output_dir: pathlib.Path = setting("runs", "Folder of all output")
+    experiment_name: str = setting(
+        None, "Name of the output folder (default: advice_, and the table, preset or task)", check=no_folder
+    )
 
 
 def define() -> cli.FlagSet:
     """Flags of `advise`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    for group in (_Budget, inputs.Privacy, _Output):
-        flags.group(group)
+    flags.group("Budget", _Budget)
+    flags.group("Privacy", inputs.Privacy)
+    flags.group("Output", _Output)
     return flags
 
 

@@ -147,23 +147,28 @@ def open_data(settings: cli.Settings) -> Data:
     )
 
 
+@dataclasses.dataclass(frozen=True)
 class Privacy:
-    """Privacy.
+    """Privacy."""
 
-    Attributes:
-      population: Clients in deployment, if the data is a sample of them (default: the clients of the data that train).
-      population_clients_per_round: Clients per round in deployment (default: 1% of the population, at most 1,000, at
-        least the runs' cohort).
-      target_delta: Delta of the guarantees (default: 1 / population^1.1).
-      accountant: Accountant of the epsilons.
-      target_epsilons: Epsilons to try, separated by commas, the most important first.
-    """
-
-    population: int = setting(low=1)
-    population_clients_per_round: int = setting(low=1, only={"population": True})
-    target_delta: float = setting(high=1.0, above=True, below=True)
-    accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)
-    target_epsilons: tuple = setting("3,10,1", numbers())
+    population: int = setting(
+        None,
+        "Clients in deployment, if the data is a sample of them (default: the clients of the data that train)",
+        low=1,
+    )
+    population_clients_per_round: int = setting(
+        None,
+        "Clients per round in deployment (default: 1% of the population, at most 1,000, at least the runs' cohort)",
+        low=1,
+        only={"population": True},
+    )
+    target_delta: float = setting(
+        None, "Delta of the guarantees (default: 1 / population^1.1)", high=1.0, above=True, below=True
+    )
+    accountant: str = setting("rdp", "Accountant of the epsilons", mechanisms.ACCOUNTANTS)
+    target_epsilons: tuple = setting(
+        "3,10,1", "Epsilons to try, separated by commas, the most important first", numbers()
+    )
 
 
 def check_population(settings: cli.Settings) -> None:

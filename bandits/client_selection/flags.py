@@ -91,12 +91,12 @@ def define(flags: cli.FlagSet) -> None:
     optimizer = {"default": "sgd"}
     rate = {"default": 1.0, "help": "Learning rate on the server; sgd with 1 takes the mean model", "above": True}
     # Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).
-    flags.group(_Training, *training_flags.CORRECTIONS, _Clients, *training_flags.server(optimizer, rate))
+    flags.group("Training", _Training, *training_flags.CORRECTIONS, _Clients, *training_flags.server(optimizer, rate))
 
     batch_size, most = training_flags.EVALUATIONS
-    flags.group(_Evaluation, dataclasses.replace(batch_size, default=4096), most)
+    flags.group("Evaluation", _Evaluation, dataclasses.replace(batch_size, default=4096), most)
 
-    seed = {"only": {"resplit": False}, "used": lambda seed, settings: settings.seed if settings.resplit else seed}
+    seed = {"only": {"resplit": False}, "convert": lambda seed, settings: settings.seed if settings.resplit else seed}
     task_flags.define_data(flags, partition_seed=seed)
     flags.add(_Resplit)
 

@@ -21,59 +21,67 @@ from optimization.privacy import mechanisms
 from optimization.study import cli
 
 
+@dataclasses.dataclass(frozen=True)
 class ClientBounds:
-    """Bounds of a client's contribution, fixed before the log is read.
+    """Bounds of a client's contribution, fixed before the log is read."""
 
-    Attributes:
-      largest_weight: Importance weights above it count as this (default with --anytime: no limit, as clipping can only
-        widen these intervals).
-      max_rows_per_client: Rows of a client that count at most; in a round, with --anytime.
-      clip_rewards: Move rewards outside their bounds to the nearer one instead of refusing them.
-      reward_bounds: Smallest and largest possible reward, LOW,HIGH, for finite-sample intervals, --anytime and
-        --private (default: 0,1; without --private also -1,1, if all rewards are -1 or 1).
-    """
+    largest_weight: float = setting(
+        None,
+        "Importance weights above it count as this (default with --anytime: no limit, as clipping can only widen "
+        "these intervals)",
+        low=1.0,
+    )
+    max_rows_per_client: int = setting(None, "Rows of a client that count at most; in a round, with --anytime", low=1)
+    clip_rewards: bool = setting(False, "Move rewards outside their bounds to the nearer one instead of refusing them")
+    reward_bounds: str = setting(
+        None,
+        "Smallest and largest possible reward, LOW,HIGH, for finite-sample intervals, --anytime and --private "
+        "(default: 0,1; without --private also -1,1, if all rewards are -1 or 1)",
+        basic=True,
+    )
 
-    largest_weight: float = setting(low=1.0)
-    max_rows_per_client: int = setting(low=1)
-    clip_rewards: bool = setting(False)
-    reward_bounds: str = setting(basic=True)
 
-
+@dataclasses.dataclass(frozen=True)
 class Modes:
-    """Anytime-valid intervals and private values.
+    """Anytime-valid intervals and private values."""
 
-    Attributes:
-      anytime: Print a confidence sequence: one interval after each round, all valid jointly.
-      private: Print only values from one noisy sum over clients. Every query spends privacy and is recorded.
-    """
+    anytime: bool = setting(
+        False, "Print a confidence sequence: one interval after each round, all valid jointly", basic=True
+    )
+    private: bool = setting(
+        False,
+        "Print only values from one noisy sum over clients. Every query spends privacy and is recorded",
+        basic=True,
+    )
 
-    anytime: bool = setting(False, basic=True)
-    private: bool = setting(False, basic=True)
 
-
+@dataclasses.dataclass(frozen=True)
 class DifferentialPrivacy:
-    """Differential privacy.
+    """Differential privacy."""
 
-    Attributes:
-      noise_multiplier: Standard deviation of the noise on the sum, in clip norms.
-      target_epsilon: Privacy loss of all --looks together, instead of a noise multiplier.
-      looks: Number of queries that --target_epsilon allows.
-      target_delta: Delta of the epsilon (default: 1 / clients^1.1).
-      accountant: Accountant of --target_epsilon.
-      clip_norm: L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client
-        with the most rows whose weights average 1 and whose rewards are 1).
-      privacy_ledger: File that records all queries on these clients (default: LOG.privacy.jsonl).
-      policy_is_public: No client that the run of --policy was trained on needs protection: count nothing for its model.
-    """
-
-    noise_multiplier: float = setting(above=True, basic=True)
-    target_epsilon: float = setting(above=True, basic=True)
-    looks: int = setting(1, low=1, only={"target_epsilon": True})
-    target_delta: float = setting(high=1.0, above=True, below=True)
-    accountant: str = setting("rdp", mechanisms.ACCOUNTANTS)
-    clip_norm: float = setting(above=True)
-    privacy_ledger: pathlib.Path = setting()
-    policy_is_public: bool = setting(False)
+    noise_multiplier: float = setting(
+        None, "Standard deviation of the noise on the sum, in clip norms", above=True, basic=True
+    )
+    target_epsilon: float = setting(
+        None, "Privacy loss of all --looks together, instead of a noise multiplier", above=True, basic=True
+    )
+    looks: int = setting(1, "Number of queries that --target_epsilon allows", low=1, only={"target_epsilon": True})
+    target_delta: float = setting(
+        None, "Delta of the epsilon (default: 1 / clients^1.1)", high=1.0, above=True, below=True
+    )
+    accountant: str = setting("rdp", "Accountant of --target_epsilon", mechanisms.ACCOUNTANTS)
+    clip_norm: float = setting(
+        None,
+        "L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client "
+        "with the most rows whose weights average 1 and whose rewards are 1)",
+        above=True,
+    )
+    privacy_ledger: pathlib.Path = setting(
+        None, "File that records all queries on these clients (default: LOG.privacy.jsonl)"
+    )
+    policy_is_public: bool = setting(
+        False, "No client that the run of --policy was trained on needs protection: count nothing for its model"
+    )
 
 
 # Flags that have an effect only with --private, or with --private and --anytime.

@@ -23,26 +23,17 @@ if TYPE_CHECKING:
     from optimization import client_work, models
 
 
+@dataclasses.dataclass(frozen=True)
 class RewardModel:
-    """Reward model of DM, DR, SWITCH-DR and DRos.
+    """Reward model of DM, DR, SWITCH-DR and DRos."""
 
-    Attributes:
-      model: Train a reward model; without it, only weighted estimators are available.
-      model_rounds: Rounds of each of the two folds' federated training.
-      model_clients_per_round: Clients of a round; at most those of a fold.
-      model_epochs: Passes of a client over its rows in a round.
-      model_batch_size: Rows of a mini-batch.
-      model_client_learning_rate: Learning rate of the clients' SGD.
-      model_server_learning_rate: Learning rate of the server's Adam.
-    """
-
-    model: bool = setting(True)
-    model_rounds: int = setting(100, low=1)
-    model_clients_per_round: int = setting(50, low=1)
-    model_epochs: int = setting(1, low=1)
-    model_batch_size: int = setting(32, low=1)
-    model_client_learning_rate: float = setting(0.1, above=True)
-    model_server_learning_rate: float = setting(0.02, above=True)
+    model: bool = setting(True, "Train a reward model; without it, only weighted estimators are available")
+    model_rounds: int = setting(100, "Rounds of each of the two folds' federated training", low=1)
+    model_clients_per_round: int = setting(50, "Clients of a round; at most those of a fold", low=1)
+    model_epochs: int = setting(1, "Passes of a client over its rows in a round", low=1)
+    model_batch_size: int = setting(32, "Rows of a mini-batch", low=1)
+    model_client_learning_rate: float = setting(0.1, "Learning rate of the clients' SGD", above=True)
+    model_server_learning_rate: float = setting(0.02, "Learning rate of the server's Adam", above=True)
 
 
 def folds(client_ids: Sequence[str], seed: int) -> np.ndarray:

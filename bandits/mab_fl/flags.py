@@ -111,7 +111,7 @@ class _Decisions:
         "combinations tried in earlier rounds",
         number_or_quantile(-1, 1),
         only={"reward": ("binary",)},
-        filled=_THRESHOLD,
+        applied_default=_THRESHOLD,
     )
     evaluation: str = setting(
         "immediate",
@@ -120,7 +120,7 @@ class _Decisions:
             "immediate": "right after averaging: the best average of the round becomes the global model",
             "delayed": "with the next round's models, 2 exchanges fewer: the average of the best estimate does",
         },
-        only={"decision_rule": tuple(registry.EXTREME)},
+        only={"decision_rule": tuple(sorted(registry.EXTREME))},
     )
     drop_level: PositiveFraction = setting(
         None,
@@ -172,10 +172,15 @@ class _Data:
     )
     resplit: bool = setting(False, "Make or split the data again for each seed, not once for all")
     num_workers: int = setting(
-        None, "Participants", low=2, only={"task_type": ("generator", "mnist_writers", "unipen62")}, filled=4
+        None, "Participants", low=2, only={"task_type": ("generator", "mnist_writers", "unipen62")}, applied_default=4
     )
     num_rows: int = setting(
-        None, "Rows of all participants together", low=1, high=10**7, only={"task_type": ("generator",)}, filled=40_000
+        None,
+        "Rows of all participants together",
+        low=1,
+        high=10**7,
+        only={"task_type": ("generator",)},
+        applied_default=40_000,
     )
     positive_labels: str = setting(
         None,
@@ -203,7 +208,7 @@ class _Table:
         "Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in "
         "the working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples",
         basic=True,
-        used=task_flags.found_table,
+        convert=task_flags.found_table,
     )
     client_column: str = setting(None, "Column that names the participant of a row", basic=True)
     label_column: str = setting(None, "Column of the class; by default all but the first count as class 1", basic=True)
@@ -243,9 +248,9 @@ def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     flags.add(_Study)
     flags.group("Decisions", *registry.rule_settings(RULES, "ucb"), _Decisions)
-    flags.group(_Rounds, *training_flags.CORRECTIONS, _Stopping)
-    flags.group(_Data, _Corruption)
-    flags.group(_Table, schema.Columns, task_type=("tabular",))
+    flags.group("Rounds", _Rounds, *training_flags.CORRECTIONS, _Stopping)
+    flags.group("Data", _Data, _Corruption)
+    flags.group("Your own table", _Table, schema.Columns, task_type=("tabular",))
 
 
 def default_name(settings: cli.Settings) -> str:

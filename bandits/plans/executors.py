@@ -5,6 +5,7 @@ Each of their processes executes several runs, so that it imports TensorFlow Fed
 
 import collections
 import contextlib
+import dataclasses
 import gc
 import json
 import os
@@ -157,19 +158,18 @@ _KINDS = {
 RUNNING = ("local", "ray")  # Those that run at once.
 
 
+@dataclasses.dataclass(frozen=True)
 class Executors:
-    """Execution.
+    """Execution."""
 
-    Attributes:
-      executor: What executes the runs.
-      ray_address: The cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports
-        that Ray opens can run code: use a trusted network, or a firewall.
-      workers: Runs at the same time.
-    """
-
-    executor: str = setting("local", _KINDS)
-    ray_address: str = setting(only={"executor": ("ray",)})
-    workers: int = setting(2, low=1, only={"executor": RUNNING, "ray_address": False})
+    executor: str = setting("local", "What executes the runs", _KINDS)
+    ray_address: str = setting(
+        None,
+        "The cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports "
+        "that Ray opens can run code: use a trusted network, or a firewall",
+        only={"executor": ("ray",)},
+    )
+    workers: int = setting(2, "Runs at the same time", low=1, only={"executor": RUNNING, "ray_address": False})
 
 
 def shares_cores(settings: cli.Settings) -> bool:

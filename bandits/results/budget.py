@@ -25,56 +25,56 @@ Flags mean what they mean to run_federated, with the same defaults, but for --ag
 _OF_THE_RUN = ("run", "total_rounds", "noise_multiplier", "target_epsilon", "accountant", "tolerated_noise", "plot")
 
 
+@dataclasses.dataclass(frozen=True)
 class _Training:
-    """The training.
+    """The training."""
 
-    Attributes:
-      run: Folder of a run to take the training from, instead of the flags below.
-      population: Clients.
-      clients_per_round: Clients of a round; the expected number under Poisson sampling.
-      total_rounds: Rounds.
-      dimension: Parameters of the model.
-    """
-
-    run: str = setting(basic=True)
-    population: int = setting(low=1, basic=True)
-    clients_per_round: int = setting(low=1, basic=True)
-    total_rounds: int = setting(low=1, basic=True)
-    dimension: int = setting(low=1, only={"aggregator_type": ("ddp", "mf_dpftrl")})
+    run: str = setting(None, "Folder of a run to take the training from, instead of the flags below", basic=True)
+    population: int = setting(None, "Clients", low=1, basic=True)
+    clients_per_round: int = setting(
+        None, "Clients of a round; the expected number under Poisson sampling", low=1, basic=True
+    )
+    total_rounds: int = setting(None, "Rounds", low=1, basic=True)
+    dimension: int = setting(None, "Parameters of the model", low=1, only={"aggregator_type": ("ddp", "mf_dpftrl")})
 
 
+@dataclasses.dataclass(frozen=True)
 class _Target:
-    """Target, instead of --noise_multiplier.
+    """Target, instead of --noise_multiplier."""
 
-    Attributes:
-      target_epsilon: Epsilon that may be spent; the smallest noise multiplier is looked for.
-    """
-
-    target_epsilon: float = setting(above=True, basic=True)
+    target_epsilon: float = setting(
+        None, "Epsilon that may be spent; the smallest noise multiplier is looked for", above=True, basic=True
+    )
 
 
+@dataclasses.dataclass(frozen=True)
 class _Output:
-    """Output.
+    """Output."""
 
-    Attributes:
-      tolerated_noise: Noise multiplier at which training still works with this cohort; looks for the larger cohort that
-        reaches the target when its noise multiplier grows with it.
-      plot: Picture to write, .png, .svg or .pdf: the noise of the mechanisms against epsilons from a quarter of the
-        target to four times the target.
-    """
-
-    tolerated_noise: float = setting(above=True, only={"target_epsilon": True})
-    plot: pathlib.Path = setting(basic=True, only={"target_epsilon": True})
+    tolerated_noise: float = setting(
+        None,
+        "Noise multiplier at which training still works with this cohort; looks for the larger cohort that "
+        "reaches the target when its noise multiplier grows with it",
+        above=True,
+        only={"target_epsilon": True},
+    )
+    plot: pathlib.Path = setting(
+        None,
+        "Picture to write, .png, .svg or .pdf: the noise of the mechanisms against epsilons from a quarter of the"
+        " target to four times the target",
+        basic=True,
+        only={"target_epsilon": True},
+    )
 
 
 def define() -> cli.FlagSet:
     """Flags of `privacy_budget`."""
     flags = cli.FlagSet(_USAGE)
-    flags.group(_Training)
+    flags.group("The training", _Training)
     kind = {"default": "dpsgd"}
     flags.group("Aggregation and privacy", *declared(options.Aggregation, aggregator_type=kind), options.Cohorts)
-    flags.group(_Target)
-    flags.group(_Output)
+    flags.group("Target, instead of --noise_multiplier", _Target)
+    flags.group("Output", _Output)
     return flags
 
 

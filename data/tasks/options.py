@@ -59,13 +59,13 @@ class Tags:
         "Number of the most frequent tags, which are the actions",
         low=2,
         only={"public_statistics": False},
-        spelled="stackoverflow_tag_size",
+        alias="stackoverflow_tag_size",
     )
     vocabulary_size: Count = setting(
         10000,
         "Number of the most frequent words, which are the features; also of --text_columns",
         only={"public_statistics": False},
-        spelled="stackoverflow_vocab_size",
+        alias="stackoverflow_vocab_size",
     )
     max_words: Count = setting(None, "Maximum number of distinct words of a post or row", unset=200)
     text_normalisation: str = setting(
@@ -73,7 +73,7 @@ class Tags:
         "Word counts divided by their sum, or by their L2 norm, which the learning rates are tuned for (default: l2)",
         ["mean", "l2"],
         unset="mean",
-        spelled="text_normalization",
+        alias="text_normalization",
     )
     keep_untagged: bool = setting(
         None,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from data.settings import Count, Fraction, Positive, declared, make_options, numbers, setting, title
+from data.settings import Count, Fraction, Positive, declared, make_options, numbers, setting
 from optimization.options import Training
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
 
@@ -110,7 +110,11 @@ class Posterior:
     steps_per_sample: int = setting(0, "Number of steps that a sample averages, K; 0 for one epoch")
     shrinkage: float = setting(0.1, "Shrinkage of the covariance; with 0 it is the identity")
     langevin_deviation: str = setting(
-        None, "Standard deviation of the noise on each weight", DEVIATIONS, unset=SQRT_2_RATE, filled=SQRT_2_RATE
+        None,
+        "Standard deviation of the noise on each weight",
+        DEVIATIONS,
+        unset=SQRT_2_RATE,
+        applied_default=SQRT_2_RATE,
     )
     mean_shift: MeanShift = MeanShift()
     posterior_samples: int = 10
@@ -124,9 +128,9 @@ def define_algorithms(flags: cli.FlagSet, flag: str) -> None:
     changes: dict[str, Mapping[str, Any]] = {name: {"only": {flag: names}} for name, names in readers.items()}
     changes["burn_in_rounds"] = {
         "default": lambda settings: settings.total_rounds // 2,
-        "used": lambda rounds, settings: rounds if settings[flag] in BURNING_IN else 0,
+        "convert": lambda rounds, settings: rounds if settings[flag] in BURNING_IN else 0,
     }
-    flags.group(title(Posterior), *declared(Posterior, **changes), **{flag: BURNING_IN})
+    flags.group("FedPA, FedKPPA and SGLD", *declared(Posterior, **changes), **{flag: BURNING_IN})
 
 
 def check_algorithm(settings: cli.Settings, flag: str) -> None:
@@ -233,8 +237,8 @@ def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     flags.add(task_flags.TASK_TYPE, _Study, task_flags.VARIANT)
     define_algorithms(flags, "algorithm")
-    flags.group(_FedagAndFedbe, algorithm=("fedag", "fedbe"))
-    flags.group(_RoundsAndClients, selector_flags.SELECTION)
+    flags.group("FedAG and FedBE", _FedagAndFedbe, algorithm=("fedag", "fedbe"))
+    flags.group("Rounds and clients", _RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
     flags.add(_Clients, *training_flags.CORRECTIONS)
     optimizer = {
@@ -247,7 +251,7 @@ def define(flags: cli.FlagSet) -> None:
         "above": True,
     }
     flags.group("Server", *training_flags.server(optimizer, rate))
-    flags.group(_Evaluation, *training_flags.EVALUATIONS)
+    flags.group("Evaluation", _Evaluation, *training_flags.EVALUATIONS)
     task_flags.define_data(flags)
 
 

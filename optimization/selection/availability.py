@@ -27,15 +27,17 @@ class Availability:
         {"always": "all are", **KINDS},
         name="availability",
         unset="always",
-        used=none_of("always"),
+        convert=none_of("always"),
     )
-    day: int = setting(None, "Rounds of a day", name="availability_day", unset=1, low=2, only=_KINDS, filled=24)
+    day: int = setting(
+        None, "Rounds of a day", name="availability_day", unset=1, low=2, only=_KINDS, applied_default=24
+    )
     time_zones: Count = setting(
         None,
         "Number of time zones, evenly spaced over the day; noon of the first is in round 1",
         unset=1,
         only=_KINDS,
-        filled=4,
+        applied_default=4,
     )
     by_labels: bool = setting(
         None,
@@ -43,14 +45,14 @@ class Availability:
         name="time_zones_by_label",
         unset=False,
         only=_KINDS,
-        filled=False,
+        applied_default=False,
     )
     drop_out: Fraction = setting(
         None,
         "Probability that a client of a cohort never reports (default: 0)",
         unset=0.0,
         below=True,
-        used=none_of(0.0),
+        convert=none_of(0.0),
     )
     seed: int = 0
 

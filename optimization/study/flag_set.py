@@ -13,7 +13,7 @@ from typing import Any
 from absl import flags
 
 from data.errors import UsageError, did_you_mean, near_names
-from data.settings import Setting, declared, title
+from data.settings import Setting, declared
 from optimization.study import texts
 from optimization.study.settings import Settings, condition
 
@@ -55,16 +55,16 @@ class FlagSet:
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
         self._lock = threading.Lock()
 
-    def group(self, group: str | type, *settings: Setting | type, **only: Sequence[str] | bool) -> None:
+    def group(self, title: str, *settings: Setting | type, **only: Sequence[str] | bool) -> None:
         """Starts a group of `--help` with some settings; settings that are added next apply to the choices of `only`.
 
         Args:
-          group: The title, or a class that declares settings, whose docstring begins with it.
-          *settings: More settings; see `add`.
+          title: Its title.
+          *settings: Settings, or classes that declare them.
           **only: See `Setting`.
         """
-        self._groups.append((group if isinstance(group, str) else title(group), only, []))
-        self.add(*([] if isinstance(group, str) else [group]), *settings)
+        self._groups.append((title, only, []))
+        self.add(*settings)
 
     def add(self, *settings: Setting | type) -> None:
         """Defines the flags of some settings, or of classes that declare them, in the current group."""
@@ -134,7 +134,7 @@ class FlagSet:
 
     def _known(self, word: str) -> str:
         """Replaces another spelling of a flag in a word of the command line by the flag's name."""
-        spellings = {setting.spelled: name for name, setting in self._declared.items() if setting.spelled}
+        spellings = {setting.alias: name for name, setting in self._declared.items() if setting.alias}
         match = re.match(r"--?(\w+)(?==|$)", word)
         name = match and spellings.get(match[1])
         return f"--{name}{word[match.end() :]}" if match and name else word
@@ -174,7 +174,7 @@ class FlagSet:
 
 def _help(setting: Setting, *, full: bool) -> list[str]:
     """Help lines of a setting; in the full text, each of its words has a line."""
-    value = setting.filled if setting.default in (None, False) else setting.default
+    value = setting.applied_default if setting.default in (None, False) else setting.default
     value = None if callable(value) else value
     shown = str(value).lower() if isinstance(value, bool) else value
     shown = ",".join(map(str, value)) if isinstance(value, tuple) else shown

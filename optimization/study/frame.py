@@ -228,7 +228,7 @@ class _Output:
     """Output."""
 
     root_output_dir: pathlib.Path = setting("runs", "Folder of all runs", basic=True)
-    experiment_name: str = setting(None, "Name of this run's folder", basic=True, complaint=no_folder)
+    experiment_name: str = setting(None, "Name of this run's folder", basic=True, check=no_folder)
     repeat: int = setting(
         1, "Number of runs with consecutive seeds, in folders NAME/seed_N; 0 is also one run", basic=True
     )
@@ -249,7 +249,7 @@ def flag_set(study: Study) -> cli.FlagSet:
     }
     checkpoints = {"default": study.rounds_per_checkpoint}
     flags.group("Output", *declared(_Output, experiment_name=name, rounds_per_checkpoint=checkpoints))
-    flags.group(worker_flags.Workers)
+    flags.group("Where computations run", worker_flags.Workers)
     return flags
 
 

@@ -56,8 +56,8 @@ class Settings(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
             value = self._given[name] if name in self._given else self._default(name)
-            used = name in self._declared and self._declared[name].used
-            self._values[name] = used(value, self) if used and value is not None else value
+            convert = name in self._declared and self._declared[name].convert
+            self._values[name] = convert(value, self) if convert and value is not None else value
         return self._values[name]
 
     def __getattr__(self, name: str) -> Any:
@@ -75,8 +75,8 @@ class Settings(Mapping[str, Any]):
     def _default(self, name: str) -> Any:
         declaration = self._declared[name]
         value = declaration.default
-        if declaration.filled is not None:
-            value = None if self._misfits(name) else declaration.filled
+        if declaration.applied_default is not None:
+            value = None if self._misfits(name) else declaration.applied_default
         elif numbers := [kind for _, _, kind in self._chosen(name)] or list(declaration.of.values())[:1]:
             defaults = {number.default for number in numbers}
             value = defaults.pop() if len(defaults) == 1 else None  # With several, each run has its own.

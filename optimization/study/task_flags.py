@@ -8,7 +8,7 @@ from typing import Any
 
 from data import files, schema
 from data.errors import UsageError
-from data.settings import Setting, declared, make_options, title
+from data.settings import Setting, declared, make_options
 from data.tasks import options as task_options
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -28,20 +28,20 @@ VARIANT = Setting(
     "For tasks of the contextual bandits' study: the paper or its published code, where they differ",
     "paper",
 )
-_GROUPS = (
-    task_options.Data,
-    task_options.Tags,
-    task_options.Models,
-    task_options.SyntheticClients,
-    schema.Table,
-    task_options.Rewards,
-    schema.Columns,
-    schema.Log,
-    schema.Time,
-    schema.HeldOut,
-    schema.RewardTime,
-    task_options.RewardShift,
-)
+_GROUPS = {
+    "Data": task_options.Data,
+    "Tag prediction, texts of a table": task_options.Tags,
+    "Models of digits, images and tables": task_options.Models,
+    "Synthetic clients": task_options.SyntheticClients,
+    "Your own table": schema.Table,
+    "Rewards of a table or log": task_options.Rewards,
+    "Columns": schema.Columns,
+    "Your own log": schema.Log,
+    "Time of a table or log": schema.Time,
+    "Held-out part of a table or log": schema.HeldOut,
+    "Late and missing rewards of a log": schema.RewardTime,
+    "Reward shift": task_options.RewardShift,
+}
 _DEPEND_ON_TASK = {*registry.DEFAULTS, *(name for entry in registry.TASKS.values() for name in entry.defaults)}
 
 
@@ -71,14 +71,14 @@ def define_data(flags: cli.FlagSet, **changes: Mapping[str, Any]) -> None:
     others: dict[str, Mapping[str, Any]] = {
         "text_normalisation": {"default": _text_normalisation},
         "keep_untagged": {"default": _keep_untagged},
-        "data_file": {"used": found_table},
+        "data_file": {"convert": found_table},
     }
-    for group in _GROUPS:
+    for title, group in _GROUPS.items():
         settings = []
         for one in declared(group, **defaults | others | changes):
             tasks = [task for task, entry in registry.TASKS.items() if one.name in entry.options]
             settings.append(dataclasses.replace(one, only={**one.only, **({"task_type": tasks} if tasks else {})}))
-        flags.group(title(group), *settings)
+        flags.group(title, *settings)
 
 
 # What a table has only with another of its flags.

@@ -28,7 +28,7 @@ def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> li
     return [
         *declared(ServerOptimizer, server_optimizer=optimizer, server_learning_rate=learning_rate),
         *(
-            dataclasses.replace(one, spelled=_SPELLED.get(one.name, ""))
+            dataclasses.replace(one, alias=_SPELLED.get(one.name, ""))
             for one in parameters("server_", "server_optimizer", _PARAMETERS)
         ),
     ]

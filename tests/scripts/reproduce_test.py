@@ -93,10 +93,10 @@ def test_configurations_run_alone_and_others_count_once_they_are_finished(play, 
     assert play(_figure(), "--configurations=far") == 0
     assert (tmp_path / "r" / "f1" / "f1.png").is_file()
     table = pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")
-    assert set(table["label"]) == {"far"}
+    assert set(table["arm"]) == {"far"}
     assert play(_figure(), "--configurations=near; far") == 0
     assert play(_figure(), "--configurations=near") == 0
-    assert set(pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")["label"]) == {"near", "far"}
+    assert set(pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")["arm"]) == {"near", "far"}
     capfd.readouterr()
     with pytest.raises(UsageError, match=r"--configurations=fat is not known: did you mean far\?"):
         play(_figure(), "--configurations=fat")

@@ -80,7 +80,7 @@ DATA = types.SimpleNamespace(has_learned_bounds=False)
 
 def _settings(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("x")
-    flags.group(inputs.Privacy)
+    flags.group("Privacy", inputs.Privacy)
     return flags.parse(["x", *arguments])
 
 

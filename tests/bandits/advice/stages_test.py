@@ -24,7 +24,7 @@ from optimization.study.intervals import Interval
 
 def _settings(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("x")
-    flags.group(inputs.Privacy)
+    flags.group("Privacy", inputs.Privacy)
     return flags.parse(["x", *arguments])
 
 
@@ -47,7 +47,7 @@ def test_runs_have_the_noise_of_the_deployment_that_is_accounted():
     assert 2.97 < found["guarantee"]["epsilon"] <= 3.0
     assert not found["guarantee"]["guarantees"][0]["sampling_assumed"]
     flags = cli.FlagSet("x")
-    flags.group(options.Aggregation, options.Cohorts)
+    flags.group("Aggregation and privacy", options.Aggregation, options.Cohorts)
     run = flags.parse(["x", *stages.noise_flags(0.1, 1.0, groups)]).checked(aggregation_flags.check)
     cohorts = options.Cohorts(20, run.cohort_sampling)
     mechanism = aggregation_flags.plan(aggregation_flags.options(run), cohorts, 60, 7, 150).mechanism

@@ -10,7 +10,7 @@ from optimization.study import aggregation_flags, cli
 
 def resolve(*arguments: str) -> cli.Settings:
     flags = cli.FlagSet("")
-    flags.group(options.Aggregation, options.Cohorts, options.Target)
+    flags.group("Aggregation and privacy", options.Aggregation, options.Cohorts, options.Target)
     return flags.parse(["test", *arguments]).checked(aggregation_flags.check)
 
 

@@ -18,8 +18,8 @@ class _First:
 
     name: str = setting(None, "Name", basic=True)
     config: pathlib.Path = setting(None, "File")
-    count: int = setting(3, "Number of things", low=1, high=9, spelled="how_many")
-    size: int = setting(None, "Size", filled=7)
+    count: int = setting(3, "Number of things", low=1, high=9, alias="how_many")
+    size: int = setting(None, "Size", applied_default=7)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class _Second:
     table: pathlib.Path = setting(None, "Table")
     rust: float = setting(None, "How much", only={"metal": ("iron",)})
     chips: int = setting(None, "Number of chips", only={"rust": True})
-    folder: str = setting(None, "Folder", complaint=no_folder)
+    folder: str = setting(None, "Folder", check=no_folder)
 
 
 _DEFAULTS = {"count": 3, "share": 0.5, "scale": 2.0, "fast": True, "kind": "round"}

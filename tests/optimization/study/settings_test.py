@@ -32,8 +32,8 @@ class _Choices:
     after: int = setting(1, "Rounds until it falls", only={"rate": True})
     words: int = setting(9, "Words to learn", only={"rate": False})
     tries: bool = setting(False, "Try all", only={"policy": [name for name in _OWNED if name != "greedy"]})
-    way: str = setting(None, "How", ["walk", "run"], only={"model": ("cnn",)}, filled="walk")
-    speed: float = setting(None, "How fast", only={"way": ("walk",)}, filled=4.0)
+    way: str = setting(None, "How", ["walk", "run"], only={"model": ("cnn",)}, applied_default="walk")
+    speed: float = setting(None, "How fast", only={"way": ("walk",)}, applied_default=4.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +46,8 @@ class _OfImages:
 
 def _flag_set() -> cli.FlagSet:
     flags = cli.FlagSet("")
-    flags.group(_Choices, *parameters("bandits_", "policy", _OWNED))
-    flags.group(_OfImages, policy=("falcon", "exp3"))
+    flags.group("Choices", _Choices, *parameters("bandits_", "policy", _OWNED))
+    flags.group("Of images", _OfImages, policy=("falcon", "exp3"))
     return flags
 
 
@@ -87,7 +87,7 @@ class _Computed:
     """Computed."""
 
     last: int = setting(lambda settings: settings.middle + 1, "Last")
-    middle: int = setting(lambda settings: 10 * settings.first, "Middle", used=lambda value, _: min(value, 50))
+    middle: int = setting(lambda settings: 10 * settings.first, "Middle", convert=lambda value, _: min(value, 50))
     first: int = setting(2, "First")
 
 
@@ -96,7 +96,7 @@ class _Computed:
 )
 def test_defaults_follow_other_settings_in_any_order_of_fields(arguments, expected):
     flags = cli.FlagSet("")
-    flags.group(_Computed)
+    flags.group("Computed", _Computed)
     settings = flags.parse(["program", *arguments]).checked()
     assert tuple(make_options(_Computed, settings).__dict__.values()) == expected
     assert settings.default("middle") == 20 or arguments == ["--first=9"]
