@@ -192,7 +192,7 @@ def _all_flags() -> set[str]:
             if "cli.main(" in path.read_text():
                 module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
                 sets.append(importlib.import_module(module).define())
-    spellings = {setting.spelled for flags in sets for setting in flags.declared.values() if setting.spelled}
+    spellings = {setting.alias for flags in sets for setting in flags.declared.values() if setting.alias}
     return spellings | {name for flags in sets for name in re.findall(r"^  --(\w+):", flags.help(), re.MULTILINE)}
 
 

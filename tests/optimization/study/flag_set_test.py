@@ -46,7 +46,7 @@ def _flag_set() -> FlagSet:
     flag_set = FlagSet("\nWhat it is for.\n")
     flag_set.group("First")
     flag_set.file(_First, "config", lambda path: tomllib.loads(pathlib.Path(path).read_text()))
-    flag_set.group(_Second)
+    flag_set.group("Second", _Second)
     return flag_set
 
 
