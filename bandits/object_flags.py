@@ -30,7 +30,7 @@ _LOSSES = ("softmax", "softmax_ce")
 
 
 @dataclasses.dataclass(frozen=True)
-class Chosen(registry.Chosen):
+class UserPolicySpec(registry.PolicySpec):
     """A policy of the user.
 
     Attributes:
@@ -117,7 +117,7 @@ class Objects:
             return options
         text_of = self.records["policy"].text
         target = f"{text_of} {id(self._objects['policy'])}" if self.records["policy"].problem else text_of
-        chosen = Chosen(target, label=short(text_of), policy=self._objects["policy"])
+        chosen = UserPolicySpec(target, label=short(text_of), policy=self._objects["policy"])
         return dataclasses.replace(options, policy=chosen)
 
     def task(self, task: tasks.Task, options: BanditOptions) -> tasks.Task:
@@ -187,10 +187,10 @@ def _matrix(reward: Callable[[Any, Any], float], task: tasks.Task) -> np.ndarray
     return matrix
 
 
-def of_record(text_of_policy: str) -> Chosen:
+def of_record(text_of_policy: str) -> UserPolicySpec:
     """The policy that a run recorded.
 
     Raises:
       UsageError: If it cannot be made again; see `objects.rebuilt`.
     """
-    return Chosen(text_of_policy, policy=rebuilt(text_of_policy))
+    return UserPolicySpec(text_of_policy, policy=rebuilt(text_of_policy))

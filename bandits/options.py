@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bandits import environments, resets, schedules, task_defaults
-from bandits.registry import BANDITS, POLICIES, PUBLISHED_NAMES, BanditEntry, Chosen
+from bandits.registry import BANDITS, POLICIES, PUBLISHED_NAMES, BanditEntry, PolicySpec
 from bandits.task_defaults import PRETRAINED
 from data import tasks
 from data.errors import UsageError
@@ -62,8 +62,8 @@ def _cross_entropy(settings: Mapping[str, Any]) -> str | None:
 
 
 def _ties(settings: Mapping[str, Any]) -> str | None:
-    has_best = POLICIES[_bandit(settings).policy].has_best
-    return "first" if settings["variant"] == "reference_code" and has_best else None
+    breaks_ties = POLICIES[_bandit(settings).policy].breaks_ties
+    return "first" if settings["variant"] == "reference_code" and breaks_ties else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -172,7 +172,7 @@ class Learning:
             "random": "uniformly at random; default with --variant=paper",
             "first": "the first action; default with --variant=reference_code",
         },
-        only=_bandits(lambda entry: POLICIES[entry.policy].has_best),
+        only=_bandits(lambda entry: POLICIES[entry.policy].breaks_ties),
     )
     cache: str = setting(
         "round",
@@ -380,7 +380,7 @@ class BanditOptions(
     seed: int
     task: TaskOptions
     bandit: BanditEntry
-    policy: Chosen
+    policy: PolicySpec
     heads: int
     published_epsilon: float | None
     initial: InitialTraining | None
@@ -519,7 +519,7 @@ def _phases(chosen: BanditOptions, num_clients: int) -> tuple[Phase, ...]:
     training = dataclasses.replace(
         chosen,
         **settings,
-        policy=chosen.policy if initial.bandit == chosen.bandit else Chosen(POLICIES["greedy"].target),
+        policy=chosen.policy if initial.bandit == chosen.bandit else PolicySpec(POLICIES["greedy"].target),
         cohorts=dataclasses.replace(chosen.cohorts, size=min(chosen.cohorts.size, len(first))),
         deploy_every=1,
         selection=selectors.UNIFORM,

@@ -22,7 +22,7 @@ class PolicyEntry:
       target: `module:Class` of a `bandits.policies.Policy` or `bandits.decision_rules.DecisionRule`.
       parameters: The class' arguments.
       help: One line; policies have theirs in BANDITS.
-      has_best: Whether it tells the best action from the others, and so takes `first_of_ties`.
+      breaks_ties: Whether it breaks ties among best actions, and so takes `first_of_ties`.
       scheduled: Its parameter that a schedule may change; empty for none.
       schedule: The schedule that always moves it, of `schedule_flags`; empty where `--bandits_schedule` names it.
       exponent: Where that is a power of time, the default of its exponent.
@@ -32,7 +32,7 @@ class PolicyEntry:
     target: str
     parameters: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
     help: str = ""
-    has_best: bool = False
+    breaks_ties: bool = False
     scheduled: str = ""
     schedule: str = ""
     exponent: float | None = None
@@ -43,13 +43,13 @@ class PolicyEntry:
         """What a run sets: its parameters, and how many heads its model has."""
         return {**self.parameters, **({"heads": self.heads} if self.heads else {})}
 
-    def chosen(self, values: Mapping[str, float]) -> "Chosen":
+    def chosen(self, values: Mapping[str, float]) -> "PolicySpec":
         """The policy's definition with these parameter values, before it is imported."""
-        return Chosen(self.target, tuple(values.items()))
+        return PolicySpec(self.target, tuple(values.items()))
 
 
 @dataclasses.dataclass(frozen=True)
-class Chosen:
+class PolicySpec:
     """A policy or rule with its parameters, before it is imported.
 
     Attributes:
@@ -70,28 +70,28 @@ class Chosen:
         """The policy; `value` is the scheduled value, None if it comes with a round's data."""
         return load(self.target)(**dict(self.parameters), **({self.scheduled: value} if self.scheduled else {}))
 
-    def with_schedule(self, schedule: schedules.Schedule, name: str) -> "Chosen":
+    def with_schedule(self, schedule: schedules.Schedule, name: str) -> "PolicySpec":
         """This exploration with a scheduled parameter."""
         kept = tuple((known, value) for known, value in self.parameters if known != name)
-        return Chosen(self.target, kept, name, schedule)
+        return PolicySpec(self.target, kept, name, schedule)
 
 
 _MU = "inverse probability of an action that ties with the best; larger explores less"
 _MU_OF_ACTIONS = Parameter(None, f"{_MU} (default: the number of actions)", above=True)
 _INVERSE_GAP = "bandits.policies:InverseGapWeighting"
 POLICIES = {
-    "greedy": PolicyEntry("bandits.policies:Greedy", has_best=True),
+    "greedy": PolicyEntry("bandits.policies:Greedy", breaks_ties=True),
     "uniform": PolicyEntry("bandits.policies:Uniform"),
     "epsilon_greedy": PolicyEntry(
         "bandits.policies:EpsilonGreedy",
         {"epsilon": Parameter(0.05, "probability of a uniformly random action", high=1.0)},
-        has_best=True,
+        breaks_ties=True,
         scheduled="epsilon",
     ),
     "epsilon_decay": PolicyEntry(
         "bandits.policies:EpsilonGreedy",
         {"epsilon": Parameter(0.2, "probability of a uniformly random action at t = 1", high=1.0)},
-        has_best=True,
+        breaks_ties=True,
         scheduled="epsilon",
         schedule=schedules.POWER,
         exponent=-1 / 3,  # Balances what exploring costs and what it teaches: docs/papers/agarwal2023.md.
@@ -107,27 +107,27 @@ POLICIES = {
             "mu": Parameter(100.0, _MU, above=True),
             "gamma": Parameter(1000.0, "inverse of the reward gap still explored; higher is greedier"),
         },
-        has_best=True,
+        breaks_ties=True,
         scheduled="gamma",
     ),
     "falcon_epochs": PolicyEntry(
         _INVERSE_GAP,
         {"mu": _MU_OF_ACTIONS, "gamma": Parameter(1.0, "constant before the root that makes gamma of an epoch")},
-        has_best=True,
+        breaks_ties=True,
         scheduled="gamma",
         schedule=schedules.EPOCHS,
     ),
     "squarecb": PolicyEntry(
         _INVERSE_GAP,
         {"mu": _MU_OF_ACTIONS, "gamma": Parameter(10.0, "gamma at t = 1")},
-        has_best=True,
+        breaks_ties=True,
         scheduled="gamma",
         schedule=schedules.POWER,
         exponent=0.5,
     ),
     "bag": PolicyEntry(
         "bandits.policies:Bag",
-        has_best=True,
+        breaks_ties=True,
         heads=Parameter(5, "last layers of the model, a bootstrap ensemble that votes", low=1, high=100, whole=True),
     ),
 }

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Mapping
 
 from bandits import registry
-from bandits.registry import Chosen, PolicyEntry
+from bandits.registry import PolicyEntry, PolicySpec
 from data import ads
 from data.errors import UsageError
 from data.settings import Count, Parameter, Positive, declared, make_options, setting
@@ -142,7 +142,7 @@ class AdsOptions(_Weights, _RoundsAndClients, _Data):
 
     seed: int
     decision_rule: str
-    rule: Chosen
+    rule: PolicySpec
     tries_all_first: bool
     cohorts: Cohorts
     aggregation: Aggregation

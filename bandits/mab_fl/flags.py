@@ -236,7 +236,7 @@ class MabFlOptions(_Study, _Decisions, _Rounds, _Stopping, _Corruption):
     setting: str
     silos: silos.SiloOptions
     decision_rule: str
-    rule: registry.Chosen
+    rule: registry.PolicySpec
     delays_rewards: bool
     choices: str
     reward: rewards.Reward  # type: ignore[assignment]

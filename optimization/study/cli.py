@@ -21,13 +21,13 @@ from data.settings import Parameter as Parameter
 from data.settings import Setting as Setting
 from optimization.study import interruption
 from optimization.study.flag_set import FlagSet as FlagSet
+from optimization.study.formatting import WORKING_DIRECTORY
+from optimization.study.formatting import joined as joined
+from optimization.study.formatting import shown_path as shown_path
+from optimization.study.formatting import unknown as unknown
+from optimization.study.formatting import user_path as user_path
+from optimization.study.formatting import whole_numbers as whole_numbers
 from optimization.study.settings import Settings as Settings
-from optimization.study.texts import WORKING_DIRECTORY
-from optimization.study.texts import joined as joined
-from optimization.study.texts import shown_path as shown_path
-from optimization.study.texts import unknown as unknown
-from optimization.study.texts import user_path as user_path
-from optimization.study.texts import whole_numbers as whole_numbers
 
 _DISK_ERRORS = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}  # Writing to an open file names no file.
 _DATA_DIR = "FEDBANDITS_DATA_DIR"  # Default folder of the user's data.

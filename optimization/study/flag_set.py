@@ -14,7 +14,7 @@ from absl import flags
 
 from data.errors import UsageError, did_you_mean, near_names
 from data.settings import Setting, declared
-from optimization.study import texts
+from optimization.study import formatting
 from optimization.study.settings import Settings, condition
 
 _WIDTH = 110
@@ -122,7 +122,7 @@ class FlagSet:
             if wrong := self._declared[name].wrong(value):
                 raise UsageError(f"--{name}={value}: {wrong}")
             if self._declared[name].type is pathlib.Path:
-                values[name] = texts.user_path(value)
+                values[name] = formatting.user_path(value)
         positional = {self._positional: tuple(rest[1:])} if self._positional is not None else {}
         settings = Settings(values | positional, set_by_user, self._declared)
         if self._file is None or not (path := settings[self._file[0]]):

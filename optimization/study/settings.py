@@ -6,7 +6,7 @@ from typing import Any
 
 from data.errors import UsageError, did_you_mean, near_names
 from data.settings import Parameter, Setting
-from optimization.study import texts
+from optimization.study import formatting
 
 _MOST_VALUES = 4  # If a setting applies to more values, the excluded ones are listed instead when they are fewer.
 
@@ -82,7 +82,7 @@ class Settings(Mapping[str, Any]):
             value = defaults.pop() if len(defaults) == 1 else None  # With several, each run has its own.
         if callable(value):
             return value(self)
-        return texts.user_path(value) if value and declaration.type is pathlib.Path else declaration.parsed(value)
+        return formatting.user_path(value) if value and declaration.type is pathlib.Path else declaration.parsed(value)
 
     def is_given(self, name: str) -> bool:
         """Whether the user, a file, a preset or the program sets a value, so that there is no default."""
@@ -117,7 +117,7 @@ class Settings(Mapping[str, Any]):
                 raise UsageError(f"{name} is no setting: {near}")
             value = self._declared[name].converted(value)
             is_path = value and self._declared[name].type is pathlib.Path
-            converted[name] = texts.user_path(value) if is_path else value
+            converted[name] = formatting.user_path(value) if is_path else value
         return converted
 
     def with_file(self, values: Mapping[str, Any]) -> "Settings":
@@ -162,8 +162,8 @@ class Settings(Mapping[str, Any]):
                         "belongs to --{}: give both, or neither" if values else "does not go with --{}: leave one out"
                     )
                     errors[flag] = f"--{name} {belongs.format(flag)}."
-            elif set(values).isdisjoint(texts.words(value)):
-                chosen = ", ".join(texts.words(value)) or "its default"
+            elif set(values).isdisjoint(formatting.words(value)):
+                chosen = ", ".join(formatting.words(value)) or "its default"
                 error = f"does not belong to --{flag}={chosen}"
                 if not _lacks_few(self._declared[flag], values):
                     error = f"belongs to --{flag}={' or '.join(values)}, not to {chosen}"
@@ -199,11 +199,11 @@ class Settings(Mapping[str, Any]):
             raise UsageError(f"--{low}={self[low]:g} must be at most --{high}={self[high]:g}.")
 
     def _chosen(self, name: str) -> list[tuple[str, str, Parameter]]:
-        """Chosen values of a number's setting: (setting, value, type of the number)."""
+        """PolicySpec values of a number's setting: (setting, value, type of the number)."""
         numbers = self._declared[name].of
         flag = next(iter(self._declared[name].only)) if numbers else ""
         return [
             (flag, choice, numbers[choice])
-            for choice in (texts.words(self[flag]) if numbers else ())
+            for choice in (formatting.words(self[flag]) if numbers else ())
             if choice in numbers
         ]

@@ -1,8 +1,8 @@
-"""Tests of optimization.study.texts."""
+"""Tests of optimization.study.formatting."""
 
 import pytest
 
-from optimization.study import texts
+from optimization.study import formatting
 
 NAMES = [
     "bandits_type",
@@ -37,15 +37,15 @@ NAMES = [
     ],
 )
 def test_the_names_that_a_word_may_mean_are(word, near):
-    assert texts.near_names(word, NAMES) == near
+    assert formatting.near_names(word, NAMES) == near
 
 
 def test_a_relative_path_starts_where_the_user_is(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("BUILD_WORKING_DIRECTORY", raising=False)
     monkeypatch.chdir(tmp_path)
-    assert texts.user_path("runs/../other") == str(tmp_path / "other")
+    assert formatting.user_path("runs/../other") == str(tmp_path / "other")
     monkeypatch.setenv("BUILD_WORKING_DIRECTORY", str(tmp_path / "user"))  # Under Bazel.
-    assert texts.user_path("runs") == str(tmp_path / "user" / "runs")
-    assert texts.user_path(str(tmp_path / "a")) == str(tmp_path / "a")
-    assert texts.user_path("~/a") == str(tmp_path / "home" / "a")
+    assert formatting.user_path("runs") == str(tmp_path / "user" / "runs")
+    assert formatting.user_path(str(tmp_path / "a")) == str(tmp_path / "a")
+    assert formatting.user_path("~/a") == str(tmp_path / "home" / "a")
