@@ -47,7 +47,6 @@ ARCHIVES = {
 # Folder -> what is wrong with its archive.
 WRONG_ARRAYS = {
     "unipen62_writers.npz": {
-        "u/sound": {},
         "u/flat": {"pixels": np.zeros((20, 784), np.uint8)},
         "u/few_labels": {"label": np.arange(19)},
         "u/float_pixels": {"pixels": np.zeros((20, 28, 28), np.float32)},
@@ -63,7 +62,6 @@ WRONG_ARRAYS = {
     },
     "mnist_with_writers.npz": {
         "m/few_writers": {"writer_train": np.zeros(3, int)},
-        "m/sound": {},
     },
     "fashion_mnist_pool.npz": {
         "f/sound": {},
@@ -87,10 +85,10 @@ TEXTS = {
     "not_zip/mnist.npz": "no archive",
     "not_tar/stackoverflow.word_count.tar.bz2": "no archive",
     "not_sqlite/emnist_all.sqlite": "no database",
-    "posts/none/stackexchange_posts.jsonl": "",
-    "posts/one/stackexchange_posts.jsonl": POST,
-    "posts/json/stackexchange_posts.jsonl": POST + "{\n",
-    "posts/nan/stackexchange_posts.jsonl": "NaN\n",
+    "posts/none/stackexchange_posts.jsonl.gz": "",
+    "posts/one/stackexchange_posts.jsonl.gz": POST,
+    "posts/json/stackexchange_posts.jsonl.gz": POST + "{\n",
+    "posts/nan/stackexchange_posts.jsonl.gz": "NaN\n",
     "posts/not_gzip/stackexchange_posts.jsonl.gz": "no gzip",
     "tables/sound.csv": "who,age,size,label\n" + ROWS,
     "tables/twice.csv": "who,age,age,label\n" + ROWS,
@@ -217,7 +215,8 @@ def _write(folder: pathlib.Path) -> None:
     for path in [*TEXTS, *BYTES, *arrays]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
     for path, text in TEXTS.items():
-        (folder / path).write_text(text)
+        is_gzipped = path.endswith("jsonl.gz") and "not_gzip" not in path
+        (folder / path).write_bytes(gzip.compress(text.encode()) if is_gzipped else text.encode())
     for path, content in BYTES.items():
         (folder / path).write_bytes(content)
     for path, values in arrays.items():

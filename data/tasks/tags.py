@@ -15,8 +15,8 @@ import pathlib
 import sys
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any
 
 import numpy as np
 
@@ -27,10 +27,6 @@ from data.tasks.options import TaskOptions
 _ORIGIN = "https://storage.googleapis.com/tff-datasets-public/"
 FILE_NAME = "stackoverflow.sqlite"
 WORD_COUNTS, TAG_COUNTS = "stackoverflow.word_count", "stackoverflow.tag_count"
-_ALL_FILES = (
-    f"in a folder together with {FILE_NAME}.lzma and the other file of counts, from the same address, and name that "
-    "folder with --data_dir (docs/data.md lists all files)"
-)
 # As TFF 0.87 has them.
 _SHA256 = {
     WORD_COUNTS: "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
@@ -48,7 +44,7 @@ EXAMPLES = "examples"
 UNTAGGED = "posts without a frequent tag, dropped"
 USERS_DROPPED = "users left without an example"
 
-_JSONL = "stackexchange_posts.jsonl"
+_JSONL = "stackexchange_posts.jsonl.gz"
 _HELD_OUT_FRACTION = 0.1
 _SPLIT_SEED = 0  # The split is part of the task: runs of all seeds have the same words and tags in the same places.
 
@@ -70,10 +66,10 @@ def load_stackoverflow(options: TaskOptions) -> tasks.Task:
         train, held_out = random_posts(len(known.vocabulary), len(known.tags), options.max_words)
         return tasks.tag_task(options, train, held_out, known)
     if known is None:  # The small files first: without a network, they fail at once.
-        words, counts = (_counts_file(name, data_dir, cache_dir) for name in (WORD_COUNTS, TAG_COUNTS))
-        known = statistics.OfPosts(
-            _first_words(words, options.vocabulary_size), _most_frequent_tags(counts, options.num_tags)
-        )
+        with _counts(WORD_COUNTS, data_dir, cache_dir) as file:
+            words = _first_words(file, options.vocabulary_size)
+        with _counts(TAG_COUNTS, data_dir, cache_dir) as file:
+            known = statistics.OfPosts(words, _most_frequent_tags(file.read(), options.num_tags))
     path = download.decompressed(local) if local else download.lzma_file(origin, FILE_NAME, cache_dir)
     vocabulary = {word: index for index, word in enumerate(known.vocabulary)}
     tag_index = {tag: index for index, tag in enumerate(known.tags)}
@@ -97,57 +93,43 @@ def load_stackoverflow(options: TaskOptions) -> tasks.Task:
     )
 
 
-def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> pathlib.Path:
-    """Path of a file of counts: the user's, else that of the cache folder, downloaded on first use."""
-    published = f"{name}.tar.bz2"
-    local = files.instead_of_download(data_dir, (name, published), f"{_ORIGIN}{published}")
-    if local and local.name != published:
-        return local
-    path = (local.parent if local else download.cache_folder(cache_dir)) / name
-    part = path.with_name(f"{name}.part")
-
-    def make() -> None:
-        archive = local or download.plain_file(
-            f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name], destination=_ALL_FILES
-        )
-        try:
-            with tarfile.open(archive, "r:bz2") as tar:
-                content = tar.extractfile(name).read()  # type: ignore[union-attr]
-        except (tarfile.TarError, KeyError, EOFError, OSError) as error:
-            raise UsageError(f"{archive} is damaged ({error}): download it again from {_ORIGIN}{published}.") from error
-        part.write_bytes(content)
-        part.replace(path)
-        if not local:
-            archive.unlink()
-
-    download.once(path, part, make)
-    return path
-
-
-def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:
-    """First words of a file of `word count` lines, most frequent first."""
-    with _undamaged(path), open(path, encoding="utf-8") as file:
-        distinct = dict.fromkeys(line.partition(" ")[0].strip() for line in file)
-        if not distinct:
-            raise ValueError("it holds no words")
-    return tuple(itertools.islice(distinct, size))
-
-
-def _most_frequent_tags(path: pathlib.Path, size: int) -> dict[str, int]:
-    """Most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
-    with _undamaged(path):
-        counts = json.loads(path.read_text(encoding="utf-8"))
-        if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:
-            raise ValueError("not two or more tags with whole numbers above 0")
-        return {tag: counts[tag] for tag in text.most_frequent(counts, size)}
-
-
 @contextlib.contextmanager
-def _undamaged(path: pathlib.Path) -> Iterator[None]:
+def _counts(name: str, data_dir: str | None, cache_dir: str | None) -> Iterator[IO[bytes]]:
+    """Opens a file of counts: the user's, or that of the cache folder, downloaded on first use."""
+    published = f"{name}.tar.bz2"
+    origin = f"{_ORIGIN}{published}"
+    path = files.instead_of_download(data_dir, (name, published), origin)
+    path = path or download.plain_file(origin, published, cache_dir, _SHA256[name])
     try:
-        yield
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
+        with contextlib.ExitStack() as stack:
+            if path.name == name:
+                yield stack.enter_context(path.open("rb"))
+            else:
+                yield stack.enter_context(tarfile.open(path, "r:bz2")).extractfile(name)  # type: ignore[misc]
+    except (tarfile.TarError, KeyError, EOFError, OSError, ValueError, AttributeError, RecursionError) as error:
+        raise UsageError(
+            f"{path} is not readable ({error}): name the folder of a sound file with --data_dir, or download {origin}."
+        ) from error
+
+
+def _first_words(lines: Iterable[bytes], size: int) -> tuple[str, ...]:
+    """First distinct words of lines `word count`, most frequent first."""
+    distinct: dict[str, None] = {}
+    for line in lines:
+        distinct[line.decode().partition(" ")[0].strip()] = None
+        if len(distinct) == size:
+            break
+    if not distinct:
+        raise ValueError("it holds no words")
+    return tuple(distinct)
+
+
+def _most_frequent_tags(content: bytes, size: int) -> dict[str, int]:
+    """Most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
+    counts = json.loads(content)
+    if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:
+        raise ValueError("not two or more tags with whole numbers above 0")
+    return {tag: counts[tag] for tag in text.most_frequent(counts, size)}
 
 
 def random_posts(
@@ -191,15 +173,7 @@ def load_stackexchange(options: TaskOptions) -> tasks.Task:
     Raises:
       UsageError: If a file is missing or damaged, or too few users, tags, words or examples are left.
     """
-    folder = files.place(options.data_dir, f"{_JSONL}.gz")
-    paths = [path for path in (folder / _JSONL, folder / f"{_JSONL}.gz") if path.is_file()]
-    if len(paths) != 1:
-        reason = "There are both" if paths else "There is none"
-        raise UsageError(
-            f"{reason} of {_JSONL} and {_JSONL}.gz in {folder}: name the folder of one of them with --data_dir. "
-            "`python -m data.convert stackexchange` makes it from the sites' dumps."
-        )
-    path = paths[0]
+    path = files.find(options.data_dir, _JSONL)
     users, user_of_post, words, tags_of_post = _read(path)
     num_held_out = max(0, min(math.ceil(_HELD_OUT_FRACTION * len(users)), len(users) - 1))
     order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, 0).permutation(len(users))
@@ -242,7 +216,7 @@ def _described(report: Mapping[str, int]) -> str:
 
 
 def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    """Yields posts from a file with one JSON object per line, compressed if its name ends in `.gz`.
+    """Yields posts from a gzipped file with one JSON object per line.
 
     Each object has `site`, `user`, `title` and `body`, all text, and `tags`, a list of text. Other fields and empty
     lines are ignored.
@@ -255,7 +229,7 @@ def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
     """
     number = 0
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with gzip.open(path) as file:
             for line in file:
                 number += 1
                 if line.strip():
