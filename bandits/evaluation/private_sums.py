@@ -206,7 +206,8 @@ class _Noised:
         (total, of_total), (squares, of_squares) = self.total(part), self.squares(part)
         quantile = stats.norm.isf(miss / 2)
         least = max(0.0, total - quantile * of_total)
-        return least**2 < betting.FEW * (squares + quantile * of_squares) or not least
+        most_squares = max(0.0, squares) + quantile * of_squares  # Noise can make a sum of squares negative.
+        return least**2 < betting.FEW * most_squares or not least
 
     def limits(self, part: _Part, miss: float) -> tuple[float, float]:
         """Limits of the expected sum of parts that are at least 0; each is wrong with at most this probability."""
