@@ -165,8 +165,8 @@ class StaleModels(_OfPhase):
     """Clients that act with the model of an earlier deployment, at random."""
 
     def inputs(self, participation: Participation, round_num: int) -> Participation:
-        place = period(self.phase, round_num), participation.client
-        draw = keys.generator(self.phase.seed, keys.Purpose.DELAY, *place)
+        deployment_period = period(self.phase, round_num)
+        draw = keys.generator(self.phase.seed, keys.Purpose.DELAY, deployment_period, participation.client)
         return participation.with_inputs(delay=np.int32(draw.integers(self.phase.max_delay + 1)))
 
 

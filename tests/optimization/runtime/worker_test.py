@@ -84,7 +84,7 @@ def bits(results) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def execute():
-    """Plays three rounds in the context at hand: their rows, the final weights, and what the selection learned."""
+    """Runs three rounds in the current context: their rows, the final weights, and the state of the selection."""
     argv = ["test", "--client_selection=ucb_cs", "--clients_per_round=5", "--total_rounds=3", "--bandits_deploy_freq=2"]
     chosen = flags.options(frame.flag_set(run_federated.STUDY).parse(argv).checked(flags.check))
     task = run_federated.STUDY.open(chosen)
@@ -97,7 +97,7 @@ def execute():
         for round_num in range(1, 4):
             state, row = study.run_round(state, round_num)
             rows.append(row)
-        return rows, state.server.weights, state.selection
+        return rows, state.server.weights, state.clients
 
     return completed
 
