@@ -28,7 +28,7 @@ from optimization.study import results
 _SAVED_MODEL, _LITE, _SIGNATURE = "saved_model", "model.tflite", "signature.json"
 _SIGNATURES = {"predicted_rewards": "predicted_reward", "probabilities": "probability"}  # With their outputs.
 _DISCLOSURE = (
-    "Warning: epsilon covers the weights of the exported model, but not the means, categories and words that it takes "
+    "Warning: epsilon covers the weights of the exported model, but not the means and categories that it takes "
     "from the clients' columns. --public_statistics takes them from elsewhere."
 )
 _SPACES = r"[\t-\r\x1c-\x1f\x{85}\p{Z}]+"  # Those that Python's `str.strip` removes.
