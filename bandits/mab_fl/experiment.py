@@ -98,7 +98,7 @@ class MabFlRounds(runner.Rounds):
         self._options, self._names, self.target = options, participants.names, target
 
         def normalized(rows: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-            return participants.normalize(rows.features), rows.labels
+            return np.asarray(rows.features), rows.labels
 
         self._training_rows = [normalized(silo.train) for silo in participants.silos]
         if options.corrupted_participant is not None:

@@ -35,18 +35,13 @@ PRESETS = pathlib.Path(__file__).parent / "presets"
 TASKS = {
     "generator": "made participants; worker_2 and worker_3 share one concept; needs no file",
     "heart_disease": "UCI's four hospitals; needs --data_dir with heart_disease_4sites.csv",
-    "mnist_writers": "groups of MNIST's writers, odd against even digits; needs --data_dir",
-    "unipen62": "groups of UNIPEN's writers, lower-case letters against the rest; needs --data_dir",
     "tabular": "your own table: --data_file, --client_column and --label_column",
 }
 _FRACTIONS = {
     "generator": (0.01, 0.4),
     "heart_disease": (0.2, 0.4),
-    "mnist_writers": (0.01, 0.2),
-    "unipen62": (0.02, 0.2),
     "tabular": (0.2, 0.4),
 }
-_WITH_FILES = ("heart_disease", "mnist_writers", "unipen62", "tabular")
 _THRESHOLD = 0.025
 _C = 0.05  # Table 3's; increases of the AUC are small.
 
@@ -162,7 +157,7 @@ class _Data:
     data_dir: pathlib.Path = setting(
         None,
         "Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment)",
-        only={"task_type": _WITH_FILES},
+        only={"task_type": ("heart_disease", "tabular")},
     )
     train_fraction: PositiveFraction = setting(
         lambda settings: _FRACTIONS[settings.task_type][0], "Part of everyone's rows to train on", below=True
@@ -171,9 +166,7 @@ class _Data:
         lambda settings: _FRACTIONS[settings.task_type][1], "Part to measure rewards on; the rest is for testing"
     )
     resplit: bool = setting(False, "Make or split the data again for each seed, not once for all")
-    num_workers: int = setting(
-        None, "Participants", low=2, only={"task_type": ("generator", "mnist_writers", "unipen62")}, applied_default=4
-    )
+    num_workers: int = setting(None, "Participants", low=2, only={"task_type": ("generator",)}, applied_default=4)
     num_rows: int = setting(
         None,
         "Rows of all participants together",
@@ -185,7 +178,7 @@ class _Data:
     positive_labels: str = setting(
         None,
         "Labels that count as class 1, separated by commas",
-        only={"task_type": ("mnist_writers", "unipen62", "tabular")},
+        only={"task_type": ("tabular",)},
     )
 
 

@@ -21,14 +21,8 @@ KINDS = {
     "mnist_writers": ("mnist_with_writers.npz", "images", "MNIST's four files, QMNIST's two of labels"),
     "fashion_mnist": ("fashion_mnist_pool.npz", "images", "Fashion-MNIST's four files"),
     "cifar100": ("cifar100_subset150.npz", "images", "CIFAR-100, Python version"),
-    "unipen62": ("unipen62_writers.npz", "images", "UNIPEN train_r01_v07, its folders data and include"),
     "heart_disease": ("heart_disease_4sites.csv", "texts", "UCI Heart Disease, processed.*.data"),
     "routellm": ("routellm_mmlu.csv.gz", "texts", "RouteLLM's routellm/evals/mmlu/responses/mmlu_*.csv"),
-    "stackoverflow": (
-        "stackoverflow.sqlite",
-        "texts",
-        "TFF's older download of Stack Overflow, stackoverflow_train.h5 and stackoverflow_held_out.h5",
-    ),
     "stackexchange": ("stackexchange_posts.jsonl.gz", "texts", "dumps of Stack Exchange, SITE/Posts.xml for each site"),
 }
 

@@ -1,7 +1,7 @@
 """Published posts and tables as the files that tasks read.
 
-Posts are those of TFF's older Stack Overflow, and of dumps of Stack Exchange sites. Dumps are at
-https://archive.org/details/stackexchange, one archive for each site. Its `Posts.xml` has one `<row>` for each post.
+Posts are those of dumps of Stack Exchange sites, at https://archive.org/details/stackexchange, one archive for each
+site. Its `Posts.xml` has one `<row>` for each post.
 
 Tables are UCI's Heart Disease, and RouteLLM's answers (Ong et al. 2024, "RouteLLM: Learning to Route LLMs with
 Preference Data") to the questions of MMLU (Hendrycks et al. 2021).
@@ -16,27 +16,19 @@ import io
 import json
 import pathlib
 import re
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
 from data import convert
-from data.errors import Failure, UsageError
+from data.errors import UsageError
 
 _SITES = ("cleveland", "hungarian", "switzerland", "va")
 _COLUMNS = "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,target"
 _MODELS = ("mixtral", "gpt-4")  # Beginnings of the columns' names, behind an organization's.
 _ANSWERED = ("subject", "prompt", "mixtral_correct", "gpt4_correct")
 _ANSWERS = {"True": 1, "False": 0}
-_SPLITS = {"train": "stackoverflow_train.h5", "heldout": "stackoverflow_held_out.h5"}
-_FEATURES = ("tags", "title", "tokens")
-_TABLES = """
-PRAGMA journal_mode = OFF;
-CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB);
-CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER);
-"""
 UNKNOWN_USER = "owner unknown or deleted"
 MALFORMED = "row malformed"
 NO_QUESTION = "answer without its question"
@@ -49,56 +41,6 @@ _TAG = re.compile(r"[^<>|\s]+")  # Tags are written `<a><b>` in dumps before 202
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(pre|code)\b[^>]*>.*?(?:</\1\s*>|\Z)|</?[a-z][^>]*>", re.DOTALL | re.IGNORECASE
 )
-
-
-def stackoverflow(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
-    """TFF's Stack Overflow as SQLite, from the HDF5 files that TFF published before.
-
-    Args:
-      source: Folder of `stackoverflow_train.h5` and `stackoverflow_held_out.h5`, with a group
-        `examples/USER` that holds the texts `tokens`, `title` and `tags` of each post.
-
-    Returns:
-      Function that writes the database to a path.
-
-    Raises:
-      UsageError: If a file is missing, or, when the function is called, damaged.
-    """
-    paths = {split: convert.find(source, name) for split, name in _SPLITS.items()}
-
-    def write(target: pathlib.Path) -> None:
-        with contextlib.closing(sqlite3.connect(target)) as database:
-            try:
-                database.executescript(_TABLES)
-                for split, path in paths.items():
-                    _copy(path, split, database)
-                database.commit()
-            except sqlite3.Error as error:
-                raise Failure(f"{target} cannot be written ({error}).") from error
-
-    return write
-
-
-def _copy(path: pathlib.Path, split: str, database: sqlite3.Connection) -> None:
-    import h5py
-    import tensorflow as tf
-    import tqdm
-
-    def serialized(post: tuple[bytes, ...]) -> bytes:
-        values = zip(_FEATURES, post, strict=True)
-        features = {name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value])) for name, value in values}
-        return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-
-    try:
-        with h5py.File(path) as file:
-            users = file["examples"]
-            for user in tqdm.tqdm(users, desc=path.name, unit=" users"):
-                columns = [users[user][name][()] for name in _FEATURES]
-                rows = [(split, user, serialized(post)) for post in zip(*columns, strict=True)]
-                database.executemany("INSERT INTO examples VALUES (?, ?, ?)", rows)
-                database.execute("INSERT INTO client_metadata VALUES (?, ?, ?)", (user, split, len(rows)))
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise convert.damaged(path, error) from error
 
 
 def stackexchange(source: pathlib.Path) -> Callable[[pathlib.Path], None]:

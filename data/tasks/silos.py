@@ -4,14 +4,13 @@ Each participant's rows are split into training, validation and test rows, at ra
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from data import clients, files, keys, schema, table_report, tables
 from data.errors import UsageError
-from data.tasks import handwriting, images
 
 GENERATED_TARGET = "worker_2"
 HOSPITALS = "heart_disease_4sites.csv"  # UCI: 303, 294, 123 and 200 patients.
@@ -31,14 +30,14 @@ class SiloOptions(schema.Schema):
     Those of tables are the roles of their columns, see `Schema`.
 
     Attributes:
-      task_type: `generator`, `heart_disease`, `tabular`, `mnist_writers` or `unipen62`.
+      task_type: `generator`, `heart_disease` or `tabular`.
       train_fraction: Part of everyone's rows to train on.
       validation_fraction: Part to measure on; the rest is for testing.
       seed: Seed of generated data, and of the split.
-      num_workers: Generator, writers: participants.
+      num_workers: Generator: number of participants.
       num_rows: Generator: rows of all participants together.
-      data_dir: Folder of hospitals or writers; None for its usual place.
-      positive_labels: Table, writers: labels that count as 1, separated by commas; None for the usual ones.
+      data_dir: Folder of the hospitals; None for its usual place.
+      positive_labels: Table: labels that count as 1, separated by commas; None for the usual ones.
     """
 
     task_type: str
@@ -52,7 +51,7 @@ class SiloOptions(schema.Schema):
 
 
 class Silo(NamedTuple):
-    """One participant's rows: features float32 or uint8 [rows, ...], labels int32 [rows] in {0, 1}."""
+    """One participant's rows: features float32 [rows, features], labels int32 [rows] in {0, 1}."""
 
     train: clients.Examples
     validation: clients.Examples
@@ -69,7 +68,6 @@ class Silos:
       checksum: Digest of the source.
       report: Counts of the read rows, in JSON's types.
       statistics: Empty: no statistics are learned before the rounds.
-      normalize: Stored features -> float32 [rows, features].
     """
 
     names: tuple[str, ...]
@@ -77,7 +75,6 @@ class Silos:
     checksum: str
     report: Mapping[str, Any]
     statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    normalize: Callable[[Any], np.ndarray] = lambda features: features
 
 
 def load(options: SiloOptions) -> Silos:
@@ -91,9 +88,7 @@ def load(options: SiloOptions) -> Silos:
     if options.task_type == "heart_disease":
         path = str(files.find(options.data_dir, HOSPITALS))
         return _table(path, dataclasses.replace(options, client_column="site", label_column="target"))
-    if options.task_type == "tabular":
-        return _table(options.data_file, options)
-    return _writers(options)
+    return _table(options.data_file, options)
 
 
 def _generated(options: SiloOptions) -> Silos:
@@ -152,33 +147,6 @@ def _table(path: str, options: SiloOptions) -> Silos:
         silos=tuple(Silo(*(examples.take(member_rows) for member_rows in triple)) for triple in parts),
         checksum=rows.table.checksum,
         report={**table_report.of(rows, features), "positive_labels": positive},
-    )
-
-
-def _writers(options: SiloOptions) -> Silos:
-    """Groups of consecutive writers, equal in size within one, who read characters as one of two kinds.
-
-    Odd digits, or lower-case letters, are 1 by default.
-    """
-    if options.task_type == "mnist_writers":
-        populations, positive, num_labels = [handwriting.mnist_writers(options.data_dir)[0]], range(1, 10, 2), 10
-    else:
-        populations, positive, num_labels = list(handwriting.unipen62(options.data_dir)), range(36, 62), 62
-    numbers = [int(name) for name in _positive(options, [str(label) for label in range(num_labels)])] or list(positive)
-    count = len(populations[0])
-    if options.num_workers > count:
-        raise UsageError(f"--num_workers={options.num_workers} is more than the {count} writers: give at most that.")
-    silos = []
-    for participant, members in enumerate(np.array_split(np.arange(count), options.num_workers)):
-        rows = clients.joined([population.load(writer) for population in populations for writer in members])
-        labels = np.isin(rows.labels, numbers).astype(np.int32)
-        silos.append(_split(rows._replace(labels=labels), options, participant))
-    return Silos(
-        names=tuple(f"writers_{number}" for number in range(1, options.num_workers + 1)),
-        silos=tuple(silos),
-        checksum=populations[0].checksum,
-        report={"writers": count, "positive_labels": numbers},
-        normalize=lambda pixels: images.normalize(pixels).reshape(len(pixels), -1),
     )
 
 

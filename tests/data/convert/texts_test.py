@@ -3,11 +3,9 @@
 import collections
 import csv
 import gzip
-import json
 import tracemalloc
 from xml.sax import saxutils
 
-import h5py
 import pandas as pd
 import pytest
 
@@ -28,39 +26,6 @@ DUMP = """<?xml version="1.0" encoding="utf-8"?>
 
 def _convert(kind: str, source, output) -> None:
     convert.program(convert.define().parse(["convert", kind, str(source), f"--output={output}"]))
-
-
-@pytest.fixture
-def hdf5(tmp_path):
-    """Two training users and a held-out one, in the form of TFF's older download."""
-    folder = tmp_path / "hdf5"
-    folder.mkdir()
-    users = {
-        "stackoverflow_train.h5": {
-            "bob": {"tokens": ["a dog"], "title": ["dogs"], "tags": ["c++"], "score": [1]},
-            "ann": {"tokens": ["the cat", "the dog"], "title": ["the end", ""], "tags": ["java|c++", "java"]},
-        },
-        "stackoverflow_held_out.h5": {"eve": {"tokens": ["dog"], "title": ["cat"], "tags": ["java"]}},
-    }
-    for name, members in users.items():
-        with h5py.File(folder / name, "w") as file:
-            for user, columns in members.items():
-                for column, values in columns.items():
-                    file[f"examples/{user}/{column}"] = values
-    return folder
-
-
-def test_the_task_reads_stack_overflow_from_older_files(hdf5, tmp_path):
-    _convert("stackoverflow", hdf5, tmp_path)
-    (tmp_path / "stackoverflow.word_count").write_text("the 9\ndog 5\ncat 4\n")
-    (tmp_path / "stackoverflow.tag_count").write_text(json.dumps({"c++": 3, "java": 7}))
-    options = TaskOptions("stackoverflow_tag", data_dir=str(tmp_path), num_tags=2, init_labels=1)
-    task = tags.load_stackoverflow(options)
-    assert (list(task.clients.client_ids), list(task.held_out.client_ids)) == (["ann", "bob"], ["eve"])
-    ann = task.clients.load(0)
-    # Body and title: `the` twice and `cat` once; then `the` and `dog`.
-    assert (ann.features.ids.tolist(), ann.features.offsets.tolist()) == ([0, 2, 0, 1], [0, 2, 4])
-    assert ann.labels.tolist() == [[1, 1], [1, 0]]
 
 
 def test_the_task_reads_the_posts_that_are_made_of_dumps(tmp_path, capsys):

@@ -75,26 +75,3 @@ def test_hospitals_are_four_with_any_disease_as_class_1(shared_data):
     assert participants.names == ("cleveland", "hungarian", "switzerland", "va")
     assert [sum(len(part.labels) for part in silo) for silo in participants.silos] == [303, 294, 123, 200]
     assert [sum(int(part.labels.sum()) for part in silo) for silo in participants.silos] == [139, 106, 115, 149]
-
-
-class TestWriters:
-    @pytest.fixture
-    def archive(self, tmp_path):
-        rng = np.random.default_rng(0)
-        arrays = {}
-        for split in ("train", "test"):
-            arrays[f"x_{split}"] = rng.integers(0, 256, (120, 28, 28), np.uint8)
-            arrays[f"y_{split}"] = (np.arange(120) % 10).astype(np.uint8)
-            arrays[f"writer_{split}"] = np.arange(120) // 20
-        np.savez(tmp_path / "mnist_with_writers.npz", **arrays)
-        return str(tmp_path)
-
-    def test_groups_are_consecutive_writers_and_odd_digits_class_1(self, archive):
-        participants = _load("mnist_writers", data_dir=archive, num_workers=3)
-        assert participants.names == ("writers_1", "writers_2", "writers_3")
-        for silo in participants.silos:
-            assert sum(len(part.labels) for part in silo) == 40
-            assert sum(int(part.labels.sum()) for part in silo) == 20
-        features = participants.normalize(participants.silos[0].train.features)
-        assert (features.dtype, features.shape[1]) == (np.float32, 784)
-        assert 0 <= features.min() < features.max() <= 1
