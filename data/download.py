@@ -1,4 +1,4 @@
-"""Downloads into a cache folder: with progress, resumed after interruptions, checked, and renamed when complete.
+"""Downloads into a cache folder: with progress, checked, and renamed when complete.
 
 If several programs request a file, one downloads it and the others wait.
 """
@@ -12,11 +12,10 @@ import os
 import pathlib
 import shutil
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Callable
-from typing import BinaryIO
 
+from data import files
 from data.errors import UsageError
 
 _CHUNK = 1 << 20
@@ -48,12 +47,11 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
       UsageError: If there is no file and no network, or the server's checksum does not match.
     """
     path = cache_folder(cache_dir) / file_name
-    archive, record = path.with_name(f"{file_name}.lzma.part"), path.with_name(f"{file_name}.sha256")
+    archive, record = path.with_name(f"{file_name}.lzma"), path.with_name(f"{file_name}.sha256")
 
     def make() -> None:
-        _fetch_or_explain(origin, archive, file_name, "in a folder and name that with --data_dir")
-        digest = _digest(archive, "sha256")
         try:
+            digest = _fetch(origin, archive, "in a folder and name that with --data_dir")
             if record.is_file() and record.read_text().strip() != digest:
                 raise UsageError(
                     f"The download of {origin} differs from the first one: start again to repeat it, or delete "
@@ -62,9 +60,9 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
             _decompress(archive, path, f"The download of {origin} is damaged ({{}}); start again to repeat it.")
             record.write_text(f"{digest}\n")
         finally:
-            archive.unlink()
+            archive.unlink(missing_ok=True)
 
-    once(path, archive, make)
+    _once(path, make)
     return path
 
 
@@ -81,20 +79,17 @@ def decompressed(archive: pathlib.Path) -> pathlib.Path:
     path = archive.with_suffix("")
     if not path.is_file() and not os.access(path.parent, os.W_OK):
         raise UsageError(f"{path.parent} cannot be written: decompress {archive} elsewhere; name that with --data_dir.")
-    damaged = f"{archive} is damaged ({{}}): download it again."
-    once(path, path.with_name(f"{path.name}.lock"), lambda: _decompress(archive, path, damaged))
+    _once(path, lambda: _decompress(archive, path, f"{archive} is damaged ({{}}): download it again."))
     return path
 
 
 def _decompress(archive: pathlib.Path, path: pathlib.Path, damaged: str) -> None:
     """Decompresses an `.lzma` archive, atomically."""
-    part = path.with_name(f"{path.name}.part")
     try:
-        with lzma.open(archive) as source, open(part, "wb") as target:
+        with lzma.open(archive) as source, files.whole(path) as target:
             shutil.copyfileobj(source, target, _CHUNK)
     except (lzma.LZMAError, EOFError) as error:
         raise UsageError(damaged.format(error)) from error
-    os.replace(part, path)
 
 
 def plain_file(
@@ -114,109 +109,73 @@ def plain_file(
       UsageError: If there is no file and no network, or it is not the expected file.
     """
     path = cache_folder(cache_dir) / file_name
-    part = path.with_name(f"{file_name}.part")
-
-    def check(file: pathlib.Path, remedy: str) -> None:
-        if digest and _digest(file, "md5" if len(digest) == 32 else "sha256") != digest:
-            if file == part:
-                part.unlink()
-            raise UsageError(f"{file} is not the expected file of {origin}: {remedy}.")
-
-    def make() -> None:
-        _fetch_or_explain(origin, part, file_name, destination)
-        check(part, "start again to repeat the download")
-        os.replace(part, path)
-
-    once(path, part, make)
-    check(path, "delete it, and it is downloaded again")
+    _once(path, lambda: _fetch(origin, path, destination, digest))
+    with open(path, "rb") as file:
+        if digest and hashlib.file_digest(file, "md5" if len(digest) == 32 else "sha256").hexdigest() != digest:
+            raise UsageError(f"{path} is not the expected file of {origin}: delete it, and it is downloaded again.")
     return path
 
 
-def once(path: pathlib.Path, part: pathlib.Path, make: Callable[[], None]) -> None:
-    """Makes a file unless it exists; of several requests, one makes it while the others wait.
+def _once(path: pathlib.Path, make: Callable[[], object]) -> None:
+    """Makes a file unless it exists; of several programs, one makes it while the others wait.
 
     Args:
       path: The file.
-      part: The locked partial file; it stays unless it is empty, for a later continuation.
-      make: Makes the file, perhaps by filling and renaming the part.
+      make: Makes the file, atomically.
 
     Raises:
       UsageError: If the folder cannot be written.
     """
-    while not path.is_file():
-        try:
-            part.parent.mkdir(parents=True, exist_ok=True)
-            lock = open(part, "ab")  # noqa: SIM115
-        except OSError as error:
-            raise UsageError(
-                f"{part.parent} cannot be written ({error.strerror}): give another --cache_dir, or --data_dir."
-            ) from error
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                print(f"Waiting for another program to make {path}.", file=sys.stderr)
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            try:
-                # The previous holder may have made the file, or removed this part.
-                if _is_at(lock, part) and not path.is_file():
-                    make()
-            finally:
-                if _is_at(lock, part) and not os.fstat(lock.fileno()).st_size:
-                    part.unlink()
-
-
-def _is_at(file: BinaryIO, path: pathlib.Path) -> bool:
-    """Whether the name still belongs to this open file."""
+    if path.is_file():
+        return
+    place = path.with_name(f"{path.name}.lock")
     try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _fetch_or_explain(origin: str, part: pathlib.Path, file_name: str, destination: str) -> None:
-    try:
-        _fetch(origin, part)
-    except (OSError, http.client.HTTPException) as error:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = place.open("ab")
+    except OSError as error:
         raise UsageError(
-            f"{file_name} is not in {part.parent}, and downloading it from {origin} failed ({error}). Either run with "
-            f"network access, or put {file_name} {destination}."
+            f"{path.parent} cannot be written ({error.strerror}): give another --cache_dir, or --data_dir."
         ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"Waiting for another program to make {path}.", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            if not path.is_file():
+                make()
+        finally:
+            place.unlink(missing_ok=True)
 
 
-def _fetch(origin: str, archive: pathlib.Path) -> None:
-    """Completes the archive, continuing after the existing part."""
+def _fetch(origin: str, path: pathlib.Path, destination: str, expected: str | None = None) -> str:
+    """Downloads a file atomically, compares its digest and the server's, and returns its SHA-256."""
     import tqdm
 
-    have = archive.stat().st_size if archive.exists() else 0
-    request = urllib.request.Request(origin, headers={"Range": f"bytes={have}-"} if have else {})
-    try:
-        response = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
-    except urllib.error.HTTPError as error:
-        if error.code == 416:  # The part is complete.
-            return
-        raise
-    with response:
-        if response.status != 206:
-            have = 0  # The server sends all of it again.
-        total = int(response.headers.get("Content-Length", 0)) + have
-        progress = tqdm.tqdm(
-            total=total or None, initial=have, unit="B", unit_scale=True, desc=f"Downloading {archive.stem}"
-        )
-        with open(archive, "ab" if have else "wb") as file, progress:
-            while chunk := response.read(_CHUNK):
-                file.write(chunk)
-                progress.update(len(chunk))
-        expected = response.headers.get_all("x-goog-hash", [])  # Google Cloud Storage publishes the MD5 in Base64.
-    size, digest = archive.stat().st_size, base64.b64encode(bytes.fromhex(_digest(archive, "md5"))).decode()
-    if total and size < total:
-        raise OSError(f"the connection ended after {size} of {total} bytes; start again to continue")
-    published = [item.strip() for value in expected for item in value.split(",") if item.strip().startswith("md5=")]
-    if published and f"md5={digest}" not in published:
-        archive.unlink()
-        raise OSError("the checksum differs from the server's; start again to repeat the download")
-
-
-def _digest(path: pathlib.Path, algorithm: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
+    with files.whole(path) as file:
+        try:
+            with (
+                urllib.request.urlopen(origin, timeout=_TIMEOUT_SECONDS) as response,
+                tqdm.tqdm(unit="B", unit_scale=True, desc=f"Downloading {path.name}") as progress,
+            ):
+                progress.total = int(response.headers.get("Content-Length", 0)) or None
+                while chunk := response.read(_CHUNK):
+                    for sink in (file.write, md5.update, sha256.update):
+                        sink(chunk)
+                    progress.update(len(chunk))
+                headers = response.headers.get_all("x-goog-hash", [])  # Google Cloud Storage has the MD5 in Base64.
+            if progress.total and progress.n < progress.total:
+                raise OSError(f"the connection ended after {progress.n} of {progress.total} bytes; start again")
+            published = [item.strip() for value in headers for item in value.split(",") if "md5=" in item]
+            if published and f"md5={base64.b64encode(md5.digest()).decode()}" not in published:
+                raise OSError("the checksum differs from the server's; start again to repeat the download")
+        except (OSError, http.client.HTTPException) as error:
+            raise UsageError(
+                f"{path.name} is not in {path.parent}, and downloading it from {origin} failed ({error}). Either run "
+                f"with network access, or put {path.name} {destination}."
+            ) from error
+        if expected and expected not in (md5.hexdigest(), sha256.hexdigest()):
+            raise UsageError(f"{origin} is not the expected file: start again to repeat the download.")
+    return sha256.hexdigest()

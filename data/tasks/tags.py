@@ -15,8 +15,8 @@ import pathlib
 import sys
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any
 
 import numpy as np
 
@@ -70,10 +70,10 @@ def load_stackoverflow(options: TaskOptions) -> tasks.Task:
         train, held_out = random_posts(len(known.vocabulary), len(known.tags), options.max_words)
         return tasks.tag_task(options, train, held_out, known)
     if known is None:  # The small files first: without a network, they fail at once.
-        words, counts = (_counts_file(name, data_dir, cache_dir) for name in (WORD_COUNTS, TAG_COUNTS))
-        known = statistics.OfPosts(
-            _first_words(words, options.vocabulary_size), _most_frequent_tags(counts, options.num_tags)
-        )
+        with _counts(WORD_COUNTS, data_dir, cache_dir) as file:
+            words = _first_words(file, options.vocabulary_size)
+        with _counts(TAG_COUNTS, data_dir, cache_dir) as file:
+            known = statistics.OfPosts(words, _most_frequent_tags(file.read(), options.num_tags))
     path = download.decompressed(local) if local else download.lzma_file(origin, FILE_NAME, cache_dir)
     vocabulary = {word: index for index, word in enumerate(known.vocabulary)}
     tag_index = {tag: index for index, tag in enumerate(known.tags)}
@@ -97,57 +97,41 @@ def load_stackoverflow(options: TaskOptions) -> tasks.Task:
     )
 
 
-def _counts_file(name: str, data_dir: str | None, cache_dir: str | None) -> pathlib.Path:
-    """Path of a file of counts: the user's, else that of the cache folder, downloaded on first use."""
-    published = f"{name}.tar.bz2"
-    local = files.instead_of_download(data_dir, (name, published), f"{_ORIGIN}{published}")
-    if local and local.name != published:
-        return local
-    path = (local.parent if local else download.cache_folder(cache_dir)) / name
-    part = path.with_name(f"{name}.part")
-
-    def make() -> None:
-        archive = local or download.plain_file(
-            f"{_ORIGIN}{published}", published, cache_dir, _SHA256[name], destination=_ALL_FILES
-        )
-        try:
-            with tarfile.open(archive, "r:bz2") as tar:
-                content = tar.extractfile(name).read()  # type: ignore[union-attr]
-        except (tarfile.TarError, KeyError, EOFError, OSError) as error:
-            raise UsageError(f"{archive} is damaged ({error}): download it again from {_ORIGIN}{published}.") from error
-        part.write_bytes(content)
-        part.replace(path)
-        if not local:
-            archive.unlink()
-
-    download.once(path, part, make)
-    return path
-
-
-def _first_words(path: pathlib.Path, size: int) -> tuple[str, ...]:
-    """First words of a file of `word count` lines, most frequent first."""
-    with _undamaged(path), open(path, encoding="utf-8") as file:
-        distinct = dict.fromkeys(line.partition(" ")[0].strip() for line in file)
-        if not distinct:
-            raise ValueError("it holds no words")
-    return tuple(itertools.islice(distinct, size))
-
-
-def _most_frequent_tags(path: pathlib.Path, size: int) -> dict[str, int]:
-    """Most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
-    with _undamaged(path):
-        counts = json.loads(path.read_text(encoding="utf-8"))
-        if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:
-            raise ValueError("not two or more tags with whole numbers above 0")
-        return {tag: counts[tag] for tag in text.most_frequent(counts, size)}
-
-
 @contextlib.contextmanager
-def _undamaged(path: pathlib.Path) -> Iterator[None]:
+def _counts(name: str, data_dir: str | None, cache_dir: str | None) -> Iterator[IO[bytes]]:
+    """Opens a file of counts: the user's, or that of the cache folder, downloaded on first use."""
+    published = f"{name}.tar.bz2"
+    origin = f"{_ORIGIN}{published}"
+    path = files.instead_of_download(data_dir, (name, published), origin)
+    path = path or download.plain_file(origin, published, cache_dir, _SHA256[name], destination=_ALL_FILES)
     try:
-        yield
-    except (ValueError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{path} is not readable ({error}): --data_dir must hold the undamaged file.") from error
+        with contextlib.ExitStack() as stack:
+            if path.name == name:
+                yield stack.enter_context(path.open("rb"))
+            else:
+                yield stack.enter_context(tarfile.open(path, "r:bz2")).extractfile(name)  # type: ignore[misc]
+    except (tarfile.TarError, KeyError, EOFError, OSError, ValueError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{path} is not readable ({error}): download it again from {origin}.") from error
+
+
+def _first_words(lines: Iterable[bytes], size: int) -> tuple[str, ...]:
+    """First distinct words of lines `word count`, most frequent first."""
+    distinct: dict[str, None] = {}
+    for line in lines:
+        distinct[line.decode().partition(" ")[0].strip()] = None
+        if len(distinct) == size:
+            break
+    if not distinct:
+        raise ValueError("it holds no words")
+    return tuple(distinct)
+
+
+def _most_frequent_tags(content: bytes, size: int) -> dict[str, int]:
+    """Most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
+    counts = json.loads(content)
+    if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:
+        raise ValueError("not two or more tags with whole numbers above 0")
+    return {tag: counts[tag] for tag in text.most_frequent(counts, size)}
 
 
 def random_posts(

@@ -30,24 +30,18 @@ class _Server(socketserver.ThreadingTCPServer):
 
     Attributes:
       archive: Its bytes.
-      ranges: Whether a Range is honoured.
       hashes: Values of `x-goog-hash` headers.
       cut: Bytes after which the next answer breaks off, or None.
-      announce: Whether the length is announced.
-      pause: Seconds between the halves of an answer.
-      requested: The Range of every request so far, None for a request of everything.
+      num_requests: Number of requests so far.
     """
 
     daemon_threads = True
     archive = ARCHIVE
-    ranges = True
     hashes = ()
     cut = None
-    announce = True
-    pause = 0.0
+    num_requests = 0
 
     def __init__(self):
-        self.requested = []
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -57,25 +51,15 @@ class _Server(socketserver.ThreadingTCPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        wanted = self.headers.get("Range")
-        self.server.requested.append(wanted)
-        body, status = self.server.archive, 200
-        if wanted and self.server.ranges:
-            body, status = body[int(wanted.removeprefix("bytes=").removesuffix("-")) :], 206
-            if not body:
-                self.send_error(416)
-                return
-        self.send_response(status)
-        if self.server.announce:
-            self.send_header("Content-Length", str(len(body)))
+        self.server.num_requests += 1
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.server.archive)))
         for value in self.server.hashes:
             self.send_header("x-goog-hash", value)
         self.end_headers()
-        cut, self.server.cut = self.server.cut, None
-        body = body[:cut]
-        for part in (body[: len(body) // 2], body[len(body) // 2 :]):
-            self.wfile.write(part)
-            time.sleep(self.server.pause)
+        time.sleep(0.1)
+        self.wfile.write(self.server.archive[: self.server.cut])
+        self.server.cut = None
 
     def log_message(self, *arguments):
         pass
@@ -123,7 +107,7 @@ def test_a_plain_file_is_kept_as_it_is(server, tmp_path, digest):
     assert path.read_bytes() == ARCHIVE
     assert _names(tmp_path) == ["toy.bin"]
     assert download.plain_file(server.origin, "toy.bin", str(tmp_path), digest) == path
-    assert len(server.requested) == 1
+    assert server.num_requests == 1
 
 
 def _at_once(count: int, call) -> list:
@@ -139,63 +123,46 @@ def _at_once(count: int, call) -> list:
 
 @pytest.mark.slow
 def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
-    server.pause = 0.3
     paths = _at_once(4, lambda: download.lzma_file(server.origin, NAME, str(tmp_path)))
     assert [path.read_bytes() == CONTENT for path in paths] == [True] * 4
     plain = _at_once(4, lambda: download.plain_file(server.origin, "toy.bin", str(tmp_path)))
     assert [path.read_bytes() == ARCHIVE for path in plain] == [True] * 4
-    assert server.requested == [None, None]
+    assert server.num_requests == 2
     assert _names(tmp_path) == ["toy.bin", NAME, f"{NAME}.sha256"]
 
 
-@pytest.mark.parametrize(
-    ("there", "requested"),
-    [
-        (b"", None),
-        (ARCHIVE[:12_345], "bytes=12345-"),  # A transfer that broke off.
-        (ARCHIVE, f"bytes={len(ARCHIVE)}-"),  # An archive that was not decompressed.
-    ],
-)
-def test_a_download_is_decompressed_into_the_cache_folder_continuing_what_is_there(server, tmp_path, there, requested):
+def test_a_download_is_decompressed_into_the_cache_folder(server, tmp_path):
     server.hashes = ("crc32c=AAAAAA==", f"crc32c=AAAAAA==,{_google_hash(ARCHIVE)}")
     folder = tmp_path / "made" / "here"
-    if there:
-        folder.mkdir(parents=True)
-        (folder / f"{NAME}.lzma.part").write_bytes(there)
     for _ in range(2):  # A file that is there is not asked for.
         assert download.lzma_file(server.origin, NAME, str(folder)).read_bytes() == CONTENT
-    assert (server.requested, _names(folder)) == ([requested], [NAME, f"{NAME}.sha256"])
+    assert (server.num_requests, _names(folder)) == (1, [NAME, f"{NAME}.sha256"])
 
 
-def test_a_transfer_that_breaks_off_says_how_far_it_came_and_continues_at_the_next_start(server, tmp_path):
+def test_a_transfer_that_breaks_off_is_refused_and_starts_again(server, tmp_path):
     server.cut = 20_000
-    with pytest.raises(UsageError, match=f"ended after 20000 of {len(ARCHIVE)} bytes; start again to continue"):
+    with pytest.raises(UsageError, match=f"ended after 20000 of {len(ARCHIVE)} bytes; start again"):
         download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert _names(tmp_path) == [f"{NAME}.lzma.part"]
+    assert _names(tmp_path) == []
     assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
-    assert server.requested == [None, "bytes=20000-"]
 
 
 @pytest.mark.parametrize(
-    ("there", "archive", "digest", "message"),
+    ("archive", "digest", "message"),
     [
-        (ARCHIVE[:100] + b"?" + ARCHIVE[101:200], ARCHIVE, _google_hash(ARCHIVE), "checksum differs"),
-        (b"", ARCHIVE, _google_hash(b"other"), "checksum differs from the server's; start again to repeat"),
-        (b"", b"<html>Please log in</html>" * 100, None, "damaged"),
+        (ARCHIVE, _google_hash(b"other"), "checksum differs from the server's; start again to repeat"),
+        (b"<html>Please log in</html>" * 100, None, "damaged"),
     ],
-    ids=["continued", "fresh", "no_archive"],
 )
-def test_another_content_is_refused_and_not_kept(server, tmp_path, there, archive, digest, message):
+def test_another_content_is_refused_and_not_kept(server, tmp_path, archive, digest, message):
     server.archive, server.hashes = archive, (digest,) if digest else ()
-    if there:
-        (tmp_path / f"{NAME}.lzma.part").write_bytes(there)
     with pytest.raises(UsageError, match=message):
         download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert not {NAME, f"{NAME}.lzma.part"} & set(_names(tmp_path))
+    assert _names(tmp_path) == []
 
 
 def test_a_plain_file_of_another_digest_is_refused_and_not_kept_unless_it_was_there(server, tmp_path):
-    with pytest.raises(UsageError, match=r"is not the expected file of .*: start again to repeat"):
+    with pytest.raises(UsageError, match="is not the expected file: start again to repeat"):
         download.plain_file(server.origin, "toy.bin", str(tmp_path), "00" * 32)
     assert _names(tmp_path) == []
     (tmp_path / "toy.bin").write_bytes(b"planted")
