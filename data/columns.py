@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from data import frames, memory, statistics, table_file
-from data.errors import ColumnError, UsageError
+from data.errors import UsageError
 from data.schema import COMMA, as_flag
 from data.table_file import MOSTLY, as_text
 
@@ -31,10 +31,11 @@ _LARGEST = 5  # Columns in a message.
 _MISSING_WORDS = 10  # Proposed in a message.
 _FEWEST_MEASURED = 20  # With so many distinct numbers, a single word is no category.
 _CODE = r"0\d+"  # As 007: a number would lose its zeros.
+_SIGNS = "[$€£¥₹₩₽₺₪฿₫₱₦%]"
 # Numbers with commas, or with signs around them, such as 1,5 and $1,200.
 _OTHERWISE = (
-    rf"{table_file.SIGNS}?\s*[+-]?(?:\d+\.?\d*|\.\d+|[\d.]*,\d+|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?)"
-    rf"(?:[eE][+-]?\d{{1,4}})?\s*{table_file.SIGNS}?"
+    rf"[+-]?{_SIGNS}?\s*[+-]?(?:\d+\.?\d*|\.\d+|[\d.]*,\d+|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?)"
+    rf"(?:[eE][+-]?\d{{1,4}})?\s*{_SIGNS}?"
 )
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TIME = (
@@ -76,17 +77,13 @@ class Encoded(NamedTuple):
       values: float32 [rows, features].
       names: Names of the features, such as `age`, `age is missing` and `color=red`.
       learned: Statistics of each column; None for a column without values in training rows, which has no feature.
-      imputed: Number of missing numbers, or dates, by column.
-      missing_as_category: Number of missing categories, by column.
-      unknown: Number of cells of unknown categories, by column.
+      gaps: Number of `imputed` numbers or dates, and of `missing` and `unknown` categories, by column, where not 0.
     """
 
     values: np.ndarray
     names: list[str]
     learned: Learned
-    imputed: dict[str, int]
-    missing_as_category: dict[str, int]
-    unknown: dict[str, int]
+    gaps: dict[str, dict[str, int]]
 
 
 def _by_row(cells: pd.Series) -> str:
@@ -126,7 +123,7 @@ def encode(
     is_train = np.ones(len(frame), bool) if is_train is None else is_train
     parsed: dict[str, Any] = {}
     learned: dict[str, Any] = {}
-    refused: dict[str, ColumnError] = {}
+    refused: list[UsageError] = []
     for name in frame.columns:
         try:
             if known is not None:
@@ -135,52 +132,35 @@ def encode(
             else:
                 parsed[name] = as_text(frame[name]) if name in categories else parse(frame[name], show)
                 learned[name] = _learned(parsed[name], is_train, is_wanted=name in named or name in categories)
-        except ColumnError as error:
-            refused[name] = error
-    _check_accepted(refused)
+        except UsageError as error:
+            refused.append(error)
+    if refused:
+        raise UsageError("\n".join(map(str, refused))) from refused[0]
     _check_size(len(frame), learned)
-    encoded = Encoded(np.zeros((len(frame), 0), np.float32), [], learned, {}, {}, {})
+    encoded = Encoded(np.zeros((len(frame), 0), np.float32), [], learned, {})
     blocks = [encoded.values]
     for name, column in learned.items():
         if column is None:
             continue
-        cells, counts = parsed[name], encoded.imputed
+        cells = parsed[name]
         if isinstance(column, statistics.Categories):
-            counts, is_missing = encoded.missing_as_category, np.asarray(cells.isna())
+            is_missing = np.asarray(cells.isna())
             block = pd.Categorical(cells.fillna(MISSING_CATEGORY), categories=list(column.categories))
-            if unknown := int((block.codes[~is_missing] < 0).sum()):
-                encoded.unknown[name] = unknown
+            counts = {"missing": is_missing.sum(), "unknown": (block.codes[~is_missing] < 0).sum()}
             blocks.append(pd.get_dummies(block, dtype=np.float32).to_numpy())
             encoded.names.extend(f"{name}={category}" for category in column.categories)
         else:
             is_date = isinstance(column, statistics.Dates)
             numbers, of_numbers = (cells.days, column.days) if is_date else (cells, column)
-            is_missing = np.isnan(numbers)
+            counts = {"imputed": np.isnan(numbers).sum()}
             blocks.append(of_numbers.standardized(numbers))
             encoded.names.extend([name, f"{name} is missing"][: blocks[-1].shape[1]])
             if is_date:
                 blocks.append(_clock_and_week(cells, has_times=column.has_times))
                 encoded.names.extend([f"{name} hour sine", f"{name} hour cosine"] * column.has_times)
                 encoded.names.extend(f"{name}={day}" for day in WEEKDAYS)
-        if is_missing.any():
-            counts[name] = int(is_missing.sum())
+        encoded.gaps[name] = {what: int(count) for what, count in counts.items() if count}
     return encoded._replace(values=np.concatenate(blocks, axis=1))
-
-
-def _check_accepted(refused: Mapping[str, ColumnError]) -> None:
-    """Raises the errors of all columns together, each with its remedy, and the flags that resolve all of them."""
-    if len(refused) == 1:
-        raise next(iter(refused.values()))
-    if not refused:
-        return
-    missing = dict.fromkeys(word for error in refused.values() for word in error.missing)
-    ignored = [name for name, error in refused.items() if error.is_identifier]
-    flags = [f"--ignore_columns={as_flag(ignored)}"] * bool(ignored)
-    flags += [f"--missing_values={as_flag(missing, quoted=True)}"] * bool(missing)
-    lines = [f"{len(refused)} columns cannot be read as they are:", *(f"  - {error}" for error in refused.values())]
-    if flags:
-        lines.append(f"Add to the command, after the columns that these flags name already: {' '.join(flags)}")
-    raise ColumnError("\n".join(lines), tuple(missing))
 
 
 def _check_size(rows: int, learned: Learned) -> None:
@@ -202,15 +182,15 @@ def named(column: pd.Series) -> pd.Series:
     Only empty cells are missing: `NA` may be Namibia.
 
     Raises:
-      ColumnError: If names may have been merged, as they are rounded numbers; or if cells hold several values.
+      UsageError: If names may have been merged, as they are rounded numbers; or if cells hold several values.
     """
     if frames.holds_lists(column):
-        raise ColumnError(f"Column {column.name!r} holds lists, not names: give each part a column of its own.")
+        raise UsageError(f"Column {column.name!r} holds lists, not names: give each part a column of its own.")
     codes_of_row, distinct = pd.factorize(column)
     exact_up_to = 2**24 if column.dtype == np.float32 else 2**53
     for number in distinct:
         if isinstance(number, float | np.floating) and abs(float(number)) >= exact_up_to and number % 1 == 0:
-            raise ColumnError(
+            raise UsageError(
                 f"Column {column.name!r} holds floating-point numbers such as {number:.0f}, which are rounded beyond "
                 f"{exact_up_to:,}, so that different names have become equal. Read them as text, as by "
                 'dtype=str, or as whole numbers, as by dtype_backend="numpy_nullable".'
@@ -252,7 +232,7 @@ def parse(column: pd.Series, show: Callable[[pd.Series], str] = _by_row) -> Pars
       Numbers float64 [rows], NaN where one is missing or infinite; or dates; or else text.
 
     Raises:
-      ColumnError: If some cells of a column of numbers, or of dates, are neither, or numbers are ambiguous.
+      UsageError: If some cells of a column of numbers, or of dates, are neither, or numbers are ambiguous.
     """
     kind = column.dtype
     if pd.api.types.is_datetime64_any_dtype(kind):
@@ -302,7 +282,7 @@ def _check_plain(
     column, remedy = as_flag([ambiguous.name]), "Save"
     if ambiguous.str.contains(COMMA, regex=False).any():
         remedy = "Give --decimal=, (a comma) if commas are decimal points, or save"
-    raise ColumnError(
+    raise UsageError(
         f"Column {ambiguous.name!r} has numbers with commas or signs in them: {show(ambiguous)}. A comma may be a "
         "decimal point or group thousands, and signs may be of several units, or missing where others are percents. "
         f"{remedy} plain numbers with decimal points, give --category_columns={column} if all are "
@@ -316,10 +296,9 @@ def _check_none(others: pd.Series, num_cells: int, what: str, show: Callable[[pd
         return
     words = [word for word in others.drop_duplicates() if len(word) <= _LONGEST_WORD][:_MISSING_WORDS]
     missing = f"--missing_values={as_flag(words, quoted=True)} if such cells are missing, or " if words else ""
-    raise ColumnError(
+    raise UsageError(
         f"Column {others.name!r} has {what} in all but {len(others)} of {num_cells} cells: "
-        f"{show(others)}. Give {missing}--category_columns={as_flag([others.name])} if all are categories.",
-        words,
+        f"{show(others)}. Give {missing}--category_columns={as_flag([others.name])} if all are categories."
     )
 
 
@@ -435,15 +414,11 @@ def _learned(parsed: Parsed, is_train: np.ndarray, *, is_wanted: bool) -> statis
     distinct, present = parsed.nunique(), parsed.notna().sum()
     column, what = as_flag([parsed.name]), f"Column {parsed.name!r} is text with {distinct} distinct values"
     if distinct > statistics.MAX_CATEGORIES:
-        raise ColumnError(
-            f"{what}, more than {statistics.MAX_CATEGORIES}: leave it out with --ignore_columns={column}.",
-            is_identifier=True,
-        )
+        raise UsageError(f"{what}, more than {statistics.MAX_CATEGORIES}: leave it out with --ignore_columns={column}.")
     if not is_wanted and present >= _FEW_ROWS and distinct >= _NEARLY_ALL * present:
-        raise ColumnError(
+        raise UsageError(
             f"{what} in {present} rows, so it is an identifier, not a feature: leave it out with "
             f"--ignore_columns={column}, or keep it with --category_columns={column}.",
-            is_identifier=True,
         )
     seen = parsed[is_train]
     categories = (*ordered(seen), *[MISSING_CATEGORY] * bool(seen.isna().any()))

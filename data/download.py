@@ -51,7 +51,7 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
 
     def make() -> None:
         try:
-            digest = _fetch(origin, archive, "in a folder and name that with --data_dir")
+            digest = _fetch(origin, archive)
             if record.is_file() and record.read_text().strip() != digest:
                 raise UsageError(
                     f"The download of {origin} differs from the first one: start again to repeat it, or delete "
@@ -92,9 +92,7 @@ def _decompress(archive: pathlib.Path, path: pathlib.Path, damaged: str) -> None
         raise UsageError(damaged.format(error)) from error
 
 
-def plain_file(
-    origin: str, file_name: str, cache_dir: str | None, digest: str | None = None, destination: str = "there"
-) -> pathlib.Path:
+def plain_file(origin: str, file_name: str, cache_dir: str | None, digest: str | None = None) -> pathlib.Path:
     """Path of a published file; downloads it on first use.
 
     Args:
@@ -103,13 +101,12 @@ def plain_file(
       cache_dir: Cache folder, or None for the default.
       digest: SHA-256 of the file, or MD5 where only that is published, in hexadecimal, checked at every request; None
         trusts the server's checksum and the cache folder.
-      destination: Where users without a network put the file, for the message.
 
     Raises:
       UsageError: If there is no file and no network, or it is not the expected file.
     """
     path = cache_folder(cache_dir) / file_name
-    _once(path, lambda: _fetch(origin, path, destination, digest))
+    _once(path, lambda: _fetch(origin, path, digest))
     with open(path, "rb") as file:
         if digest and hashlib.file_digest(file, "md5" if len(digest) == 32 else "sha256").hexdigest() != digest:
             raise UsageError(f"{path} is not the expected file of {origin}: delete it, and it is downloaded again.")
@@ -149,7 +146,7 @@ def _once(path: pathlib.Path, make: Callable[[], object]) -> None:
             place.unlink(missing_ok=True)
 
 
-def _fetch(origin: str, path: pathlib.Path, destination: str, expected: str | None = None) -> str:
+def _fetch(origin: str, path: pathlib.Path, expected: str | None = None) -> str:
     """Downloads a file atomically, compares its digest and the server's, and returns its SHA-256."""
     import tqdm
 
@@ -173,8 +170,8 @@ def _fetch(origin: str, path: pathlib.Path, destination: str, expected: str | No
                 raise OSError("the checksum differs from the server's; start again to repeat the download")
         except (OSError, http.client.HTTPException) as error:
             raise UsageError(
-                f"{path.name} is not in {path.parent}, and downloading it from {origin} failed ({error}). Either run "
-                f"with network access, or put {path.name} {destination}."
+                f"{path.name} is not in {path.parent}, and downloading it from {origin} failed ({error}). Run with "
+                "network access, or name the folder of the task's files with --data_dir: docs/data.md lists them."
             ) from error
         if expected and expected not in (md5.hexdigest(), sha256.hexdigest()):
             raise UsageError(f"{origin} is not the expected file: start again to repeat the download.")

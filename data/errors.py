@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 _MOST_NAMES = 3
 _ALIKE = 0.95  # One letter of twenty differs.
@@ -13,19 +13,6 @@ class UsageError(ValueError):
 
     The message gives the error, the flag, and a remedy.
     """
-
-
-class ColumnError(UsageError):
-    """A column that cannot be read as it is.
-
-    Attributes:
-      missing: Words for `--missing_values`.
-      is_identifier: Whether nothing is lost without the column.
-    """
-
-    def __init__(self, message: str, missing: Sequence[str] = (), *, is_identifier: bool = False):
-        super().__init__(message)
-        self.missing, self.is_identifier = tuple(missing), is_identifier
 
 
 class Failure(RuntimeError):  # noqa: N818

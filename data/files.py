@@ -89,26 +89,13 @@ def find(data_dir: str | None, name: str) -> pathlib.Path:
     Raises:
       UsageError: If no folder is named, or the file is not in it.
     """
-    path = place(data_dir, name) / name
+    folder = data_dir or folder_of_environment()
+    if not folder:
+        raise UsageError(f"This task reads {name}: {_HOW_TO_NAME}")
+    path = pathlib.Path(folder) / name
     if not path.is_file():
         raise UsageError(f"There is no {name} in {path.parent}: {_HOW_TO_NAME}")
     return path
-
-
-def place(data_dir: str | None, wanted: str) -> pathlib.Path:
-    """Folder of `--data_dir`, else of FEDBANDITS_DATA_DIR, whether or not it exists.
-
-    Args:
-      data_dir: Value of the flag.
-      wanted: What the task reads, for the message.
-
-    Raises:
-      UsageError: If neither is set.
-    """
-    named = data_dir or folder_of_environment()
-    if not named:
-        raise UsageError(f"This task reads {wanted}: {_HOW_TO_NAME}")
-    return pathlib.Path(named)
 
 
 def find_table(path: str, name: str, data_dir: str | None) -> str:

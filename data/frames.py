@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data.errors import ColumnError, UsageError
+from data.errors import UsageError
 from data.schema import as_flag
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def spread(column: "pd.Series") -> "pd.DataFrame":
     """Columns of numbers from a column of lists: `x[0]`, `x[1]` and so on; NaN where a list is missing.
 
     Raises:
-      ColumnError: If lists are of several lengths, empty, or hold something else than numbers.
+      UsageError: If lists are of several lengths, empty, or hold something else than numbers.
     """
     import pandas as pd
 
@@ -96,7 +96,7 @@ def spread(column: "pd.Series") -> "pd.DataFrame":
     except ValueError:  # They are of several lengths.
         is_right = False
     if not is_right:
-        raise ColumnError(
+        raise UsageError(
             f"Column {column.name!r} holds lists. Give all lists equally many numbers, each of which becomes a "
             f"feature, or leave the column out with --ignore_columns={as_flag([column.name])}."
         )

@@ -199,7 +199,7 @@ def reading(log: "InteractionLog") -> list[Finding]:
 def public(log: "InteractionLog") -> list[Finding]:
     """Findings that reveal no client: odd names of actions, and signs of numbers."""
     warnings = table_report.name_warnings(log.action_names, "--action_column", "action")
-    signs = [f"In {table_report.of_sign(*column)}." for column in (log.report.get("signs") or {}).items()]
+    signs = [f"In {table_report.of_percents(name)}." for name in log.report.get("percents", ())]
     return [Finding("names", True, text) for text in warnings] + [Finding("signs", False, text) for text in signs]
 
 

@@ -29,7 +29,6 @@ MISSING = ("", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "
 MISSING_AMONG_NUMBERS = ("?", "None")  # In addition; UCI's files have the former.
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 PERCENT = "%"
-SIGNS = "[$€£¥₹₩₽₺₪฿₫₱₦%]"
 MOSTLY = 0.9
 _SAMPLED = 200  # Records that choose a separator, if the header allows several.
 _NAMED = 3  # Number of lines in a message.
@@ -39,8 +38,6 @@ _END = "\0"  # A line that no file has.
 _ROUNDING = 4 * 2.0**-23  # Rounding error of a probability in single precision.
 # The exponent is bounded: pandas.to_numeric crashes on 05179e2916004192, which is an identifier.
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]{1,4})?|inf(?:inity)?)", re.IGNORECASE)
-_GROUPED_WITH_POINT = r"[+-]?\d{1,3}(?:,\d{3})+\.\d+"
-_CENTS = r"[+-]?[\d.]*,(?!\d{3}(?:\D|$))\d+"  # A comma that does not group thousands.
 _WITH_COMMA = r"[+-]?(?:\d{1,3}(?:[.\s'’]\d{3})+|\d*)(?:,\d+)?(?:[eE][+-]?\d{1,4})?"
 _DECIMAL = r"[+-]?\d*\.\d+(?:[eE][+-]?\d{1,4})?"
 _MAY_GROUP = r"[+-]?[1-9]\d{0,2}(?:\.\d{3})+"
@@ -59,7 +56,7 @@ class Table:
       nameless: Unnamed columns.
       form: `encoding` and `separator` of a CSV file.
       missing: Number of cells with each text of `--missing_values`.
-      signs: Currency sign that was removed from the cells of a column, or the % of cells that were read as hundredths.
+      percents: Columns whose percents were read as hundredths.
       lists: Columns that have replaced a column of lists, by its name.
       lines: int [rows], the line where each row begins; None without lines.
       first_row: Number of the first row in messages, without lines.
@@ -71,7 +68,7 @@ class Table:
     nameless: tuple[str, ...] = ()
     form: Mapping[str, str] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    signs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    percents: tuple[str, ...] = ()
     lists: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
     lines: np.ndarray | None = None
     checksum: str = ""
@@ -170,11 +167,10 @@ def numbers(written: pd.Series) -> np.ndarray:
     return np.array([*values, np.nan])[codes]
 
 
-def plain_numbers(written: pd.Series, decimal: str) -> tuple[pd.Series, str] | None:
-    """Amounts as plain numbers, and their currency sign or %; None unless at least 90% of the texts are amounts.
+def plain_numbers(written: pd.Series, decimal: str) -> tuple[pd.Series, bool] | None:
+    """Plain numbers, and whether they were percents; None unless at least 90% of the texts are such numbers.
 
-    They have one sign, before or after the number, or none. Percents become hundredths: all of them have the sign, or
-    are 0. A comma is dropped from `$1,234.50`, as a point follows it.
+    Percents become hundredths: all of them have the sign, or are 0.
 
     Args:
       written: Texts, none of them missing.
@@ -183,11 +179,10 @@ def plain_numbers(written: pd.Series, decimal: str) -> tuple[pd.Series, str] | N
     Raises:
       UsageError: If a point among decimal commas cannot group thousands.
     """
-    is_signed = written.str.contains(SIGNS)
-    marks = set(written[is_signed].str.findall(SIGNS).explode())
-    if len(marks) > 1 or not (marks or decimal == COMMA):
+    is_percent = written.str.endswith(PERCENT)
+    if not (is_percent.any() or decimal == COMMA):
         return None
-    bare = written.str.replace(rf"\s*{SIGNS}\s*", "", n=1, regex=True)
+    bare = written.str.removesuffix(PERCENT).str.strip()
     if decimal == COMMA:
         fits = bare.str.fullmatch(_WITH_COMMA)
         is_doubtful = bare.str.fullmatch(_DECIMAL) & ~bare.str.fullmatch(_MAY_GROUP)
@@ -199,15 +194,13 @@ def plain_numbers(written: pd.Series, decimal: str) -> tuple[pd.Series, str] | N
             )
         with_point = bare.str.replace(r"[.\s'’]", "", regex=True).str.replace(COMMA, POINT, regex=False)
         bare = with_point.where(fits, bare)
-    elif bare.str.fullmatch(_GROUPED_WITH_POINT).any() and not bare.str.fullmatch(_CENTS).any():
-        bare = bare.str.replace(COMMA, "", regex=False)
     values = numbers(bare)
     is_number = ~np.isnan(values)
-    if PERCENT in marks:
-        if (is_number & ~is_signed & (values != 0)).any():
+    if is_percent.any():
+        if (is_number & ~is_percent & (values != 0)).any():
             return None
         bare = bare + "e-2"
-    return (bare.where(is_number, written), "".join(marks)) if is_number.mean() >= MOSTLY else None
+    return (bare.where(is_number, written), bool(is_percent.any())) if is_number.mean() >= MOSTLY else None
 
 
 def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
@@ -283,8 +276,8 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
     if len(twice := frame.columns[frame.columns.duplicated()]):
         raise UsageError(f"{wanted.file_flag}={path} has two columns {twice[0]!r}: rename one.")
     frame, counts = _masked(frames.with_plain_types(frame), schema.listed(wanted.missing_values), wanted.read_as_text)
-    frame, signs = _with_plain_numbers(frame, wanted)
-    return Table(path, frame, nameless, missing=counts, signs=signs)
+    frame, percents = _with_plain_numbers(frame, wanted)
+    return Table(path, frame, nameless, missing=counts, percents=percents)
 
 
 def _masked(
@@ -305,18 +298,17 @@ def _masked(
     return frame, counts
 
 
-def _with_plain_numbers(frame: pd.DataFrame, wanted: schema.Schema) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Table whose amounts are plain numbers, see `plain_numbers`, and the sign of each column that has one."""
-    signs: dict[str, str] = {}
-    bare_columns = {}
+def _with_plain_numbers(frame: pd.DataFrame, wanted: schema.Schema) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Table whose numbers are plain ones, see `plain_numbers`, and its columns of percents."""
+    percents, bare_columns = [], {}
     for name in frame.columns.difference(wanted.read_as_text, sort=False):
         if frame[name].dtype != object or frames.holds_lists(frame[name]):
             continue
         cells = as_text(frame[name], {*MISSING, *MISSING_AMONG_NUMBERS}).dropna()
-        if len(cells) and (amounts := plain_numbers(cells, wanted.decimal)):
-            bare_columns[name] = amounts[0].reindex(frame.index)
-            signs |= {name: amounts[1]} if amounts[1] else {}
-    return frame.assign(**bare_columns), signs
+        if len(cells) and (plain := plain_numbers(cells, wanted.decimal)):
+            bare_columns[name] = plain[0].reindex(frame.index)
+            percents += [name] * plain[1]
+    return frame.assign(**bare_columns), tuple(percents)
 
 
 def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.ndarray, dict[str, str]]:

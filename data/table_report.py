@@ -1,10 +1,8 @@
 """Report on a table's columns and rows, for `config.json` and to print."""
 
 import collections
-import decimal
 import re
-import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from data.schema import as_flag
 _ORDER = {"client": 0, "label": 1, "action": 1, "reward": 2, "feature": 4, "none": 5}  # All other uses come between.
 _NO_NUMBERS = ("--feature_columns", "--position_column", "--ignore_columns", "--partition_column")
 _PRINTED = 20  # Maximum number of columns with a line.
-_NAMED = 3  # Classes that a warning names.
 
 
 def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = False) -> dict[str, Any]:
@@ -27,20 +24,19 @@ def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = Fals
       encoded: The encoded features.
       knows_labels: Whether the labels come from elsewhere.
     """
-    table, learned = rows.table, encoded.learned
-    warnings = [] if knows_labels or rows.schema.is_log else label_warnings(rows)
+    table = rows.table
+    warnings = []
+    if rows.roles.label and not (knows_labels or rows.schema.is_log):
+        warnings += name_warnings(rows.label_names, f"--label_column={as_flag([rows.roles.label])}", "class")
     if not rows.synthetic:
         warnings += name_warnings(rows.client_ids, f"--client_column={as_flag(rows.roles.clients)}", "client")
     report = {
         "rows": len(rows.frame),
         "dropped_rows": dict(rows.dropped),
-        "imputed": encoded.imputed,
-        "missing_as_category": encoded.missing_as_category,
-        "columns_left_out": [*table.nameless, *(name for name, known in learned.items() if known is None)],
         "form": dict(table.form),
         "missing_values": dict(table.missing),
-        "signs": dict(table.signs),
-        "warnings": [*warnings, *_category_warnings(learned, rows.roles.named)],
+        "percents": list(table.percents),
+        "warnings": warnings,
     }
     if rows.notes:
         report["notes"] = list(rows.notes)
@@ -83,36 +79,11 @@ def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, nam
         entry = {"kind": "category", "categories": count}
     elif isinstance(known, statistics.Dates):
         entry = {"kind": "date", "hours": known.has_times}
-    gaps = {"imputed": encoded.imputed, "missing": encoded.missing_as_category, "unknown": encoded.unknown}
-    return entry | {what: counts[name] for what, counts in gaps.items() if name in counts}
-
-
-def _category_warnings(learned: columns.Learned, named: Collection[str]) -> list[str]:
-    """Columns with many categories, except those that the user named."""
-    counts = {name: len(one.categories) for name, one in learned.items() if isinstance(one, statistics.Categories)}
-    return [
-        f"column {name!r} gives {count} features, one for each category: --ignore_columns={as_flag([name])} "
-        f"leaves it out, --category_columns={as_flag([name])} keeps it."
-        for name, count in counts.items()
-        if count > columns.MANY_CATEGORIES and name not in named
-    ]
-
-
-def label_warnings(rows: tables.Rows) -> list[str]:
-    """Oddities of labels: see `name_warnings`; and labels of a single row."""
-    if not rows.roles.label:
-        return []
-    flag = f"--label_column={as_flag([rows.roles.label])}"
-    oddities = name_warnings(rows.label_names, flag, "class")
-    counts = rows.frame[rows.roles.label].value_counts()
-    if single := [name for name in rows.label_names if counts.get(name) == 1]:
-        more = f" and {len(single) - _NAMED} more" if len(single) > _NAMED else ""
-        oddities.append(f"{flag} has classes of a single row: {', '.join(map(repr, single[:_NAMED]))}{more}.")
-    return oddities
+    return entry | encoded.gaps[name]
 
 
 def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
-    """Oddities of names: one number or word that is written in several ways, and words that may mean a missing value.
+    """Warning of words that may mean a missing value among names: `NA`, or the only word among numbers.
 
     Args:
       names: Distinct names.
@@ -120,39 +91,19 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
       what: Description of one, such as `class`.
     """
     is_word = np.isnan(table_file.numbers(pd.Series(list(names), dtype=object)))
-    words = [name for name, spells in zip(names, is_word, strict=True) if spells]
-    ways: dict[Any, list[str]] = collections.defaultdict(list)
-    for name, spells in zip(names, is_word, strict=True):
-        # As floats, whole numbers beyond 2^53 would be equal.
-        ways[unicodedata.normalize("NFKC", name).casefold() if spells else decimal.Decimal(name)].append(name)
-    oddities = []
-    for how, kind in (("number", decimal.Decimal), ("word", str)):
-        groups = [group for key, group in ways.items() if len(group) > 1 and isinstance(key, kind)]
-        if groups:
-            shown = "; ".join(" and ".join(_distinctly(group)) for group in groups[:_NAMED])
-            shown += f" and {len(groups) - _NAMED} more" if len(groups) > _NAMED else ""
-            oddities.append(
-                f"{flag} has {what}{'e' * what.endswith('s')}s that are one {how} in several ways: {shown}."
-            )
-    missing = [name for name in names if name in table_file.MISSING or (words == [name] and len(names) > 2)]
-    if missing:
-        oddities.append(
-            f"{flag} has the {what} {missing[0]!r}, which is a name here: if it means a missing value, "
-            f"--missing_values={as_flag(missing, quoted=True)} drops its rows."
-        )
-    return oddities
-
-
-def _distinctly(names: Sequence[str]) -> list[str]:
-    """Quoted names; with escapes if they look alike, as the composed and the decomposed form of an accent do."""
-    distinct = {unicodedata.normalize("NFC", name) for name in names}
-    return list(map(repr if len(distinct) == len(names) else ascii, names))
+    only = [name for name, spells in zip(names, is_word, strict=True) if spells and is_word.sum() == 1 < len(names) - 1]
+    if not (missing := [name for name in names if name in table_file.MISSING or name in only]):
+        return []
+    return [
+        f"{flag} has the {what} {missing[0]!r}, which is a name here: if it means a missing value, "
+        f"--missing_values={as_flag(missing, quoted=True)} drops its rows."
+    ]
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
     """Yields the printed lines of a table's or log's report, one per column; none for other data."""
     if log := report.get("log"):  # `log_checks.reading` reports the rest of it.
-        report = {**log, "dropped_rows": {}, "signs": {}, "warnings": ()}
+        report = {**log, "dropped_rows": {}, "percents": (), "warnings": ()}
     if "columns" not in report:
         return
     described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.get(column["use"], 3))
@@ -180,16 +131,14 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     for word, count in report.get("missing_values", {}).items():
         missed = f"Warning: no cell holds {word!r}, which --missing_values names."
         yield f"  {count} cells hold {word!r}: missing" if count else missed
-    for name, sign in report.get("signs", {}).items():
-        yield f"  in {of_sign(name, sign)}"
+    yield from (f"  in {of_percents(name)}" for name in report.get("percents", ()))
     for warning in report.get("warnings", ()):
         yield f"Warning: {warning}"
 
 
-def of_sign(name: str, sign: str) -> str:
-    """Description of a column whose numbers have a sign."""
-    how = "they are read as hundredths (0.4% is 0.004)" if sign == table_file.PERCENT else "it is left out"
-    return f"column {name!r}, numbers have the sign {sign!r}: {how}"
+def of_percents(name: str) -> str:
+    """Description of a column of percents."""
+    return f"column {name!r}, numbers have the sign '%': they are read as hundredths (0.4% is 0.004)"
 
 
 def _kind(column: Mapping[str, Any]) -> str:

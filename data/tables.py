@@ -181,7 +181,7 @@ def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> tabl
     """Table in which each of these columns that holds lists, such as embeddings, becomes a column for each number.
 
     Raises:
-      ColumnError: See `frames.spread`.
+      UsageError: See `frames.spread`.
     """
     lists = [name for name in names if frames.holds_lists(table.frame[name])]
     if not lists:

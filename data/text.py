@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-NORMALIZATIONS = ("mean", "l2")
 _POSTS_AT_ONCE = 1 << 16
 
 # `c++` and `c#` are words; in `c++11` and `issue#5` the signs separate two.
@@ -92,14 +91,7 @@ def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalization: st
       lengths: int [posts], words of each post, 0 or more.
       max_words: Maximum number of distinct words of a post: those of the highest values, then of the lowest ids.
       normalization: `mean` or `l2`.
-
-    Raises:
-      ValueError: If `max_words` is below 1 or `normalization` another word.
     """
-    if max_words < 1:
-        raise ValueError(f"max_words={max_words} must be at least 1.")
-    if normalization not in NORMALIZATIONS:
-        raise ValueError(f"normalization={normalization!r} must be one of {', '.join(NORMALIZATIONS)}.")
     num_posts = len(lengths)
     is_known = ids >= 0
     stride = int(ids.max(initial=0)) + 1
@@ -134,9 +126,6 @@ def encode(
       vocabulary: Word -> id, 0 or more.
       max_words: Maximum number of distinct words of a post; see `bags`.
       normalization: `mean` or `l2`; see `bags`.
-
-    Raises:
-      ValueError: As `bags` does.
     """
     lengths = np.array([len(document) for document in documents], np.int64)
     ids = map(vocabulary.get, itertools.chain.from_iterable(documents), itertools.repeat(-1))

@@ -6,6 +6,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
+import gzip
 import hashlib
 import json
 import os
@@ -95,7 +96,7 @@ class Side:
         root.mkdir(parents=True, exist_ok=True)
         if half_run:
             shutil.copytree(half_run, folder)
-        _make_posts(data / "stackexchange_posts.jsonl")
+        _make_posts(data / "stackexchange_posts.jsonl.gz")
         output = [f"--root_output_dir={root}", f"--experiment_name={name}", "--seed=3", f"--total_rounds={rounds}"]
         places = {"data": data, "tables": self.checkout / "data" / "examples", "runs": self.folder}
         flags = setting.flags.format_map(places).split() + (output if rounds else [f"--output_dir={folder}"])
@@ -280,7 +281,7 @@ def _make_posts(path: pathlib.Path) -> None:
         post = {"site": "made", "user": f"made/{index % 60}", "title": words[0], "body": " ".join(words)}
         lines.append(json.dumps(post | {"tags": sorted({word for word in words if len(word) == len("word1")})}))
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(path, "\n".join(lines).encode() + b"\n")
+    files.replace(path, gzip.compress("\n".join(lines).encode() + b"\n", mtime=0))
 
 
 if __name__ == "__main__":

@@ -85,10 +85,10 @@ TEXTS = {
     "not_zip/mnist.npz": "no archive",
     "not_tar/stackoverflow.word_count.tar.bz2": "no archive",
     "not_sqlite/emnist_all.sqlite": "no database",
-    "posts/none/stackexchange_posts.jsonl": "",
-    "posts/one/stackexchange_posts.jsonl": POST,
-    "posts/json/stackexchange_posts.jsonl": POST + "{\n",
-    "posts/nan/stackexchange_posts.jsonl": "NaN\n",
+    "posts/none/stackexchange_posts.jsonl.gz": "",
+    "posts/one/stackexchange_posts.jsonl.gz": POST,
+    "posts/json/stackexchange_posts.jsonl.gz": POST + "{\n",
+    "posts/nan/stackexchange_posts.jsonl.gz": "NaN\n",
     "posts/not_gzip/stackexchange_posts.jsonl.gz": "no gzip",
     "tables/sound.csv": "who,age,size,label\n" + ROWS,
     "tables/twice.csv": "who,age,age,label\n" + ROWS,
@@ -215,7 +215,8 @@ def _write(folder: pathlib.Path) -> None:
     for path in [*TEXTS, *BYTES, *arrays]:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
     for path, text in TEXTS.items():
-        (folder / path).write_text(text)
+        is_gzipped = path.endswith("jsonl.gz") and "not_gzip" not in path
+        (folder / path).write_bytes(gzip.compress(text.encode()) if is_gzipped else text.encode())
     for path, content in BYTES.items():
         (folder / path).write_bytes(content)
     for path, values in arrays.items():

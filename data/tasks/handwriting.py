@@ -5,10 +5,6 @@ the NIST writers that QMNIST names, 539 for training and 297 others for testing.
 time; the pixels of the other two are uint8, background 255, in memory.
 """
 
-import os
-import pathlib
-from collections.abc import Sequence
-
 import numpy as np
 
 from data import clients, download, files, partition, tasks
@@ -65,10 +61,7 @@ def _emnist(options: TaskOptions, num_classes: int) -> Populations:
 
     Features are float32 [examples, 28, 28, 1] in [0, 1], background 1.
     """
-    if options.data_dir and os.path.isfile(options.data_dir):
-        local: pathlib.Path | None = pathlib.Path(options.data_dir)
-    else:
-        local = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN)
+    local = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN)
     if options.random_data and not local:
         clients.warn_of_random_data("EMNIST")
         return random_writers(num_classes)
@@ -125,24 +118,13 @@ def unipen62(data_dir: str | None) -> Populations:
     if names.ndim != 1 or len(set(names.tolist())) < len(names):
         raise UsageError(f"{path}: writer_ids must be different names: --data_dir must hold the undamaged file.")
     images.indices(path, "writers", writers, len(examples.labels), len(names))
-    return _hold_out(examples, writers, [str(name) for name in names], clients.file_checksum(path))
-
-
-def _hold_out(examples: clients.Examples, writers: np.ndarray, names: Sequence[str], checksum: str) -> Populations:
-    """Splits each writer's examples: a seeded 90%, and the held-out rest.
-
-    Args:
-      examples: Examples.
-      writers: int [examples], index into `names`.
-      names: The writers.
-      checksum: Digest of the source.
-    """
     is_held_out = partition.rows_of_each(
         writers, len(names), _SPLIT_SEED, lambda count: int(np.ceil(_HELD_OUT_FRACTION * count))
     )
+    checksum = clients.file_checksum(path)
 
     def part(rows: np.ndarray) -> clients.ClientData:
-        return clients.ArrayClients(examples.take(rows), writers[rows], names, checksum)
+        return clients.ArrayClients(examples.take(rows), writers[rows], [str(name) for name in names], checksum)
 
     return part(np.flatnonzero(~is_held_out)), part(np.flatnonzero(is_held_out))
 

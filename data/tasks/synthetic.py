@@ -14,7 +14,6 @@ a lognormal number with mu = 4 and sigma = 2, rounded down.
 import numpy as np
 
 from data import clients, keys, tasks
-from data.errors import UsageError
 from data.tasks.options import TaskOptions
 
 NUM_FEATURES = 60
@@ -48,14 +47,7 @@ def generate(num_clients: int, alpha: float, beta: float, seed: int) -> tuple[cl
       alpha: Variance of the clients' models' means, without effect on the examples; see above.
       beta: Variance of the means of the clients' features' means.
       seed: Seed of all of it.
-
-    Raises:
-      UsageError: If there is no client, or a variance is negative.
     """
-    if num_clients < 1:
-        raise UsageError(f"--partition_clients={num_clients} must be at least 1.")
-    if alpha < 0 or beta < 0:
-        raise UsageError(f"--synthetic_alpha={alpha:g} and --synthetic_beta={beta:g} are variances: at least 0.")
     sizes = keys.generator(seed, keys.Purpose.PARTITION).lognormal(4, 2, num_clients).astype(int) + 50
     parts = [
         _client(int(size), alpha, beta, keys.generator(seed, keys.Purpose.EXAMPLES, client))

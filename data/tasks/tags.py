@@ -27,10 +27,6 @@ from data.tasks.options import TaskOptions
 _ORIGIN = "https://storage.googleapis.com/tff-datasets-public/"
 FILE_NAME = "stackoverflow.sqlite"
 WORD_COUNTS, TAG_COUNTS = "stackoverflow.word_count", "stackoverflow.tag_count"
-_ALL_FILES = (
-    f"in a folder together with {FILE_NAME}.lzma and the other file of counts, from the same address, and name that "
-    "folder with --data_dir (docs/data.md lists all files)"
-)
 # As TFF 0.87 has them.
 _SHA256 = {
     WORD_COUNTS: "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
@@ -48,7 +44,7 @@ EXAMPLES = "examples"
 UNTAGGED = "posts without a frequent tag, dropped"
 USERS_DROPPED = "users left without an example"
 
-_JSONL = "stackexchange_posts.jsonl"
+_JSONL = "stackexchange_posts.jsonl.gz"
 _HELD_OUT_FRACTION = 0.1
 _SPLIT_SEED = 0  # The split is part of the task: runs of all seeds have the same words and tags in the same places.
 
@@ -103,7 +99,7 @@ def _counts(name: str, data_dir: str | None, cache_dir: str | None) -> Iterator[
     published = f"{name}.tar.bz2"
     origin = f"{_ORIGIN}{published}"
     path = files.instead_of_download(data_dir, (name, published), origin)
-    path = path or download.plain_file(origin, published, cache_dir, _SHA256[name], destination=_ALL_FILES)
+    path = path or download.plain_file(origin, published, cache_dir, _SHA256[name])
     try:
         with contextlib.ExitStack() as stack:
             if path.name == name:
@@ -111,7 +107,9 @@ def _counts(name: str, data_dir: str | None, cache_dir: str | None) -> Iterator[
             else:
                 yield stack.enter_context(tarfile.open(path, "r:bz2")).extractfile(name)  # type: ignore[misc]
     except (tarfile.TarError, KeyError, EOFError, OSError, ValueError, AttributeError, RecursionError) as error:
-        raise UsageError(f"{path} is not readable ({error}): download it again from {origin}.") from error
+        raise UsageError(
+            f"{path} is not readable ({error}): name the folder of a sound file with --data_dir, or download {origin}."
+        ) from error
 
 
 def _first_words(lines: Iterable[bytes], size: int) -> tuple[str, ...]:
@@ -175,15 +173,7 @@ def load_stackexchange(options: TaskOptions) -> tasks.Task:
     Raises:
       UsageError: If a file is missing or damaged, or too few users, tags, words or examples are left.
     """
-    folder = files.place(options.data_dir, f"{_JSONL}.gz")
-    paths = [path for path in (folder / _JSONL, folder / f"{_JSONL}.gz") if path.is_file()]
-    if len(paths) != 1:
-        reason = "There are both" if paths else "There is none"
-        raise UsageError(
-            f"{reason} of {_JSONL} and {_JSONL}.gz in {folder}: name the folder of one of them with --data_dir. "
-            "`python -m data.convert stackexchange` makes it from the sites' dumps."
-        )
-    path = paths[0]
+    path = files.find(options.data_dir, _JSONL)
     users, user_of_post, words, tags_of_post = _read(path)
     num_held_out = max(0, min(math.ceil(_HELD_OUT_FRACTION * len(users)), len(users) - 1))
     order = keys.generator(_SPLIT_SEED, keys.Purpose.HELD_OUT, 0).permutation(len(users))
@@ -226,7 +216,7 @@ def _described(report: Mapping[str, int]) -> str:
 
 
 def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    """Yields posts from a file with one JSON object per line, compressed if its name ends in `.gz`.
+    """Yields posts from a gzipped file with one JSON object per line.
 
     Each object has `site`, `user`, `title` and `body`, all text, and `tags`, a list of text. Other fields and empty
     lines are ignored.
@@ -239,7 +229,7 @@ def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
     """
     number = 0
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with gzip.open(path) as file:
             for line in file:
                 number += 1
                 if line.strip():

@@ -411,20 +411,6 @@ def test_missing_value_words_are_names_of_actions_and_clients_with_a_warning(tmp
     assert dropped == {"without_client": 2, "without_action": 0}
 
 
-@pytest.mark.parametrize(
-    ("actions", "ways"),
-    [
-        (["Email", "email", "sms", "sms"], "one word in several ways: 'Email' and 'email'."),
-        (["caf\u00e9", "cafe\u0301", "tea", "tea"], r"one word in several ways: 'cafe\u0301' and 'caf\xe9'."),
-        (["1", "1.0", "2", "01"], "one number in several ways: '01' and '1' and '1.0'."),
-        (["12345678901234567", "12345678901234568", "1", "2"], ""),
-    ],
-)
-def test_actions_that_may_be_one_are_warned_of(tmp_path, actions, ways):
-    warnings = [finding.text for finding in log_checks.public(_read(tmp_path, _frame(action=actions)))]
-    assert warnings == ([f"--action_column has actions that are {ways}"] if ways else [])
-
-
 def test_percents_are_hundredths_and_reported(tmp_path):
     log = _read(tmp_path, _frame(propensity=["0.4%", "50%", "25 %", "100%"], reward=["1%", "0", "0", "2%"]))
     assert sorted(log.propensities) == [0.004, 0.25, 0.5, 1]

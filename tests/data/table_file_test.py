@@ -153,24 +153,20 @@ def test_a_frame_is_a_table_whatever_its_types():
 
 
 @pytest.mark.parametrize(
-    ("cells", "sign", "numbers"),
+    ("cells", "numbers"),
     [
-        (["$1.50", "-$2", "3"], "$", ["1.50", "-2", "3"]),
-        (["1.5 €", "€2", " 3€"], "€", ["1.5", "2", "3"]),
-        (["5%", "12.5 %", "0"], "%", ["5e-2", "12.5e-2", "0e-2"]),
-        (["5%", "12.5"], "", ["5%", "12.5"]),
-        (['"$1,234.50"', "$999.00"], "$", ["1234.50", "999.00"]),
-        (["$1", "€2"], "", ["$1", "€2"]),
-        (["$1", "red", "blue"], "", ["$1", "red", "blue"]),
-        (["1", "2"], "", ["1", "2"]),
+        (["5%", "12.5 %", "0"], ["5e-2", "12.5e-2", "0e-2"]),
+        (["5%", "12.5"], None),
+        (["5%", "red", "blue"], None),
+        (["$1.50", "$2"], None),
+        (["1", "2"], None),
     ],
-    ids=range(8),
 )
-def test_amounts_of_one_sign_are_read_without_it(read, cells, sign, numbers):
+def test_percents_are_read_as_hundredths(read, cells, numbers):
     text = "who,x\n" + "".join(f"a,{cell}\n" for cell in cells)
     table = read(text)
-    assert (table.frame["x"].tolist(), table.signs) == (numbers, {"x": sign} if sign else {})
-    assert read(text, ["x"]).signs == {}
+    assert (table.frame["x"].tolist(), table.percents) == ((numbers, ("x",)) if numbers else (cells, ()))
+    assert read(text, ["x"]).percents == ()
 
 
 @pytest.mark.parametrize("last", ["12.000;1", "12.000;1,5"])
@@ -220,7 +216,6 @@ def _numbers_of(table, column="p", within=(1e-18, 1)):
 def test_percents_are_hundredths_and_a_mixture_with_plain_numbers_is_refused(read):
     table = read("who,p\na,0.4%\nb,50 %\n")
     assert _numbers_of(table) == [0.004, 0.5]
-    assert table.signs == {"p": "%"}
     with pytest.raises(UsageError, match=r"'0.4%' .* \(line 2 .* has percents in every cell, or in none"):
         _numbers_of(read("who,p\na,0.4%\nb,0.5\n"))
 
@@ -332,18 +327,17 @@ def test_hexadecimal_identifiers_are_no_numbers():
         (["1,5", "1.234,56", "-3"], [1.5, 1234.56, -3]),
         (["1.500", "12.000"], [1500, 12000]),
         (["1 234,5", "1\u202f234", ",5"], [1234.5, 1234, 0.5]),
-        (["1,5 €", "2.000 €"], [1.5, 2000]),
         (["0,4%", "50 %"], [0.004, 0.5]),
         (["1,5e-3", "2"], [0.0015, 2]),
     ],
-    ids=range(6),
+    ids=range(5),
 )
 def test_decimal_commas(cells, values):
     plain, _ = table_file.plain_numbers(pd.Series(cells), ",")
     np.testing.assert_allclose(table_file.numbers(plain), values)
 
 
-@pytest.mark.parametrize("cell", ["1.5", "0.500", "2.5 €"])
+@pytest.mark.parametrize("cell", ["1.5", "0.500", "2.5 %"])
 def test_points_that_group_nothing_are_refused_beside_decimal_commas(cell):
     with pytest.raises(UsageError, match=f"column 'x' has '{cell}', whose point groups no thousands"):
         table_file.plain_numbers(pd.Series(["1,5", "1.500", cell], name="x"), ",")

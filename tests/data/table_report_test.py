@@ -16,7 +16,7 @@ REPORT = {
     "dropped_rows": {"without_client": 0, "without_label": 2},
     "form": {"encoding": "cp1252", "separator": "semicolon"},
     "missing_values": {"n/k": 5, "-9": 0},
-    "signs": {"age": "$", "risk": "%"},
+    "percents": ["risk"],
     "warnings": ["it is odd."],
     "columns": COLUMNS,
 }
@@ -34,7 +34,6 @@ def test_each_column_has_a_line():
         "  2 rows dropped: without label",
         "  5 cells hold 'n/k': missing",
         "Warning: no cell holds '-9', which --missing_values names.",
-        "  in column 'age', numbers have the sign '$': it is left out",
         "  in column 'risk', numbers have the sign '%': they are read as hundredths (0.4% is 0.004)",
         "Warning: it is odd.",
     ]

@@ -66,7 +66,7 @@ def test_bags_agree_with_counting_one_post_at_a_time():
     draw = np.random.default_rng(0)
     lengths = draw.integers(0, 40, 60)
     ids = draw.integers(-1, 30, lengths.sum())
-    for normalization in text.NORMALIZATIONS:
+    for normalization in ("mean", "l2"):
         bags = text.bags(ids, lengths, 12, normalization)
         start = 0
         for length, (bag, values) in zip(lengths, posts(bags), strict=True):
