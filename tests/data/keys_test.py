@@ -1,30 +1,12 @@
 """Tests of data.keys."""
 
-import ast
-import pathlib
-
 import pytest
 
 from data import keys
 
-_ROOT = pathlib.Path(keys.__file__).parents[1]
-_KEYED = ("generator", "tensorflow_key", "integer_key")
-_PLACES = ("data", "optimization", "bandits", "scripts")
-
 
 def _draw(*key) -> list[int]:
     return keys.generator(*key).integers(1 << 62, size=4).tolist()
-
-
-def _keys_in(source: str) -> list[tuple[str, int]]:
-    """Purpose and number of places of every key that a module makes."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _KEYED:
-            _, purpose, *where = node.args
-            assert not any(isinstance(place, ast.Starred) for place in where), ast.unparse(node)
-            found.append((ast.unparse(purpose).rpartition(".")[2], len(where)))
-    return found
 
 
 def test_purposes_keep_their_numbers():
@@ -38,14 +20,9 @@ def test_purposes_keep_their_numbers():
     assert " ".join(f"{purpose.name}={purpose.value}" for purpose in keys.Purpose) == numbers
 
 
-@pytest.mark.slow
-def test_all_keys_of_a_purpose_have_one_length_in_the_whole_program():
-    found = [
-        key for package in _PLACES for path in (_ROOT / package).rglob("*.py") for key in _keys_in(path.read_text())
-    ]
-    assert len(found) > 20
-    lengths = {name: {length for other, length in found if other == name} for name, _ in found}
-    assert lengths == {name: {keys.Purpose[name].places} for name in lengths}
+def test_a_key_has_as_many_places_as_its_purpose():
+    with pytest.raises(ValueError, match="A key of CACHE has 2 places, not 1"):
+        keys.generator(0, keys.Purpose.CACHE, 1)
 
 
 @pytest.mark.parametrize(
