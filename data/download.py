@@ -10,7 +10,6 @@ import http.client
 import lzma
 import os
 import pathlib
-import shutil
 import sys
 import urllib.request
 from collections.abc import Callable
@@ -87,7 +86,8 @@ def _decompress(archive: pathlib.Path, path: pathlib.Path, damaged: str) -> None
     """Decompresses an `.lzma` archive, atomically."""
     try:
         with lzma.open(archive) as source, files.whole(path) as target:
-            shutil.copyfileobj(source, target, _CHUNK)
+            while chunk := source.read(_CHUNK):
+                target.write(chunk)
     except (lzma.LZMAError, EOFError) as error:
         raise UsageError(damaged.format(error)) from error
 
@@ -159,8 +159,9 @@ def _fetch(origin: str, path: pathlib.Path, expected: str | None = None) -> str:
             ):
                 progress.total = int(response.headers.get("Content-Length", 0)) or None
                 while chunk := response.read(_CHUNK):
-                    for sink in (file.write, md5.update, sha256.update):
-                        sink(chunk)
+                    file.write(chunk)
+                    md5.update(chunk)
+                    sha256.update(chunk)
                     progress.update(len(chunk))
                 headers = response.headers.get_all("x-goog-hash", [])  # Google Cloud Storage has the MD5 in Base64.
             if progress.total and progress.n < progress.total:
