@@ -120,6 +120,7 @@ def encode(
         differ from the known statistics; or if a column holds text that is distinct in nearly all rows, or has more
         than 1000 categories. It names all such columns, with their remedies.
     """
+    refuse_lists(frame)
     is_train = np.ones(len(frame), bool) if is_train is None else is_train
     parsed: dict[str, Any] = {}
     learned: dict[str, Any] = {}
@@ -161,6 +162,19 @@ def encode(
                 encoded.names.extend(f"{name}={day}" for day in WEEKDAYS)
         encoded.gaps[name] = {what: int(count) for what, count in counts.items() if count}
     return encoded._replace(values=np.concatenate(blocks, axis=1))
+
+
+def refuse_lists(frame: pd.DataFrame) -> None:
+    """Refuses columns of lists, such as embeddings, which would become categories.
+
+    Raises:
+      UsageError: If there are any.
+    """
+    if lists := [name for name in frame.columns if frames.holds_lists(frame[name])]:
+        raise UsageError(
+            f"Column {lists[0]!r} holds lists. Give each number of a list a column of its own, as by "
+            f"pandas.DataFrame(frame[{lists[0]!r}].tolist()), or leave it out with --ignore_columns={as_flag(lists)}."
+        )
 
 
 def _check_size(rows: int, learned: Learned) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from data.errors import UsageError
-from data.schema import as_flag
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,29 +78,6 @@ def holds_lists(column: "pd.Series") -> bool:
     if column.dtype != object or not pd.api.types.infer_dtype(column, skipna=True).startswith("mixed"):
         return False
     return any(isinstance(cell, _SEVERAL) for cell in column)
-
-
-def spread(column: "pd.Series") -> "pd.DataFrame":
-    """Columns of numbers from a column of lists: `x[0]`, `x[1]` and so on; NaN where a list is missing.
-
-    Raises:
-      UsageError: If lists are of several lengths, empty, or hold something else than numbers.
-    """
-    import pandas as pd
-
-    lists = column.dropna()
-    try:
-        values = np.stack([np.asarray(cell) for cell in lists])
-        is_right = values.ndim == 2 and values.shape[1] > 0 and values.dtype.kind in "biuf"
-    except ValueError:  # They are of several lengths.
-        is_right = False
-    if not is_right:
-        raise UsageError(
-            f"Column {column.name!r} holds lists. Give all lists equally many numbers, each of which becomes a "
-            f"feature, or leave the column out with --ignore_columns={as_flag([column.name])}."
-        )
-    names = [f"{column.name}[{position}]" for position in range(values.shape[1])]
-    return pd.DataFrame(values.astype(np.float64), lists.index, names).reindex(column.index)
 
 
 def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFrame":

@@ -180,11 +180,9 @@ def hierarchical_label_skew(
       int32 [examples], the client of each example, or `NO_CLIENT`.
 
     Raises:
-      ValueError: if there are too few examples, or a fine label has several coarse ones.
+      ValueError: if there are too few examples.
     """
     fine, first = np.unique(fine_labels, return_index=True)
-    if not np.array_equal(coarse_labels[first][np.searchsorted(fine, fine_labels)], coarse_labels):
-        raise ValueError("A fine label belongs to several coarse labels.")
     coarse, coarse_of_fine = np.unique(coarse_labels[first], return_inverse=True)
 
     def draw_mix() -> tuple[np.ndarray, np.ndarray]:

@@ -57,7 +57,6 @@ class Table:
       form: `encoding` and `separator` of a CSV file.
       missing: Number of cells with each text of `--missing_values`.
       percents: Columns whose percents were read as hundredths.
-      lists: Columns that have replaced a column of lists, by its name.
       lines: int [rows], the line where each row begins; None without lines.
       first_row: Number of the first row in messages, without lines.
       checksum: Digest of the source and of its missing values.
@@ -69,7 +68,6 @@ class Table:
     form: Mapping[str, str] = dataclasses.field(default_factory=dict)
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     percents: tuple[str, ...] = ()
-    lists: Mapping[str, list[str]] = dataclasses.field(default_factory=dict)
     lines: np.ndarray | None = None
     checksum: str = ""
     first_row: int = 1

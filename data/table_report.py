@@ -37,11 +37,9 @@ def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = Fals
         "missing_values": dict(table.missing),
         "percents": list(table.percents),
         "warnings": warnings,
+        "notes": list(rows.notes),
+        "synthetic_clients": rows.synthetic,
     }
-    if rows.notes:
-        report["notes"] = list(rows.notes)
-    if rows.synthetic:
-        report["synthetic_clients"] = rows.synthetic
     return report | {"clients": len(rows.client_ids), "columns": _of_columns(rows, encoded)}
 
 
@@ -117,7 +115,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         kinds = collections.Counter(f"{column['use']}, {column['kind']}" for column in rest)
         counts = "; ".join(f"{kind}: {count}" for kind, count in kinds.items())
         yield f"  and {len(rest)} more ({counts}), all in config.json"
-    if "synthetic_clients" in report:
+    if report.get("synthetic_clients"):
         yield f"  clients are synthetic: {report['synthetic_clients']}"
     if "prices" in report:
         prices = {action: f"{price:g}" for action, price in report["prices"].items()}

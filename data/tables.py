@@ -1,12 +1,12 @@
 """Reader of tables and logs: rows, their clients and labels by a schema, and columns as features."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from data import columns, frames, keys, log_time, partition, statistics, table_file, text
+from data import columns, keys, log_time, partition, statistics, table_file, text
 from data.errors import UsageError
 from data.schema import Roles, Schema, as_flag, check_no_log, listed, resolve
 
@@ -76,7 +76,12 @@ class Rows:
 
 
 def words(texts: pd.DataFrame) -> text.Words:
-    """Words of each row of some text columns."""
+    """Words of each row of some text columns.
+
+    Raises:
+      UsageError: If a column holds lists.
+    """
+    columns.refuse_lists(texts)
     counted, cells = text.Words(), [columns.as_text(texts[name]).fillna("") for name in texts.columns]
     for row in zip(*cells, strict=True):
         counted.append(text.words(" ".join(row)))
@@ -104,17 +109,8 @@ def read(
     schema.check()
     table = table_file.read(path, schema)
     roles = resolve(schema, list(table.frame.columns), path)
-    if schema.is_log:
-        table = _with_sets_as_text(table, schema.action_column or "", roles.features)
-    else:
+    if not schema.is_log:
         check_no_log(roles.suspected, path, roles.label)
-    table = with_lists_as_columns(table, [*roles.features, *roles.texts])
-    if wrong := {*roles.texts, *schema.categories}.intersection(table.lists):
-        raise UsageError(f"Column {min(wrong)!r} holds lists, which are neither categories nor text: leave it out.")
-    features, named = (
-        [part for name in names for part in table.lists.get(name, [name])] for names in (roles.features, roles.named)
-    )
-    roles = dataclasses.replace(roles, features=features, named=named)
     if known and not schema.is_log:
         _check_known(known, schema, roles, path)
     known_labels = list(known.labels) if known and schema.label_column else None
@@ -135,16 +131,6 @@ def read(
             clients = partition.dirichlet_label_skew(values.to_numpy(), len(client_ids), concentration, draw)
             synthetic = f"each has a mix of {schema.partition_column}, sampled from Dirichlet({concentration:g})"
     return Rows(table, schema, roles, frame, client_ids, clients, label_names, labels, dropped, synthetic, times, notes)
-
-
-def _with_sets_as_text(table: table_file.Table, action: str, names: Iterable[str]) -> table_file.Table:
-    """Table in which lists of available actions are texts such as `a|b|c`; see `action_sets`."""
-    lists = [name for name in names if frames.holds_lists(table.frame[name])]
-    name = action_sets(table.frame[[action, *lists]], action)
-    if name is None:
-        return table
-    written = table.frame[name].map(lambda cell: "|".join(map(str, cell)), na_action="ignore")
-    return dataclasses.replace(table, frame=table.frame.assign(**{name: written}))
 
 
 def action_sets(frame: pd.DataFrame, action: str) -> str | None:
@@ -175,20 +161,6 @@ def _elements(cell: object) -> list[str]:
         return list(map(str, cell)) if isinstance(cell, list | tuple | np.ndarray) else []
     separator = next((mark for mark in "|;," if mark in cell), None)
     return [part.strip(" []{}()\"'") for part in cell.split(separator)]
-
-
-def with_lists_as_columns(table: table_file.Table, names: Iterable[str]) -> table_file.Table:
-    """Table in which each of these columns that holds lists, such as embeddings, becomes a column for each number.
-
-    Raises:
-      UsageError: See `frames.spread`.
-    """
-    lists = [name for name in names if frames.holds_lists(table.frame[name])]
-    if not lists:
-        return table
-    parts = {name: frames.spread(table.frame[name]) for name in lists}
-    frame = pd.concat([table.frame.drop(columns=lists), *parts.values()], axis=1)
-    return dataclasses.replace(table, frame=frame, lists={name: list(part.columns) for name, part in parts.items()})
 
 
 def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: str) -> None:

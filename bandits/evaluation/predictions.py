@@ -106,11 +106,8 @@ def _encoded(frame: "pd.DataFrame", options: TaskOptions, known: statistics.OfTa
     """The features of a run's model; the constant 1 without features."""
     table = table_file.of_frame(frame, "the DataFrame", options)
     names, texts = list(known.columns), schema.listed(options.text_columns)
-    table = tables.with_lists_as_columns(table, [name for name in table.frame if f"{name}[0]" in names])
     if missing := [name for name in (*names, *texts) if name not in table.frame]:
         raise UsageError(f"The DataFrame lacks columns that the run's model takes: {', '.join(missing)}.")
-    if more := [part for parts in table.lists.values() for part in parts if part not in names]:
-        raise UsageError(f"The DataFrame has longer lists than the run's model takes, up to {more[-1]}.")
     if not (names or texts):
         return np.ones((len(frame), 1), np.float32)
     values = columns.encode(table.frame[names], known=known.columns, show=table.cells).values

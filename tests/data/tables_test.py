@@ -56,20 +56,15 @@ def _read(frame, **roles):
         return tables.read(name, schema.Schema(client_column="rows:2", **roles))
 
 
-def test_a_feature_of_lists_becomes_a_feature_of_each_number():
-    frame = {"e": [[0.0, 1.0], [2.0, 1.0], None, [1.0, 4.0]], "y": [0, 1, 0, 1], "unused": [[1], [], "a", None]}
-    features = _read(frame, label_column="y", feature_columns="e").features()
-    assert features.names == ["e[0]", "e[0] is missing", "e[1]", "e[1] is missing"]
-    root = 1.5**0.5
-    assert features.values[:, 0].tolist() == pytest.approx([-root, root, 0, 0], abs=1e-6)
-    assert features.values[:, 1].tolist() == [0, 0, 1, 0]
-    assert list(features.learned) == ["e[0]", "e[1]"]
-
-
-@pytest.mark.parametrize("flags", [{"category_columns": "e"}, {"text_columns": "e"}])
-def test_lists_are_neither_categories_nor_text(flags):
-    with pytest.raises(UsageError, match="'e' holds lists, which are neither categories nor text"):
-        _read({"e": [[1], [2]], "x": [1, 2], "y": [0, 1]}, label_column="y", **flags)
+@pytest.mark.parametrize("flags", [{}, {"category_columns": "e"}, {"feature_columns": "e,x"}])
+def test_lists_are_refused_as_features_and_not_read_otherwise(flags):
+    frame = {"e": [[0.0, 1.0], None, [1.0, 4.0], [2.0, 1.0]], "x": [1, 2, 3, 4], "y": [0, 1, 0, 1]}
+    with pytest.raises(UsageError, match=r"'e' holds lists\. .*--ignore_columns=e"):
+        _read(frame, label_column="y", **flags).features()
+    assert _read(frame, label_column="y", ignore_columns="e").features().names == ["x"]
+    rows = _read(frame, label_column="y", text_columns="e")
+    with pytest.raises(UsageError, match="'e' holds lists"):
+        tables.words(rows.frame[rows.roles.texts])
 
 
 @pytest.mark.parametrize("text", ["# exported, today\nwho,y\na,1\nb,0\n", "sep=;\nwho;y\na;1\nb;0\n"])

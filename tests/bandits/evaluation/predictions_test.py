@@ -86,14 +86,9 @@ def test_what_cannot_be_predicted_is_refused(tmp_path):
         run.predict(FRAME)
 
 
-def test_lists_are_features_by_position_and_decimal_commas_are_read_as_in_the_run(tmp_path):
+def test_decimal_commas_are_read_as_in_the_run(tmp_path):
     number = {"mean": 0.0, "deviation": 2.0, "has_missing": False}
-    known = STATISTICS | {"columns": {"e[0]": number, "e[1]": number, "age": number}}
-    run = finished_run(tmp_path, known=known, decimal=",")
-    frame = pd.DataFrame({"e": [[2.0, 4.0], (0, -2)], "age": ["1,5", "1.000"]})
+    run = finished_run(tmp_path, known=STATISTICS | {"columns": dict.fromkeys(("x", "y", "age"), number)}, decimal=",")
+    frame = pd.DataFrame({"x": [2.0, 0.0], "y": [4.0, -2.0], "age": ["1,5", "1.000"]})
     expected = np.array([[1, 2, 0.75], [0, -1, 500]]) @ KERNEL + BIAS
     np.testing.assert_allclose(run.predict(frame)["predicted_reward"], expected, rtol=1e-6)
-    with pytest.raises(UsageError, match=r"longer lists than the run's model takes, up to e\[2\]"):
-        run.predict(frame.assign(e=[[1, 2, 3]] * 2))
-    with pytest.raises(UsageError, match=r"lacks columns that the run's model takes: e\[1\]"):
-        run.predict(frame.assign(e=[[1]] * 2))

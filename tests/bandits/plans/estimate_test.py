@@ -33,6 +33,7 @@ def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds
             ["--preset=mnist_alpha_1", "--algorithm=fedkppa", "--diagnose_round=40"],
             ["--total_rounds=4", "--burn_in_rounds=0", "--diagnose_round=1", "--random_data"],
         ),
+        ("run_mab_fl", ["--task_type=heart_disease", "--total_rounds=2"], ["--total_rounds=2"]),
     ],
 )
 def test_a_few_rounds_have_no_burn_in_and_need_no_download(binary, arguments, flags):
