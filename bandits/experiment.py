@@ -128,7 +128,7 @@ class BanditRounds(runner.Rounds):
     def _losses(self, server: fed_avg.State, inputs: list) -> Any:
         """Losses of the server's model that some clients report."""
         key = ("poll", len(inputs), self._poll_key)
-        losses_of = compiled.kept(key, lambda: self._definition.build_loss_poll(len(inputs)))
+        losses_of = compiled.cached(key, lambda: self._definition.build_loss_poll(len(inputs)))
         return losses_of(server.deployed, server.weights, inputs)
 
     def evaluate(self, state: RoundState) -> dict[str, float]:

@@ -264,7 +264,7 @@ def _shared(
             return definition.build()
         return cached_rounds.process(folder, repr(own_key), definition.build)
 
-    shared = compiled.kept(own_key, find)
+    shared = compiled.cached(own_key, find)
     return SharedProcess(shared, definition, initial_weights, phase.server_optimizer.learning_rate)
 
 

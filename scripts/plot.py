@@ -9,7 +9,7 @@ import dataclasses
 import pathlib
 
 from bandits import metrics
-from bandits.results import baselines, runs
+from bandits.results import runs
 from data import files
 from data.errors import UsageError
 from data.settings import setting
@@ -73,11 +73,10 @@ def program(settings: cli.Settings) -> None:
         titles[column] = f"{runs.about(column)}{smoothed}"
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each run is a single seed.")
-    notes = baselines.notes(seeds, next(iter(titles)))
     from optimization.study import panels
 
     picture = panels.draw(
-        {label + notes.get(label, ""): group for label, group in tables.items()},
+        tables,
         titles,
         title=settings.title,
         window=settings.smooth,

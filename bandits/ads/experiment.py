@@ -362,7 +362,7 @@ def build_centralised(rule: decision_rules.DecisionRule) -> Callable:
 
     # One pull after another is all overhead, of which XLA leaves a hundredth; it has no Gamma draws on the CPU.
     use_xla = not isinstance(rule, decision_rules.Thompson)
-    return compiled.kept(("ads, centralised", rule), lambda: tf.function(play, autograph=False, jit_compile=use_xla))
+    return compiled.cached(("ads, centralised", rule), lambda: tf.function(play, autograph=False, jit_compile=use_xla))
 
 
 def round_impressions(impressions: ads.Impressions, round_num: int, count: int) -> np.ndarray:
@@ -424,7 +424,7 @@ class AdsRounds(runner.Rounds):
 
         key = "ads", self._rule, self._num_actions, options.exploration_weight, options.aggregation, self.mechanism
         # Two runs never share their noise.
-        self._process = build() if self.mechanism.noise_multiplier else compiled.kept(key, build)
+        self._process = build() if self.mechanism.noise_multiplier else compiled.cached(key, build)
         self._payloads = payloads.of_model(shapes), payloads.of_update(shapes, options.aggregation)
         self._pull_central = build_centralised(self._rule)
         # Clipping is of one client's differential, not of a shard's.

@@ -271,7 +271,7 @@ def write(context: Context) -> dict[str, Any]:
             titles=answers.TITLES,
             tables=[tables.html(heads, rows, "wrapped", heads) for heads, rows in answers.tables(results)],
             over_seeds=phrases.what_seeds_vary(initial_model=is_varied, noise=bool(results.with_noise)),
-            intervals=phrases.what_intervals_are_over(),
+            intervals=phrases.WHAT_INTERVALS_ARE_OVER,
         ),
         is_judged=False,
     )

@@ -17,7 +17,7 @@ Which clients should train? Federated training whose clients are chosen at rando
 
   run_client_selection                                    # Synthetic(1,1), UCB-CS
   run_client_selection --client_selection=rand,pow_d,ucb_cs --clients_per_round=1,2 --repeat=3
-  run_client_selection --preset=figure_1                  # a published study, with its figures and table
+  run_client_selection --preset=figure_1                  # a published study, with its table
 
 Several selectors or cohort sizes, separated by commas, are compared: each runs in a folder of its own, and all are
 drawn together. Where a default is missing here, it is the task's own; config.json in a run's folder records all values.

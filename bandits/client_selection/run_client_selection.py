@@ -18,8 +18,32 @@ from data.tasks.options import TaskOptions
 from optimization.study import cli, frame, selector_flags
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bandits.client_selection import experiment
     from optimization.study import runner
+
+_FINAL = [metric for metric in metrics.COLUMNS if metric.evaluated]
+_PER_ROUND = [metrics.MODEL_TRANSFERS, metrics.LOSS_POLLS]
+
+
+def final_table(rounds: "pd.DataFrame") -> "pd.DataFrame":
+    """Final metrics and communication per round for each cohort size and selector: mean and deviation over seeds.
+
+    Deviations are standard deviations with n - 1, as in all tables of this project; NaN for one seed.
+
+    Args:
+      rounds: Metrics of all runs' rounds, with columns `selector`, `cohort` and `seed`.
+    """
+    by_run = rounds.groupby(["cohort", "selector", "seed"], sort=False)
+    runs = by_run[_FINAL].last().join(by_run[_PER_ROUND].mean())
+    runs = runs.rename(columns=lambda column: column.partition("/")[2])
+    by_setting = runs.groupby(["cohort", "selector"], sort=False)
+    summary = by_setting.mean()
+    for position, name in enumerate(runs.columns[: len(_FINAL)]):
+        summary.insert(2 * position + 1, f"{name}_deviation", by_setting[name].std())
+    summary.insert(0, "seeds", by_setting.size())
+    return summary.reset_index()
 
 
 class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
@@ -65,22 +89,19 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
             files.replace(run.folder.path / "private_clients.csv", rounds.clients_csv(outcome.state))
 
     def report(self, runs: Sequence[frame.Run]) -> None:
-        from bandits.client_selection import figures
+        import pandas as pd
 
         folder = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
-        names_of = {}
-        for run in runs:
-            names = {"selector": run.options.selection.name, "cohort": run.options.cohort_size}
-            names_of[run.folder.path] = names | {"seed": run.options.seed}
-        rounds, clients = figures.read(names_of)
-        task = runs[0].options.task
-        title = f"Client selection, {task.task_type}, {clients['client'].nunique()} clients"
-        results = figures.table(rounds)
+        tables = [
+            pd.read_csv(run.folder.metrics_path).assign(
+                selector=run.options.selection.name, cohort=run.options.cohort_size, seed=run.options.seed
+            )
+            for run in runs
+        ]
+        results = final_table(pd.concat(tables, ignore_index=True))
         files.replace(folder / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
-        figures.draw_client_losses(clients, folder / "client_losses.png", title)
         print(results.to_string(index=False, float_format="{:.3f}".format))
-        files_of_runs = "metrics.csv, private_clients.csv of each run"
-        print(f"Results in {folder}: results.csv, client_losses.png; {files_of_runs}")
+        print(f"Results in {folder}: results.csv; metrics.csv, private_clients.csv of each run")
 
 
 STUDY = ClientSelectionStudy()

@@ -383,8 +383,8 @@ def of_log(
 def sentences(result: ConfidenceSequence, limits: bounds_lib.Bounds, rewards: RewardBounds) -> list[str]:
     """Text of a sequence of rewards in [0, 1]: its last interval, in the user's unit, and its assumptions."""
     size, weight = len(result.looks), limits.largest_weight
-    ends = (float(values[-1]) for values in (result.estimates, result.lows, result.highs))
-    last = intervals.Interval(*ends, size=size)
+    mean, low, high = (float(values[-1]) for values in (result.estimates, result.lows, result.highs))
+    last = intervals.Interval(mean, low, high, size)
     if last.low > last.high:
         return [
             "Anytime: no value is possible, so an assumption fails: wrong propensities, cohorts that are not uniform "

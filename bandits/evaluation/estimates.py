@@ -281,7 +281,8 @@ def findings_on_changes(
     for (what, offset), values, change, p_value in zip(
         quantities, *changes(rows, times.values >= cut, estimator), strict=True
     ):
-        interval = Interval(*change, size=len(rows.clients)).scaled(unit.span)
+        gap, low, high = change
+        interval = Interval(gap, low, high, len(rows.clients)).scaled(unit.span)
         before, after = (interval.number(value * unit.span + offset) for value in values)
         is_warning = bool(p_value < _LEVEL)
         text = f"{'Significant' if is_warning else 'No significant'} change of {what}: {before} before {since}, "

@@ -18,7 +18,7 @@ from bandits.mab_fl import flags, metrics, process, rewards
 from data import clients, files, keys
 from data.tasks import silos
 from optimization import client_work, models
-from optimization.study import compiled, loggers, payloads, run_folder, runner
+from optimization.study import compiled, payloads, runner
 
 _HISTORY = 32  # Rounds that the spline of early stopping sees.
 _INCREASES = 1024  # Increases of which a threshold is a quantile.
@@ -75,7 +75,6 @@ class MabFlRounds(runner.Rounds):
     Attributes:
       target: Index of the target.
       choices: The combinations to choose from.
-      estimates: float [combinations], the rule's estimated rewards after the newest round.
     """
 
     def __init__(
@@ -111,7 +110,6 @@ class MabFlRounds(runner.Rounds):
         self._test_features = tf.constant(test_features)
         self._classifier = process.BinaryClassifier(test_features.shape[1], hidden)
         self._rule = options.rule.build()
-        self.estimates = np.zeros(0)
         self.choices = list(choices)
         self._num_averaged = len(self.choices) if self._rule.explores_all else 1
 
@@ -237,7 +235,6 @@ class MabFlRounds(runner.Rounds):
         round_num: int,
     ) -> tuple[RoundState, Mapping[str, Any]]:
         """State with its model's AUC and the best model so far, and the round's metrics."""
-        self.estimates = np.asarray(self._rule.estimates(after.rule))
         after = after._replace(global_auc=auc)
         if auc > before.best_auc:
             after = after._replace(
@@ -253,7 +250,8 @@ class MabFlRounds(runner.Rounds):
             metrics.COMMUNICATIONS: int(after.communications),
         }
         if len(self.choices) > 1:
-            largest = np.flatnonzero(self.estimates == self.estimates.max())
+            estimates = np.asarray(self._rule.estimates(after.rule))
+            largest = np.flatnonzero(estimates == estimates.max())
             row[metrics.ESTIMATED_BEST] = int(largest[0]) if len(largest) == 1 else len(self.choices)
         return after, row
 
@@ -271,7 +269,7 @@ class MabFlRounds(runner.Rounds):
             shares[index] = shares_of(combination, sizes)
         inputs = [self._input(index, shares[:, index], round_num) for index in np.flatnonzero(shares.any(axis=0))]
         # Runs with equal definitions share TFF's compiled computations.
-        return compiled.kept(("mab_fl rounds", definition), definition.build).next(server, inputs)
+        return compiled.cached(("mab_fl rounds", definition), definition.build).next(server, inputs)
 
     def _input(self, participant: int, shares: np.ndarray, round_num: int) -> process.ParticipantInput:
         features, labels = (part if participant == self.target else part[:0] for part in self._validation_rows)
@@ -299,7 +297,7 @@ class MabFlRounds(runner.Rounds):
     def test_auc(self, weights: models.Weights) -> float:
         """AUC on the target's test rows."""
         build = lambda: tf.function(self._classifier.scores, reduce_retracing=True)  # noqa: E731
-        scorer = compiled.kept(("mab_fl scores", self._classifier), build)
+        scorer = compiled.cached(("mab_fl scores", self._classifier), build)
         scores = scorer(tuple(map(tf.constant, weights)), self._test_features)
         return float(sklearn.metrics.roc_auc_score(self._test_labels, scores.numpy()))
 
@@ -326,21 +324,6 @@ class MabFlRounds(runner.Rounds):
             "estimate": np.asarray(self._rule.estimates(state.rule)),
         }
         return files.as_csv(pd.DataFrame(table), float_format="%.6g")
-
-
-class EstimatesFile(loggers.CsvFile):
-    """Logger of `estimates.csv`: each combination's estimated reward after every round (Figures 24, 26 and 28)."""
-
-    def __init__(self, rounds: MabFlRounds, folder: run_folder.RunFolder, first_round: int):
-        """Opens the file for the rounds after `first_round`."""
-        self._rounds = rounds
-        columns = ["round_num", *rounds.choices]
-        super().__init__(folder.path / metrics.ESTIMATES_FILE, columns, first_round, folder)
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Appends the estimates after the round of this row."""
-        estimates = dict(zip(self._rounds.choices, self._rounds.estimates.tolist(), strict=True))
-        super().write({"round_num": row["round_num"], **estimates})
 
 
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:

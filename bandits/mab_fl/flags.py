@@ -1,13 +1,13 @@
 """Flags of `run_mab_fl`, every check that needs no data and no TensorFlow, and the studies that `--preset` reads.
 
-A study is a TOML file in `presets/`. Its table `study` holds what all its settings share, and `figures` what is drawn
-of them. Every other table is a setting, or, where values are lists, a grid of settings.
+A study is a TOML file in `presets/`. Its table `study` holds what all its settings share. Every other table is a
+setting, or, where values are lists, a grid of settings.
 """
 
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bandits import registry
@@ -25,7 +25,7 @@ Who should a target participant learn with? A bandit chooses the combination tha
   run_mab_fl                                              # generated participants of which 0110 is the best pair
   run_mab_fl --task_type=heart_disease --target=va --decision_rule=extreme_explore
   run_mab_fl --task_type=tabular --data_file=FILE --client_column=C --label_column=L --target=NAME
-  run_mab_fl --preset=table3                              # all settings of a study, with its figures
+  run_mab_fl --preset=table3                              # all settings of a study
 
 Where a default is missing here, it depends on other flags; config.json in the run's folder records all values.
 """
@@ -70,10 +70,6 @@ def _small_c(entry: registry.PolicyEntry) -> registry.PolicyEntry:
 RULES = {name: _small_c(entry) for name, entry in registry.RULES.items()} | {
     name: registry.PolicyEntry(registry.RULES["greedy"].target, help=text) for name, text in BASELINES.items()
 }
-
-
-# Flags that figures may tell apart.
-_VARIED = ("rule_epsilon", "rule_alpha", "rule_c", "rule_gamma", "threshold", "epochs_per_round")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,7 +123,7 @@ class _Decisions:
         "Probability, over the run, of dropping the best combination where Extreme Explore drops those that a "
         "paired t test finds worse than the best so far (default: drop none)",
         below=True,
-        only={"decision_rule": ("extreme_explore",), "reward": ("increment", "percentage")},
+        only={"decision_rule": ("extreme_explore",), "reward": ("increment",)},
     )
 
 
@@ -302,12 +298,10 @@ class StudySetting:
     """One setting of a study.
 
     Attributes:
-      table: Its table in the file.
       values: Flags and their values.
-      name: The table and the values that vary in it.
+      name: Its table in the file and the values that vary in it.
     """
 
-    table: str
     values: Mapping[str, Any]
     name: str
 
@@ -319,28 +313,19 @@ class Study:
     Attributes:
       about: What it is, and where it was published.
       settings: In the order of the file.
-      figures: Arguments of `figures.draw`, one mapping a figure.
     """
 
     about: str
     settings: Sequence[StudySetting]
-    figures: Sequence[Mapping[str, Any]]
-
-
-def varied(setting: StudySetting, flag_values: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns, with values, by which figures distinguish runs."""
-    flags = {name: flag_values[name] for name in _VARIED if flag_values[name] is not None}
-    return {"table": setting.table, "setting": setting.name, "seed": flag_values["seed"], **flags}
 
 
 def load_studies() -> dict[str, Study]:
     """All studies by name."""
     by_name = {}
     for path, shared, tables in presets.tables(PRESETS, "study"):
-        figures = tables.pop("figures", [])
         about = shared.pop("about")
         settings = [one for table, values in tables.items() for one in _grid(table, shared | values)]
-        by_name[path.stem] = Study(about, settings, figures)
+        by_name[path.stem] = Study(about, settings)
     return by_name
 
 
@@ -354,7 +339,7 @@ def chosen_settings(preset: str | None) -> tuple[Sequence[StudySetting], Study |
       UsageError: If there is no preset of this name.
     """
     if not preset:
-        return [StudySetting("", {}, "")], None
+        return [StudySetting({}, "")], None
     known = load_studies()
     name, _, only = preset.partition("/")
     names = list(known)
@@ -366,19 +351,13 @@ def chosen_settings(preset: str | None) -> tuple[Sequence[StudySetting], Study |
     return [one for one in study.settings if only in ("", one.name)], None if only else study
 
 
-def whole_study(preset: str | None, names: Collection[str]) -> Study | None:
-    """The study of a preset, if these names are those of all its settings."""
-    study = load_studies().get((preset or "").partition("/")[0])
-    return study if study and {one.name for one in study.settings} == set(names) else None
-
-
 def _grid(table: str, values: Mapping[str, Any]) -> list[StudySetting]:
     varied = {name: choices for name, choices in values.items() if isinstance(choices, list)}
     settings = []
     for combination in itertools.product(*varied.values()):
         chosen = dict(zip(varied, combination, strict=True))
         suffix = "".join(f"_{name.removeprefix('rule_')}={value}" for name, value in chosen.items())
-        settings.append(StudySetting(table, {**values, **chosen}, table + suffix))
+        settings.append(StudySetting({**values, **chosen}, table + suffix))
     return settings
 
 

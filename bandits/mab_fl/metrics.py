@@ -3,8 +3,6 @@
 from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
 
-ESTIMATES_FILE = "estimates.csv"
-
 ACTION = Metric("bandits/action", "Row of combinations.csv that became the global model")
 ESTIMATED_BEST = Metric(
     "bandits/estimated_best",

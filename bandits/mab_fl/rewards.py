@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 KINDS = {
     "increment": "the increase of the target's AUC over its own model, trained in the same round",
     "binary": "1 for an increase above --threshold, else 0",
-    "percentage": "the increase, divided by the AUC it is measured against",
 }
-_LOWEST_AUC = 0.01  # Keeps percentages finite.
 _QUANTILE = "quantile:"
 MIN_POINTS = 5  # Of a cubic spline.
 _LEAST_VARIANCE = 1e-10  # The fit cannot end without any.
@@ -60,11 +58,7 @@ class Reward:
           threshold: Threshold of binary rewards, see `threshold_after`.
         """
         increase = np.asarray(after, np.float64) - before
-        if self.kind == "binary":
-            return np.where(increase > threshold, 1.0, 0.0)
-        if self.kind == "percentage":
-            return increase / max(before, _LOWEST_AUC)
-        return increase
+        return np.where(increase > threshold, 1.0, 0.0) if self.kind == "binary" else increase
 
 
 def smooth(values: np.ndarray) -> "scipy.interpolate.UnivariateSpline":

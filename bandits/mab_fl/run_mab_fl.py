@@ -21,7 +21,6 @@ from optimization.study import cli, frame
 if TYPE_CHECKING:
     from bandits.mab_fl import experiment
     from optimization.study import runner
-    from optimization.study.loggers import MakeLogger
 
 _MOST_PARTICIPANTS = 8  # For all combinations.
 
@@ -88,6 +87,25 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
     return [code for code in codes if code[target] == "1"]
 
 
+def result(folder: pathlib.Path) -> dict[str, Any]:
+    """A finished run's columns of `results.csv`."""
+    import pandas as pd
+
+    rounds = pd.read_csv(folder / "metrics.csv")
+    learned = pd.read_csv(folder / "combinations.csv", dtype={"combination": str})
+    last, best = rounds.iloc[-1], rounds.loc[rounds[metrics.GLOBAL_AUC].idxmax()]
+    favourite = learned.loc[learned["adoptions"].idxmax()]
+    return {
+        "rounds": int(last["round_num"]),
+        "best_round": int(best["round_num"]),
+        "validation_auc": last[metrics.BEST_AUC],
+        "test_auc": best[metrics.TEST_AUC],
+        "favourite": favourite["combination"],
+        "favourite_share": favourite["adoptions"] / learned["adoptions"].sum(),
+        "communications": int(last[metrics.COMMUNICATIONS]),
+    }
+
+
 class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     """MAB-FL: a bandit chooses whom a target participant is averaged with. A preset is a study of many settings."""
 
@@ -138,8 +156,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         return ()
 
     def recorded(self, options: MabFlOptions, participants: silos.Silos) -> Mapping[str, Any]:
-        target = participants.names[find_target(options, participants)]
-        return {"target": target}
+        return {"target": participants.names[find_target(options, participants)]}
 
     def rounds(self, run: frame.Run) -> "experiment.MabFlRounds":
         from bandits.mab_fl import experiment
@@ -147,22 +164,15 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         target = find_target(run.options, run.data)
         return experiment.MabFlRounds(run.options, run.data, target, find_choices(run.options, run.data, target))
 
-    def loggers(self, rounds: "experiment.MabFlRounds") -> "Sequence[MakeLogger]":
-        from bandits.mab_fl import experiment
-
-        return [lambda folder, columns, first: experiment.EstimatesFile(rounds, folder, first)]
-
     def label(self, options: MabFlOptions) -> str:
         return options.setting or options.decision_rule
 
     def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
         if outcome.signum:
             return
-        from bandits.mab_fl import figures
-
         folder, options = run.folder.path, run.options
         files.replace(folder / "combinations.csv", rounds.combinations_csv(outcome.state))
-        row = figures.result(folder)
+        row = result(folder)
         print(
             f"{self.label(options)}, seed {options.seed}: {row['rounds']} rounds, best model of round "
             f"{row['best_round']} with test AUC {row['test_auc']:.4f}; combination {row['favourite']} in "
@@ -173,21 +183,14 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     def report(self, runs: Sequence[frame.Run]) -> None:
         import pandas as pd
 
-        from bandits.mab_fl import figures
-
         top = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
         if len(runs) > 1:
             results = pd.DataFrame(
-                {"setting": self.label(run.options), "seed": run.options.seed} | figures.result(run.folder.path)
-                for run in runs
+                {"setting": self.label(run.options), "seed": run.options.seed} | result(run.folder.path) for run in runs
             )
             files.replace(top / "results.csv", files.as_csv(results, float_format="%.6g"))
             summary = results.groupby("setting", sort=False)["test_auc"].agg(["mean", "std", "count"])
             print(summary.to_string(float_format="{:.4f}".format))
-        if study := flags.whole_study(runs[0].settings.preset, {run.options.setting for run in runs}):
-            settings = {one.name: one for one in study.settings}
-            varied = {run.folder.path: flags.varied(settings[run.options.setting], run.settings) for run in runs}
-            figures.draw_study(study, varied, top)
         print(f"Results in {top}")
 
 

@@ -70,20 +70,6 @@ class Verdict(NamedTuple):
     seeds: int = 0
 
 
-class Verdicts(NamedTuple):
-    """Verdicts on a figure.
-
-    Attributes:
-      claims: Verdict on each claim.
-      numbers: Verdict on each published number.
-      tests: First measure of each configuration compared with the reference of its figure; empty without a reference.
-    """
-
-    claims: Sequence[Verdict]
-    numbers: Sequence[Verdict]
-    tests: Sequence[Comparison]
-
-
 @dataclasses.dataclass
 class _Statement:
     """A statement that a difference lies in a range, which a claim needs.
@@ -126,8 +112,13 @@ class _Statement:
 _Rows = list[list[_Statement]]  # All rows are needed, and one of each row's alternatives.
 
 
-def judge(results: Results) -> Verdicts:
-    """Judges all comparisons of a figure as one family; see the module's docstring."""
+def judge(results: Results) -> tuple[list[Verdict], list[Comparison]]:
+    """Judges all comparisons of a figure as one family; see the module's docstring.
+
+    Returns:
+      A verdict on each claim and then on each published number; and the first measure of each configuration compared
+      with the figure's reference, empty without one.
+    """
     figure = results.figure
     tested_claims = [_tested(claim, results) for claim in figure.claims]
     tested_numbers = [_tested_number(published, results) for published in figure.published]
@@ -141,11 +132,11 @@ def judge(results: Results) -> Verdicts:
     for statement in statements:
         statement.adjusted_p = adjusted[statement.key]
     pairs = zip(figure.claims, tested_claims, strict=True)
-    return Verdicts(
-        [tested if isinstance(tested, Verdict) else _verdict(claim, tested, results) for claim, tested in pairs],
-        [one if isinstance(one, Verdict) else one.verdict(AGREES, DISAGREES, one.seeds) for one in tested_numbers],
-        [dataclasses.replace(test, adjusted_p=adjusted[key], level=level) for key, test in tests.items()],
-    )
+    verdicts = [tested if isinstance(tested, Verdict) else _verdict(claim, tested, results) for claim, tested in pairs]
+    verdicts += [
+        one if isinstance(one, Verdict) else one.verdict(AGREES, DISAGREES, one.seeds) for one in tested_numbers
+    ]
+    return verdicts, [dataclasses.replace(test, adjusted_p=adjusted[key], level=level) for key, test in tests.items()]
 
 
 def _tested(claim: Claim, results: Results) -> _Rows | Verdict:

@@ -1,6 +1,5 @@
 """Figures and tables that can be reproduced: one TOML file per paper in `published/`."""
 
-import dataclasses
 import itertools
 import math
 import pathlib
@@ -28,7 +27,6 @@ _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "
 # Keys that describe configurations, and others that are no attribute of `Figure`.
 _OTHER_KEYS = {"arms", "compared", "flags", "grid", "searched", "sweeps", "words", "no_small", "not_judged", "small"}
 _OTHER_KEYS |= {"small_data_kind", "accounted"}
-_PARTIAL = ("order", "close")  # Kinds that can be restricted to fewer configurations.
 _MEANINGS = {"holds", "fails", "inconclusive"}
 
 
@@ -77,11 +75,13 @@ def choose(names: str, scale: str) -> list[Figure]:
       UsageError: If a name is unknown; the message has similar names.
     """
     known = load(scale)
-    groups = {OWN: [], ALL: []} | runs.grouped(known, lambda name: OWN if known[name].own else ALL)
+    groups: dict[str, list[str]] = {OWN: [], ALL: []} | runs.grouped(
+        known, lambda name: OWN if known[name].own else ALL
+    )
     groups |= {path.stem: [name for name in tables if name in known] for path, _, tables in _files()}
     groups |= runs.grouped(known, _whole)
     groups |= {other: [name] for name, figure in known.items() for other in (name, *figure.also)}
-    chosen = {}
+    chosen: dict[str, Figure] = {}
     for name in names.split(","):
         if scale == SMALL and name in (lacking := without_small()):
             raise UsageError(f"--figure={name} has no --scale={SMALL}: {lacking[name]}")
@@ -121,7 +121,6 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         plan.Measure(measure, **values | ({"at": rounds[measure]} if measure in rounds else {}))
         for measure, values in table["measures"].items()
     )
-    listed = [one for claim in table.get("claims", ()) for one in _claims(claim)]
     first = plan.FIRST_TUNING_SEED
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     values |= {
@@ -129,7 +128,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         "tuning_seeds": tuple(range(first, first + table.get("tuning_seeds", 1))),
         "published": (*_published(table, measures[0].name), *_preset_values(table), *_accounted(table)),
         "measures": measures,
-        "claims": tuple(_asked(claim, configurations) if is_small else claim for claim in listed),
+        "claims": tuple(one for claim in table.get("claims", ()) for one in _claims(claim)),
     }
     if is_small:
         kind = small.get("data_kind", table.get("small_data_kind"))
@@ -238,18 +237,6 @@ def _claims(table: Mapping[str, Any]) -> Iterable[Claim]:
         operands = tuple(tuple(_with_word(operand, each) for operand in group) for group in groups)
         needed = tuple(_with_word(operand, each) for operand in premises)
         yield Claim(f"{says} ({each})" if each else says, kind=kind, operands=operands, premises=needed, **claim)
-
-
-def _asked(claim: Claim, configurations: Sequence[Configuration]) -> Claim:
-    """The claim restricted to the operands of a smaller scale; unchanged if it cannot be restricted."""
-    labels = {configuration.label for configuration in configurations}
-    left = [tuple(operand for operand in group if set(parse_operand(operand)[0]) <= labels) for group in claim.operands]
-    groups = tuple(filter(None, left))
-    is_whole = set(groups) <= set(claim.operands)
-    is_asked = len(groups) > 1 and is_whole if len(left) > 1 else any(len(group) > 1 for group in groups)
-    if claim.kind not in _PARTIAL or not is_asked or groups == claim.operands:
-        return claim
-    return dataclasses.replace(claim, says=f"{claim.says} (some of the arms)", operands=groups)
 
 
 def _with_word(operand: str, word: str) -> str:

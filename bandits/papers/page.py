@@ -86,9 +86,10 @@ class Judged:
     @classmethod
     def of(cls, found: Results) -> "Judged":
         """Judges a figure."""
-        figure, verdicts = found.figure, claims.judge(found)
-        pairs = zip((*figure.claims, *figure.published), (*verdicts.claims, *verdicts.numbers), strict=True)
-        return cls(found, [Line(figure, source, verdict) for source, verdict in pairs], verdicts.tests)
+        figure, (verdicts, tests) = found.figure, claims.judge(found)
+        sources: list[Claim | Published] = [*figure.claims, *figure.published]
+        pairs = zip(sources, verdicts, strict=True)
+        return cls(found, [Line(figure, source, verdict) for source, verdict in pairs], tests)
 
     @property
     def figure(self) -> Figure:
@@ -128,7 +129,7 @@ def _counts(lines: Iterable[Line]) -> list[Sequence[str]]:
     """Rows of the scoreboard: numbers of lines by status, for each paper and kind of data, which are never added."""
     groups = runs.grouped(lines, lambda line: (line.figure.text, line.data_kind))
     papers = dict.fromkeys(paper for paper, _ in groups)
-    rows = []
+    rows: list[Sequence[str]] = []
     for key in itertools.product(papers, DATA_KINDS):
         if key in groups:
             found = collections.Counter(line.result.status for line in groups[key])

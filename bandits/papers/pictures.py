@@ -9,7 +9,7 @@ from typing import Any
 
 from bandits.papers import page
 from bandits.papers.plan import Figure
-from bandits.results import baselines, runs
+from bandits.results import runs
 from data import files
 from data.errors import UsageError
 from optimization.study import curves, intervals
@@ -33,17 +33,14 @@ def draw(figure: Figure, finished: Mapping[str, Sequence[Run]], folder: pathlib.
 
     drawn = [one for one in figure.configurations if one.is_drawn and one.label in finished]
     for words, group in runs.grouped(drawn, lambda one: one.words[1:]).items():
-        tables = {one.label: [run.metrics for run in finished[one.label]] for one in group}
+        tables = {one.words[0]: [run.metrics for run in finished[one.label]] for one in group}
         columns = [name for name in figure.curves if any(name in some[0] for some in tables.values())]
         if not columns:
             continue
         metrics = {runs.declared().get(name, name): runs.about(name) for name in columns}
-        folders = {label: [run.folder for run in finished[label]] for label in tables}
-        notes = baselines.notes(folders, next(iter(metrics)))
-        named = {one.words[0] + notes.get(one.label, ""): tables[one.label] for one in group}
         title = "\n".join(filter(None, [f"{figure.about}. {figure.text}", figure.data_note, ", ".join(words)]))
         path = folder / f"{'_'.join((figure.name, *words))}.png"
-        files.save_picture(panels.draw(named, metrics, title=title), path, dpi=150)
+        files.save_picture(panels.draw(tables, metrics, title=title), path, dpi=150)
 
 
 @functools.cache
@@ -157,5 +154,6 @@ def _of_page(text: str, measure: str, arm: str) -> Interval:
         head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
         for row in rows if measure in head else ():
             if row[0].startswith(arm) and (match := _CELL.fullmatch(row[head.index(measure)])):
-                return Interval(*map(float, match.groups()), 0)
+                mean, low, high = map(float, match.groups())
+                return Interval(mean, low, high, 0)
     raise KeyError(arm)

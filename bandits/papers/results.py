@@ -250,7 +250,8 @@ def baseline_note(label: str, name: str, results: Results) -> str:
     against = results.against_baselines(label, name)
     if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
         return f" ({against.summary.rpartition(', ')[2]})"
-    return baselines.note(against) if against else ""
+    uniform = against.uniform if against else None
+    return f" ({against.summary})" if against and uniform and uniform.is_judged and not uniform.wins else ""
 
 
 def value_words(label: str, name: str, results: Results) -> str:

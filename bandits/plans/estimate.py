@@ -10,8 +10,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bandits import studies, task_defaults
 from bandits.plans import sweep
 from bandits.plans.executors import Executor
@@ -20,8 +18,6 @@ from bandits.plans.sweep import Sweep
 from bandits.results import runs
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.posterior import flags as posterior_flags
-from optimization.study import payloads, run_folder
 from optimization.study.metrics import SECONDS
 
 _ROUNDS = 4  # The first compiles; after another one's pre-training epochs the second does, too.
@@ -115,7 +111,7 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
     if not left:
         return Estimate("All runs are finished.", True)
     groups = runs.grouped(left, lambda pair: (pair[0].module, *map(pair[0].settings.get, _TIMED_FLAGS)))
-    kinds, notes = [], []
+    kinds = []
     for pairs in groups.values():
         example = pairs[0][0]
         flags = [f"{name}={example.settings[name]}" for name in _TIMED_FLAGS if example.settings.get(name) is not None]
@@ -123,14 +119,11 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
         rounds = sum(weight * (run.rounds + init_rounds(run.settings)) for run, weight in pairs)
         seconds = _measure(example, folder / "estimate", executor)
         kinds.append((name, sum(weight for _, weight in pairs), rounds, seconds))
-        if not isinstance(seconds, str) and (needed := _round_bytes(example, folder / "estimate")):
-            notes.append(f"A round of {name} needs about {needed / 1e9:.1f} GB of memory beside its data.")
-    if any(_is_downloaded(run.settings) for run, _ in left):
-        notes.append(
-            "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
-        )
     estimate = summarize(kinds, workers)
-    return estimate._replace(text="\n".join([estimate.text, *notes]))
+    if any(_is_downloaded(run.settings) for run, _ in left):
+        note = "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
+        return estimate._replace(text=f"{estimate.text}\n{note}")
+    return estimate
 
 
 def summarize(kinds: Sequence[Kind], workers: int) -> Estimate:
@@ -163,15 +156,6 @@ def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
         return sweep.outcomes[short.name].error or round_seconds(folder / run.name, _ROUNDS)
     except UsageError as error:
         return str(error)
-
-
-def _round_bytes(run: Run, folder: pathlib.Path) -> int | None:
-    """Memory of a round, from the saved model of a measured run; None for methods that do not keep all models."""
-    if not {run.settings.get("algorithm"), run.settings.get("model_aggregation")} & {*posterior_flags.KEEP_MODELS}:
-        return None
-    with np.load(folder / run.name / run_folder.MODEL_FILE) as weights:
-        size = sum(weights[name].nbytes for name in weights.files)
-    return payloads.usual_bytes(size, run.settings["clients_per_round"], keeps_models=True)
 
 
 def round_seconds(folder: pathlib.Path, rounds: int) -> float:

@@ -1,4 +1,4 @@
-"""Results of a grid: ranking, `results.csv`, comparisons, baselines, and the expected best of a search."""
+"""Results of a grid: ranking, `results.csv`, comparisons and baselines."""
 
 import dataclasses
 import functools
@@ -13,15 +13,7 @@ from bandits import studies
 from bandits.plans import plan, sweep
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Outcome, Point, Sweep
-from bandits.results import (
-    comparison,
-    configuration,
-    configurations,
-    phrases,
-    runs,
-    sections,
-)
-from bandits.results.comparison import Better
+from bandits.results import configuration, configurations, phrases, runs, sections
 from bandits.results.configurations import ComparableRuns
 from data import files
 from data.errors import UsageError
@@ -111,7 +103,7 @@ def text(
       reference: Reference of the comparisons; see `ComparableRuns.compared`.
     """
     is_selected = any(len(several) > 1 for several in ranked.values())
-    parts = [_expected(ranked, best.columns[0].better or "up")] if is_selected else []
+    parts = []
     if is_selected and not reported:
         parts.append(
             "Optimistically biased: the same seeds selected these points. Give --reporting_repeat=8 to run the best of "
@@ -120,25 +112,7 @@ def text(
     else:
         parts += [_reported(reported, best)] if reported else []
         parts += _compared(best, reference)
-    return "\n".join([*filter(None, parts), *edges(ranked)])
-
-
-def _expected(ranked: Mapping[str, Sequence[Point]], better: Better) -> str:
-    """Expected best of equal numbers of points, which gives no advantage to a larger search.
-
-    Empty if points were stopped early: values after different numbers of rounds are no samples of one search.
-    """
-    if len({sweep.rounds_of(one) for some in ranked.values() for one in some if math.isfinite(sweep.mean(one))}) > 1:
-        return ""
-    least = min(len(points) for points in ranked.values())
-    budgets = sorted({*(2**power for power in range(least.bit_length())), least} if least > 1 else {1})
-    lines = []
-    for name, points in ranked.items():
-        values = list(map(sweep.mean, points))
-        expected = [(budget, comparison.expected_best(values, budget, better=better)) for budget in budgets]
-        texts = ", ".join(f"{value:.4f} of {budget}" for budget, value in expected if math.isfinite(value))
-        lines.append(f"  {short_name(name)}: {texts or '-'} ({len(points)} points)")
-    return "\n".join(["Expected best of randomly sampled points, with equal numbers per configuration:", *lines])
+    return "\n".join([*parts, *edges(ranked)])
 
 
 def _reported(reported: Mapping[str, Point], best: ComparableRuns) -> str:

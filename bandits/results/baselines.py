@@ -8,7 +8,6 @@ The uniform policy and the best fixed action are exact or of a sample where a ru
 
 import dataclasses
 import math
-import pathlib
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from bandits.results import comparison, configuration, runs
 from bandits.results.comparison import Better, Comparison, Reference
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from bandits.results.runs import Run
-from optimization.study import intervals, run_folder
+from optimization.study import intervals
 from optimization.study.intervals import CONFIDENCE, Interval
 from optimization.study.metrics import Metric
 
@@ -58,13 +57,6 @@ class BaselineComparison:
     def beats_uniform(self) -> bool | None:
         """Whether it is significantly better than the uniform policy; None where that is unknown."""
         return self.uniform.wins if self.uniform else None
-
-    def regret(self, better: Better = "up") -> Interval | None:
-        """Regret to the full-feedback baseline, which can be negative; None if that is unknown.
-
-        Agarwal et al. 2023, equation 4, with the sign of regret and of a mean instead of a sum.
-        """
-        return regret(self.full_feedback, better) if self.full_feedback else None
 
 
 def compare(
@@ -106,7 +98,10 @@ def family_key(known: Baselines, metric: str) -> Hashable:
 
 
 def regret(against: Comparison, better: Better = "up") -> Interval | None:
-    """Reference's reward minus the configuration's, with its interval; None without a common seed."""
+    """Reference's reward minus the configuration's, with its interval; None without a common seed.
+
+    Agarwal et al. 2023, equation 4, with the sign of regret and of a mean instead of a sum. It can be negative.
+    """
     if math.isnan(against.difference):
         return None
     sign = 1 if better == "down" else -1
@@ -224,25 +219,6 @@ def of_records(records: Mapping[int, Mapping[str, Any]], baseline: Baseline, met
 
 def _number(value: Any) -> float:
     return float(value) if isinstance(value, int | float) else math.nan
-
-
-def note(standing: BaselineComparison) -> str:
-    """Note for a picture's legend if the configuration does not beat the uniform policy; else empty."""
-    uniform = standing.uniform
-    return f" ({standing.summary})" if uniform and uniform.is_judged and not uniform.wins else ""
-
-
-def notes(folders: Mapping[str, Sequence[pathlib.Path]], metric: str) -> dict[str, str]:
-    """`note` of each configuration whose runs' folders recorded the uniform policy's reward."""
-    if not isinstance(metric, Metric) or not metric.bounds:
-        return {}
-    some = [
-        configuration.of_runs(name, [runs.read(path) for path in paths], [metric])
-        for name, paths in folders.items()
-        if all((path / run_folder.BOUNDS_FILE).is_file() for path in paths)
-    ]
-    compared = compare([(one, recorded(one.runs, metric)) for one in some], metric)
-    return {name: text for name, one in compared.items() if (text := note(one))}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -323,30 +323,6 @@ def superiority(
     return float((1 + signs).mean() / 2)
 
 
-def expected_best(values: Sequence[float], budget: int, *, better: Better = "up") -> float:
-    """Expected best value of `budget` points sampled without replacement from n.
-
-    With v_(1) <= ... <= v_(n): sum over i of v_(i) C(i - 1, b - 1) / C(n, b), the unbiased estimator in Tang et al.,
-    "Showing Your Work Doesn't Always Work", 2020. It compares strategies with different numbers of points at one
-    budget.
-
-    Args:
-      values: One value per point; a value that is not finite has diverged, and counts as the worst finite one.
-      budget: Number of sampled points, b, from 1 to n.
-      better: Whether more or less is better.
-
-    Returns:
-      The expectation; NaN if no value is finite.
-    """
-    count, sign = len(values), 1 if better == "up" else -1
-    finite = [sign * value for value in values if math.isfinite(value)]
-    if not finite:
-        return math.nan
-    ordered = sorted([*finite, *[min(finite)] * (count - len(finite))])
-    subsets = math.comb(count, budget)
-    return sign * sum(value * (math.comb(below, budget - 1) / subsets) for below, value in enumerate(ordered))
-
-
 def minimum_detectable(deviation: float, seeds: int, alpha: float, *, other: tuple[float, int] | None = None) -> float:
     """Minimum detectable difference: the smallest true difference that a two-sided test detects with power `POWER`.
 

@@ -5,7 +5,7 @@ import functools
 import json
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bandits import environment_flags, registry, studies
@@ -223,18 +223,12 @@ def _nearest(one: Configuration, others: Sequence[Configuration]) -> Configurati
     return min(others, key=differing) if others else None
 
 
-def comparable(
-    all_runs: Iterable[runs.Run],
-    *,
-    is_judged: bool = True,
-    named: Callable[[runs.Run], str] = lambda run: "",
-) -> list[ComparableRuns]:
+def comparable(all_runs: Iterable[runs.Run], *, is_judged: bool = True) -> list[ComparableRuns]:
     """Groups runs into configurations, by study and task.
 
     Args:
       all_runs: The runs.
       is_judged: Whether there are verdicts; without them, what the study ranks by comes first.
-      named: Returns the name of a configuration by its first run; empty for the name by its flags.
     """
     groups = runs.grouped(
         all_runs,
@@ -255,7 +249,7 @@ def comparable(
         flag_names = (study.shown_in_presets, study.chosen) if study else ((), "")
         names = phrases.configuration_names(flags, [_owner(group[0]) for group in groups_of_seeds], *flag_names)
         some = tuple(
-            configuration.of_runs(named(group[0]) or name, group, metrics, shared, role(group[0]))
+            configuration.of_runs(name, group, metrics, shared, role(group[0]))
             for name, group, shared in zip(names, groups_of_seeds, flags, strict=True)
         )
         columns = tuple(metric for metric in metrics if any(one.values[metric].notna().any() for one in some))

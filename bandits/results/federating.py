@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALONE, FEDERATED = "alone", "federated"
-_COLUMNS = EXAMPLES, HALF_A, HALF_B = "examples", "half_a", "half_b"
+_COLUMNS = HALF_A, HALF_B = "half_a", "half_b"
 _SAME = ("task_type", "population_client_selection")
-_GROUPS = 3  # By size of log; fewer where clients of equal size fill more than one.
 _WORDS = {1: "helped", -1: "hurt", 0: "equal"}
 
 
@@ -39,8 +38,7 @@ def configuration(flags: Mapping[str, Any]) -> str:
 def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
     """Rewards by client of finished runs, by configuration.
 
-    The columns of `values` are pairs: `examples`, `half_a` or `half_b`, and the client; NaN where a client did not take
-    part.
+    The columns of `values` are pairs: `half_a` or `half_b`, and the client; NaN where a client did not take part.
 
     Raises:
       UsageError: If a run did not report its clients, or two runs differ in their data or repeat a seed.
@@ -113,10 +111,7 @@ def between_seeds(one: "pd.DataFrame") -> np.ndarray:
 
 def lines(configurations: Sequence[Configuration]) -> list[str]:
     """The report, as text."""
-    import pandas as pd
-
     of_b = half_b(configurations)
-    sizes = pd.concat([one.values[EXAMPLES] for one in configurations]).mean()
     text = ["Expected reward on half B, mean over clients (95% intervals by a bootstrap over seeds and clients):"]
     for one in configurations:
         values, (seeds, clients) = of_b[one.name], of_b[one.name].shape
@@ -130,7 +125,9 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
     for reference in references:
         for name, values in of_b.items():
             if name != reference and not name.startswith(ALONE):
-                text += _compared(name, values, reference, of_b[reference], sizes)
+                difference = differences(values, of_b[reference])
+                text.append(f"{name} - {reference}: {runs.bootstrapped(difference, mean).text(signed=True)}")
+                text.append(_shares(difference))
     if FEDERATED in of_b and len(of_b[FEDERATED]) > 1:
         text += [f"Two seeds of {FEDERATED}, for what noise alone gives:", _shares(between_seeds(of_b[FEDERATED]))]
     return text
@@ -150,33 +147,6 @@ def _shares(values: np.ndarray) -> str:
         interval = runs.bootstrapped(values, functools.partial(share, sign))
         shown.append(f"{word} {interval.mean:.2g}" if interval.low == interval.high else f"{word} {interval.text()}")
     return f"  share of clients: {', '.join(shown)}"
-
-
-def _compared(
-    name: str, values: "pd.DataFrame", reference: str, others: "pd.DataFrame", sizes: "pd.Series"
-) -> list[str]:
-    """Lines that compare two configurations."""
-    import pandas as pd
-
-    first, second = values.align(others, join="inner")
-    difference = differences(values, others)
-    text = [f"{name} - {reference}: {runs.bootstrapped(difference, mean).text(signed=True)}", _shares(difference)]
-    sizes = sizes[first.columns]
-    if len(first.columns) < runs.LEAST_CLIENTS:
-        for place, client in enumerate(first.columns):
-            own, other, gap = (np.nanmean(part[:, place]) for part in (first.to_numpy(), second.to_numpy(), difference))
-            text.append(
-                f"  {client}: {sizes[client]:.0f} examples, {name} {own:.3f}, {reference} {other:.3f}, {gap:+.3f}"
-            )
-        return text
-    groups = pd.qcut(sizes, _GROUPS, labels=False, duplicates="drop").to_numpy()
-    kinds = np.unique(groups)
-    for group in kinds if len(kinds) > 1 else []:
-        inside = groups == group
-        low, high = sizes[inside].min(), sizes[inside].max()
-        gap = runs.bootstrapped(difference[:, inside], mean).text(signed=True)
-        text.append(f"  logs of {low:.0f} to {high:.0f} examples: {gap}, {inside.sum()} clients")
-    return text
 
 
 def picture(configurations: Sequence[Configuration]) -> "matplotlib.figure.Figure | None":

@@ -5,7 +5,7 @@ import datetime
 import html
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,15 +60,7 @@ def report(
     return path
 
 
-def page(
-    found: runs.Found,
-    title: str,
-    reference: str | None = None,
-    top: str = "",
-    *,
-    is_judged: bool = True,
-    named: Callable[[runs.Run], str] = lambda run: "",
-) -> str:
+def page(found: runs.Found, title: str, reference: str | None = None, top: str = "", *, is_judged: bool = True) -> str:
     """The page as HTML.
 
     Args:
@@ -77,14 +69,13 @@ def page(
       reference: What configurations are compared with; see `ComparableRuns.compared`.
       top: HTML that precedes all else.
       is_judged: Whether the page has verdicts of its own; not if `top` has them.
-      named: Returns the name of a configuration by one of its runs; empty for the name by its flags.
 
     Raises:
       UsageError: If no configuration is the reference.
     """
     from plotly import offline
 
-    parts = configurations.comparable(found.runs, is_judged=is_judged, named=named)
+    parts = configurations.comparable(found.runs, is_judged=is_judged)
     if reference and not any(part.named(reference) for part in parts):
         known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")

@@ -12,6 +12,7 @@ from bandits.results.comparison import MOST_SEEDS, UNPAIRED, Comparison
 from optimization.study import objects
 from optimization.study.intervals import Interval
 
+WHAT_INTERVALS_ARE_OVER = "Intervals over seeds are about other seeds on this data, not about other clients."
 ONE_SEED = "One seed has no test of a difference: run several, --repeat=8."
 # How flags end whose values speak for themselves.
 _CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario", "server_optimizer")
@@ -97,11 +98,6 @@ def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, nois
     varied = ["the cohorts", *["the initial weights"] * initial_model, "the clients' samples"]
     varied += [*["the noise"] * noise, *["which client holds which examples"] * partition]
     return f"Seeds vary {', '.join(varied[:-1])} and {varied[-1]}."
-
-
-def what_intervals_are_over() -> str:
-    """Sentence that says what the intervals are over."""
-    return "Intervals over seeds are about other seeds on this data, not about other clients."
 
 
 def family(comparisons: Iterable[Comparison]) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bandits import environment_flags, options
 from bandits.results import baselines, comparison, phrases, runs, tables
-from bandits.results.comparison import Better, Comparison
+from bandits.results.comparison import Comparison
 from bandits.results.configuration import Baseline, Configuration, of_values
 from bandits.results.configurations import ComparableRuns
 from bandits.results.tables import Cell, Section
@@ -70,7 +70,8 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
     rows = []
     style = dict(zip(part.configurations, styles, strict=True))
     for configuration in part.ranked():
-        row: list[Any] = [_name(configuration, style[configuration]), tables.estimate(configuration.estimate(column))]
+        name = Cell(configuration.name, configuration.name, look=style[configuration])
+        row: list[Any] = [name, tables.estimate(configuration.estimate(column))]
         if compared:
             one = comparisons.get(configuration)
             word = "baseline" if configuration.role else "not compared"
@@ -111,11 +112,6 @@ def finding(part: ComparableRuns, compared: Compared) -> str:
     return f"No configuration is significantly better than {lead.reference}; the best is {lead.configuration}: {shown}."
 
 
-def _name(configuration: Configuration, style: Mapping[str, Any]) -> Cell:
-    """Cell of a configuration's name, with a sample of its line."""
-    return Cell(configuration.name, configuration.name, look=style)
-
-
 def results(part: ComparableRuns, styles: Styles) -> Section:
     """Table of all results of the configurations, the best first, with their baselines, regret and epsilon."""
     columns, ranked = part.columns, part.ranked()
@@ -130,7 +126,8 @@ def results(part: ComparableRuns, styles: Styles) -> Section:
     heads += ["Regret to full feedback"] * has_regret + ["Epsilon"] * has_epsilon + ["Rounds"]
     rows = []
     for one in ranked:
-        cells = [_name(one, style[one]), len(one.runs), *(tables.estimate(one.estimate(column)) for column in columns)]
+        cells = [Cell(one.name, one.name, look=style[one]), len(one.runs)]
+        cells += [tables.estimate(one.estimate(column)) for column in columns]
         cells += [Cell(summaries[one], kind="text")] * has_notes
         cells += [tables.estimate(regrets[one])] * has_regret
         rows.append(cells + [spent[one]] * has_epsilon + [_rounds(one)])
@@ -140,7 +137,8 @@ def results(part: ComparableRuns, styles: Styles) -> Section:
 def regret(part: ComparableRuns, configuration: Configuration) -> Interval | None:
     """A configuration's regret to its full-feedback baseline, by the first result; None without a baseline."""
     standing = part.against_baselines.get(configuration.name)
-    return standing.regret(part.columns[0].better or "up") if standing else None
+    against = standing.full_feedback if standing else None
+    return baselines.regret(against, part.columns[0].better or "up") if against else None
 
 
 def comparisons(part: ComparableRuns, compared: Compared, *, is_narrow: bool = False) -> Section | None:
@@ -193,7 +191,7 @@ def _about(part: ComparableRuns, compared: Compared) -> str:
             initial_model=not all(run.flags.get("initial_model_path") for run in some),
             noise=runs.has_noise(some),
         ),
-        phrases.what_intervals_are_over(),
+        phrases.WHAT_INTERVALS_ARE_OVER,
     ]
     shown = {one.name for *both, _ in compared for one in both}
     if left := [one.name for one in part.configurations if not one.role and one.name not in shown]:
@@ -321,9 +319,7 @@ def environments(one: Configuration, shares: Shares) -> list[int]:
     return np.flatnonzero(shares(np.arange(1, finished_rounds(one) + 1))).tolist()
 
 
-def regret_per_round(
-    one: Configuration, metric: str, shares: Shares, full_feedback: FullFeedback, better: Better | None = None
-) -> Interval | None:
+def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedback: FullFeedback) -> Interval | None:
     """Mean dynamic regret per round; None without the needed baselines or a common seed, or if all runs diverged.
 
     A round without a reward counts as the mean of the others.
@@ -333,7 +329,6 @@ def regret_per_round(
       metric: The reward per round.
       shares: The environment of each round.
       full_feedback: Full-feedback baselines of all environments in these rounds.
-      better: Whether more or less is better (default: `comparison.direction`).
     """
     needed, last = environments(one, shares), finished_rounds(one)
     if not set(needed) <= set(full_feedback):
@@ -359,7 +354,7 @@ def regret_per_round(
         dataclasses.replace(of_values(name, _REWARD, values), unpaired=is_unpaired)
         for name, values in (("configuration", means), (baselines.FULL_FEEDBACK, best))
     )
-    better = comparison.direction(metric, better)
+    better = comparison.direction(metric)
     (against,) = comparison.compare([(configuration, reference)], _REWARD, better)
     return baselines.regret(against, better)
 

@@ -113,7 +113,7 @@ class Algorithm:
     client_work: ClientWork
     burn_in_rounds: int = 0
     aggregate: Aggregate | None = None
-    factory: mean_shift_aggregation.WeightedMeanShiftFactory | None = None
+    factory: mean_shift_aggregation.MeanShiftFactory | None = None
     chain: ServerChain | None = None
 
     def work_of(self, round_num: int) -> ClientWork:
@@ -146,7 +146,7 @@ def build(
         aggregate = _fedbe(posterior, model, server_features)
     elif name in flags.MODES:
         shifts_clients = name != "fedkp"
-        factory = mean_shift_aggregation.WeightedMeanShiftFactory(posterior.mean_shift, cohort_size, shifts_clients)
+        factory = mean_shift_aggregation.MeanShiftFactory(posterior.mean_shift, cohort_size, shifts_clients)
     states = None
     if name == "sgld":
         deviation = flags.deviation(posterior.langevin_deviation, sgd.learning_rate)  # type: ignore[arg-type]

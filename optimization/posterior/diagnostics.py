@@ -2,8 +2,6 @@
 
 import functools
 import os
-import pathlib
-from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -103,33 +101,12 @@ def _standardized(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return samples, np.maximum(steps[1:] - expected, expected - steps[:-1]).max(axis=1)
 
 
-def read_normality(paths: Sequence[pathlib.Path]) -> Normality:
-    """Statistics in the files `diagnosis_round_N.npz` of some runs, concatenated.
-
-    Raises:
-      OSError: If a file cannot be read.
-      KeyError: If a file lacks a statistic.
-    """
-    archives = [np.load(path) for path in paths]
-    return Normality(*(np.concatenate([archive[field] for archive in archives]) for field in Normality._fields))
-
-
-def draw_normality(panels: Mapping[str, Mapping[str, Normality]], output: str | os.PathLike, title: str = "") -> None:
-    """Draws the overlaid densities of each statistic over the parameters (figs 3.1b-d, A.1-A.3) as a PNG.
-
-    Args:
-      panels: For each row of plots, by title: the statistics of some cohorts, by label.
-      output: Path of the PNG.
-      title: Title of the figure.
-    """
-    figure, grid = drawing.grid(len(panels), len(_STATISTICS), (17, 3.4 * len(panels) + 0.4), title)
-    for row, (name, cohorts) in zip(grid, panels.items(), strict=True):
-        for axes, (field, label) in zip(row, _STATISTICS.items(), strict=True):
-            values = {cohort: getattr(statistics, field) for cohort, statistics in cohorts.items()}
-            values = {cohort: column[np.isfinite(column)] for cohort, column in values.items()}
-            edges = np.histogram_bin_edges(np.concatenate(list(values.values())), bins=60)
-            for cohort, column in values.items():
-                axes.hist(column, edges, density=True, histtype="step", label=cohort)
-            drawing.label(axes, xlabel=label, ylabel="density of parameters", title=name)
-    drawing.add_legend(figure, 8)
+def draw_normality(normality: Normality, output: str | os.PathLike) -> None:
+    """Draws the density of each statistic over the parameters (figs 3.1b-d, A.1-A.3) as a PNG."""
+    figure, (row,) = drawing.grid(1, len(_STATISTICS), (17, 3.8))
+    for axes, (field, label) in zip(row, _STATISTICS.items(), strict=True):
+        values = getattr(normality, field)
+        values = values[np.isfinite(values)]
+        axes.hist(values, np.histogram_bin_edges(values, bins=60), density=True, histtype="step")
+        drawing.label(axes, xlabel=label, ylabel="density of parameters")
     files.save_picture(figure, output, dpi=120)

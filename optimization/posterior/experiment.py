@@ -25,7 +25,7 @@ from optimization.study import metrics as study_metrics
 from optimization.study import payloads, training
 
 
-class Progress(NamedTuple):
+class RoundState(NamedTuple):
     """State between rounds.
 
     Attributes:
@@ -79,18 +79,18 @@ class PosteriorRounds(training.TrainingRounds):
         size, weights = self._options.cohort_size, self._model.initial_weights(0)
         if self._algorithm.aggregate:
             collect = lambda: algorithms.CollectedRounds(self.definition(work, size), weights)  # noqa: E731
-            return self._kept(("collected rounds", work, size), collect)
+            return self._cached(("collected rounds", work, size), collect)
         if self._algorithm.factory is None:
             return self.mean_rounds(work, size)
         build = lambda: self.definition(work, size).build(weights)  # noqa: E731
-        return self._kept(("rounds", work, self._algorithm.factory), build)
+        return self._cached(("rounds", work, self._algorithm.factory), build)
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
         """Shuffles the examples: if a model normalizes over a batch, each batch should resemble the whole."""
         draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 1)
         return examples.take(draw.permutation(len(examples.labels)))
 
-    def initial_state(self) -> Progress:
+    def initial_state(self) -> RoundState:
         """State before round 1."""
         weights = self._model.initial_weights(self._options.seed)
         server = self._rounds(self.work).initialize()._replace(weights=weights)
@@ -100,7 +100,7 @@ class PosteriorRounds(training.TrainingRounds):
         selection = () if self._options.selection.is_uniform else self.selected.selector.initial_state()
         recent = np.full((metrics.WINDOW, len(metrics.MEASURED)), np.nan)
         chain = tuple(server.weights) if self._algorithm.chain else ()
-        return Progress(server, deviation, recent, selection, chain)
+        return RoundState(server, deviation, recent, selection, chain)
 
     def _warn_of_cycles(self, server_features: Any) -> None:
         """Warns if FedBE's distillation averages nothing."""
@@ -125,7 +125,7 @@ class PosteriorRounds(training.TrainingRounds):
         arguments = options.cohort_size, options.client_sampling_alpha, options.seed, round_num
         return self._first + partition.dirichlet_cohort(population, *arguments)
 
-    def run_round(self, state: Progress, round_num: int) -> tuple[Progress, Mapping[str, Any]]:
+    def run_round(self, state: RoundState, round_num: int) -> tuple[RoundState, Mapping[str, Any]]:
         """Runs one round."""
         is_uniform, selection = self._options.selection.is_uniform, ()
         chain: Any = ()
@@ -141,7 +141,7 @@ class PosteriorRounds(training.TrainingRounds):
         work = self._algorithm.work_of(round_num)
         if round_num in self._options.diagnose_rounds:
             build = lambda: algorithms.build_collection(self.definition(work, self._options.cohort_size))  # noqa: E731
-            collect = self._kept(("collection", work, self._options.cohort_size), build)
+            collect = self._cached(("collection", work, self._options.cohort_size), build)
             self._diagnose(collect(state.server.weights, inputs), state, round_num)
         run = self._rounds(work).next
         if aggregate := self._algorithm.aggregate:
@@ -171,7 +171,7 @@ class PosteriorRounds(training.TrainingRounds):
             **dict(zip(metrics.MEASURED, measured, strict=True)),
             **dict(zip(metrics.RUNNING, recent[-round_num:].mean(axis=0).tolist(), strict=True)),
         }
-        return Progress(server, deviation, recent, selection, chain), row
+        return RoundState(server, deviation, recent, selection, chain), row
 
     def _ensemble(self, weights: models.Weights, deviation: np.ndarray, round_num: int) -> list[models.Weights]:
         """Models whose probabilities are averaged: FedAG's samples, otherwise the server's model alone."""
@@ -192,7 +192,7 @@ class PosteriorRounds(training.TrainingRounds):
             batches.append(each[0] if len(each) == 1 else scipy.special.logsumexp(each, axis=0) - np.log(len(each)))
         return metrics.measure(np.concatenate(batches), examples.labels)
 
-    def _diagnose(self, updates: algorithms.CohortUpdates, state: Progress, round_num: int) -> None:
+    def _diagnose(self, updates: algorithms.CohortUpdates, state: RoundState, round_num: int) -> None:
         """Writes statistics and plots of the normality of the cohort's models to the run's folder."""
         has_finite_update = updates.sums["nonfinite_clients"][updates.sums["examples"] > 0] == 0
         trained = updates.deltas[has_finite_update] + algorithms.flat(state.server.weights)
@@ -201,8 +201,7 @@ class PosteriorRounds(training.TrainingRounds):
         path = self._folder / f"diagnosis_round_{round_num}.npz"
         normality = diagnostics.normality(trained)
         np.savez(path, **normality._asdict())
-        panels = {"": {self._options.posterior.name: normality}}
-        diagnostics.draw_normality(panels, path.with_name(f"{path.stem}_normality.png"))
+        diagnostics.draw_normality(normality, path.with_name(f"{path.stem}_normality.png"))
 
 
 def _log_probabilities(outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

@@ -55,8 +55,8 @@ class Collected(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _MeanShift:
-    """Options of both factories.
+class MeanShiftFactory(tff.aggregators.WeightedAggregationFactory):
+    """FedKP as the aggregator of `tff.learning.algorithms.build_weighted_fed_avg`.
 
     Attributes:
       shift: The kernel, its bandwidth and the steps.
@@ -73,7 +73,8 @@ class _MeanShift:
     cohort_size: int
     shifts_clients: bool = False
 
-    def _weighted(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
+    def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
+        """Builds the process; values are float32 tensors, a weight is a number."""
         specs = tff.types.type_to_tf_tensor_specs(value_type)
         shapes = {str(index): tuple(spec.shape) for index, spec in enumerate(tf.nest.flatten(specs))}
         size, num_places = sum(math.prod(shape) for shape in shapes.values()), min(self.cohort_size, _PLACES)
@@ -130,31 +131,6 @@ class _MeanShift:
         return tff.templates.AggregationProcess(initialize, next_round)
 
 
-class WeightedMeanShiftFactory(_MeanShift, tff.aggregators.WeightedAggregationFactory):
-    """FedKP for `tff.learning.algorithms.build_weighted_fed_avg`; clients with a positive weight count equally."""
-
-    def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Builds the process; values are float32 tensors, a weight is a number."""
-        return self._weighted(value_type, weight_type)
-
-
-class MeanShiftFactory(_MeanShift, tff.aggregators.UnweightedAggregationFactory):
-    """FedKP for `tff.learning.algorithms.build_unweighted_fed_avg`."""
-
-    def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Builds the process; values are float32 tensors."""
-        weighted = self._weighted(value_type, tff.TensorType(np.float32))
-        ones = tff.tensorflow.computation(lambda value: 1.0, value_type)
-
-        @tff.federated_computation(
-            weighted.initialize.type_signature.result, tff.FederatedType(value_type, tff.CLIENTS)
-        )
-        def next_round(state, value):
-            return weighted.next(state, value, tff.federated_map(ones, value))
-
-        return tff.templates.AggregationProcess(weighted.initialize, next_round)
-
-
 def _unsized(matrix: tf.Tensor) -> tf.Tensor:
     """The same matrix with an unknown shape, because the compiler allocates every input of a known shape."""
     return tf.compat.v1.placeholder_with_default(matrix, [None, None])
@@ -170,7 +146,7 @@ def aggregate(
       updates: Parts of the cohort, float32 [clients, parameters] each.
       size: Number of parameters.
       nothing: Elements of the aggregate if there is no client, float32.
-      shifts_clients: See `WeightedMeanShiftFactory`.
+      shifts_clients: See `MeanShiftFactory`.
 
     Returns:
       float32 [parameters, 2]: the aggregate, and whether it differs from the clients' mean; NaN without a client.

@@ -1,17 +1,11 @@
-"""Metrics of a run, their running means, and a figure of them."""
+"""Metrics of a run, and their running means."""
 
-import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from data import files
 from optimization.study import metrics
 from optimization.study.metrics import Better, Metric
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SHARE_MOVED = Metric(
     "train/share_moved", "Share of parameters that mean shift moved away from the clients' mean", share=True
@@ -58,19 +52,3 @@ def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
     )
     loss = -log_probabilities[np.arange(len(labels)), labels].mean(dtype=np.float64)
     return [float(np.mean(predicted == labels)), float(loss), float(recall), float(precision)]
-
-
-def draw_run(table: "pd.DataFrame", output: str | os.PathLike, title: str) -> None:
-    """Plots running means of accuracy and loss over rounds (Figures 5.1, 5.3, 5.5 to 5.8), as a PNG.
-
-    Args:
-      table: A run's `metrics.csv`.
-      output: Path of the PNG.
-      title: Title of both plots.
-    """
-    from optimization.study import panels  # Imports Matplotlib.
-
-    titles = {measure: f"{measure}, mean of {WINDOW} rounds" for measure in ("accuracy", "loss")}
-    names = {data: {f"running/{part}/{measure}": measure for measure in titles} for part, data in SETS.items()}
-    tables = {data: [table[["round_num", *own]].rename(columns=own)] for data, own in names.items()}
-    files.save_picture(panels.draw(tables, titles, title=title), output, dpi=120)

@@ -79,12 +79,9 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
     def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
         options, folder = run.options, run.folder
         name = f"{options.posterior.name}, seed {options.seed}"
-        if not outcome.round_num:
-            return
-        table = results.read_metrics(folder.path)
-        metrics.draw_run(table, folder.path / "accuracy.png", f"{options.task.task_type}: {name}")
         if outcome.signum:
             return
+        table = results.read_metrics(folder.path)
         last = table.iloc[-1]
         means = [f"{column.removeprefix('running/')} {last[column]:.4f}" for column in metrics.RUNNING]
         print(f"{name}: {outcome.round_num} rounds; means of the last {metrics.WINDOW}: {', '.join(means)}")
@@ -92,7 +89,7 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
             print(
                 f"Mean shift moved {moved:.1%} of the parameters (mean over rounds); the others keep the clients' mean."
             )
-        print(f"Results in {folder.path}: metrics.csv, accuracy.png, config.json, model/weights.npz")
+        print(f"Results in {folder.path}: metrics.csv, config.json, model/weights.npz")
 
 
 STUDY = PosteriorStudy()

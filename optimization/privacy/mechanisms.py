@@ -366,6 +366,4 @@ def of_values(values: Mapping[str, Any]) -> Mechanism:
     if missing := [field.name for field in dataclasses.fields(Mechanism) if field.name not in values]:
         raise KeyError(*missing)
     earlier = values["pretraining"]
-    # Earlier versions also had `buffers`; `Mechanism` refuses those that used them.
-    values = {name: value for name, value in values.items() if name != "buffers" or value}
     return Mechanism(**{**values, "pretraining": of_values(earlier) if earlier else None})

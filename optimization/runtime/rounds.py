@@ -56,11 +56,6 @@ class CohortPartsContext(tff.framework.SyncContext):
         """Whether any worker is left."""
         return bool(self._workers)
 
-    @property
-    def concurrent_clients(self) -> int:
-        """Number of clients that the workers at the start compute at the same time."""
-        return self._concurrent_calls * self._least_parts
-
     def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
         """Runs a computation."""
         parameter = comp.type_signature.parameter

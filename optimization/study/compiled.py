@@ -9,20 +9,20 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 _MOST = 12  # A comparison of client selectors uses ten by turns.
-_kept: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
+_cached: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 _Built = TypeVar("_Built")
 
 
-def kept(key: Hashable, build: Callable[[], _Built]) -> _Built:
+def cached(key: Hashable, build: Callable[[], _Built]) -> _Built:
     """Result of `build`, or its earlier result for this key; the least recently used one is dropped.
 
     Args:
       key: Everything that determines the result of `build`.
       build: Builds the result.
     """
-    if key not in _kept:
-        _kept[key] = build()
-    _kept.move_to_end(key)
-    while len(_kept) > _MOST:
-        _kept.popitem(last=False)
-    return _kept[key]
+    if key not in _cached:
+        _cached[key] = build()
+    _cached.move_to_end(key)
+    while len(_cached) > _MOST:
+        _cached.popitem(last=False)
+    return _cached[key]

@@ -174,7 +174,7 @@ def limits(bands: "Sequence[pd.DataFrame]") -> tuple[float, float]:
 
 
 def draw(
-    axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, places=None, **shown: Any
+    axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, **shown: Any
 ) -> "pd.DataFrame":
     """Draws a metric of one run over its rounds; several seeds become their mean and a band, which is returned.
 
@@ -184,7 +184,6 @@ def draw(
       column: The metric; one of deployed models is drawn in steps.
       label: Its name in the legend.
       style: Its look; see `styles`.
-      places: Horizontal position of each round, as a series; by default its number.
       **shown: Arguments of `band`.
     """
     is_stepped = getattr(column, "deployed", False)
@@ -192,8 +191,6 @@ def draw(
     if is_stepped and len(curve):  # A round lasts from the one before to its number: the first is seen, too.
         curve.loc[curve.index[0] - 1] = curve.iloc[0]
         curve = curve.sort_index()
-    if places is not None:
-        curve.index = places.reindex(curve.index).fillna(0.0)
     marker = style.marker if len(curve) == 1 else None
     look = {"drawstyle": "steps-pre" if is_stepped else "default", "linestyle": style.dash, "color": style.colour}
     axes.plot(curve["mean"], label=label, marker=marker, **look)

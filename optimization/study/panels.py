@@ -100,9 +100,6 @@ def draw(
     titles: Mapping[str, str],
     title: str = "",
     size: tuple[float, float] | None = None,
-    limits: tuple[float, float] | None = None,
-    places: Mapping[str, pd.Series] | None = None,
-    xlabel: str = "round",
     **shown: Any,
 ) -> Figure:
     """Plots metrics over rounds, one panel each; several seeds of one run become their mean and a band.
@@ -112,9 +109,6 @@ def draw(
       titles: By column, the label of its panel's vertical axis.
       title: Title of the figure.
       size: Width and height in inches; by default those that the number of panels needs.
-      limits: Limits of the vertical axes; by default those of the curves.
-      places: Horizontal position of each round, by label; by default its number.
-      xlabel: Label of the horizontal axes.
       **shown: Arguments of `curves.band`. The legend names its `kind`. Rounds are marked where its column `marks` is 1.
     """
     width = min(_COLUMNS, len(titles))
@@ -126,29 +120,26 @@ def draw(
         bands = []
         for style, (name, seeds) in zip(looks, tables.items(), strict=True):
             if having := [seed for seed in seeds if column in seed]:
-                at = places[name] if places else None
-                bands.append(curves.draw(axes, having, column, name, style, at, **shown))
+                bands.append(curves.draw(axes, having, column, name, style, **shown))
         if any(len(seeds) > 1 for seeds in tables.values()):
             kind = curves.BANDS[shown.get("kind", "ci")]
             axes.fill_between([], [], color=curves.GREY, alpha=0.2, linewidth=0, label=kind)
-        first = next(iter(tables))
-        _mark(axes, tables[first][0], shown.get("marks"), places[first] if places else None)
-        label(axes, xlabel=xlabel, ylabel=words)
-        axes.locator_params(axis="x", integer=not places)
-        axes.set_ylim(limits or curves.limits(bands))
+        _mark(axes, next(iter(tables.values()))[0], shown.get("marks"))
+        label(axes, xlabel="round", ylabel=words)
+        axes.locator_params(axis="x", integer=True)
+        axes.set_ylim(curves.limits(bands))
     for axes in together.flat[len(titles) :]:
         axes.remove()
     add_legend(figure)
     return figure
 
 
-def _mark(axes: Any, table: pd.DataFrame, column: str | None, places: pd.Series | None) -> None:
+def _mark(axes: Any, table: pd.DataFrame, column: str | None) -> None:
     """Draws a line at each round in which a marking column is 1."""
     rounds = table.loc[table[column] == 1, "round_num"] if column in table else []
     for index, round_num in enumerate(rounds if len(rounds) <= _MOST_MARKS else ()):
         label = None if index else str(column).rpartition("/")[2]
-        place = round_num if places is None else places[round_num]
-        axes.axvline(place, color=curves.GREY, linewidth=0.8, linestyle=":", label=label)
+        axes.axvline(round_num, color=curves.GREY, linewidth=0.8, linestyle=":", label=label)
 
 
 @styled

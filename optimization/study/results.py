@@ -38,8 +38,6 @@ class Run:
       data_report: Report on the data; may be empty.
       columns: Metrics of the run's study.
       bounds: Content of `bounds.json`: rewards of the uniform policy and best fixed action, and the range of rewards.
-      client_rewards: Each client's reward in the last evaluation (`client_rewards.json`, or
-        `private_client_evaluation.json` if these clients take part); empty without this file.
       predictor: Package with the modules `predictions` and `exports`; empty if the study predicts nothing.
     """
 
@@ -51,7 +49,6 @@ class Run:
     data_report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     columns: Sequence[Metric] = ()
     bounds: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    client_rewards: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     predictor: str = ""
 
     def __repr__(self) -> str:
@@ -282,20 +279,15 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
     for name, kind in (("seed", int), ("task_type", str), ("data_file", str)):
         if not isinstance(flags.get(name), kind | None):
             raise UsageError(f"{folder / 'config.json'} is damaged: see its flag {name}.")
-    names = run_folder.CLIENT_REWARDS_FILE, run_folder.EVALUATED_CLIENTS_FILE
-    rewards_file = next((name for name in names if (folder / name).exists()), names[0])
-    privacy, bounds, rewards = (
+    privacy, bounds = (
         read_json(folder / name) if (folder / name).exists() else {}
-        for name in (run_folder.PRIVACY_FILE, run_folder.BOUNDS_FILE, rewards_file)
+        for name in (run_folder.PRIVACY_FILE, run_folder.BOUNDS_FILE)
     )
     if not all(
         isinstance(one, dict) and all(isinstance(value, int | float | None) for value in one.values())
         for one in bounds.values()
     ):
         raise UsageError(f"{folder / run_folder.BOUNDS_FILE} is damaged: it must hold numbers by name.")
-    lists = [rewards.get(name, []) for name in ("clients", "rewards")]
-    if not all(isinstance(one, list) for one in lists) or len({len(one) for one in lists}) > 1:
-        raise UsageError(f"{folder / rewards_file} is damaged: it must hold each client's reward.")
     return Run(
         folder=folder,
         metrics=read_metrics(folder),
@@ -305,7 +297,6 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
         data_report=config.get("data_report") or {},
         columns=[metric for columns in studies for metric in columns],
         bounds=bounds,
-        client_rewards=rewards,
         predictor=predictor,
     )
 

@@ -15,7 +15,6 @@ import os
 import pathlib
 import platform
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -293,16 +292,11 @@ class RunFolder:
             f"--{name} was {old.get(name)}, " + (f"is {new[name]}" if name in new else "which this version lacks")
             for name in names
         ]
-        instead = "To start a new run"
-        if is_longer and is_same_data and names and all(None not in (old.get(name), new.get(name)) for name in names):
-            # A default may depend on the number of rounds.
-            flags_before = shlex.join(f"--{name}={old[name]}" for name in names)
-            instead = f"To extend that run, give {flags_before}; to start a new one"
         if not is_same_data:
             changed.append("the data has another checksum")
         if changed:
-            differences = "; ".join(changed)
-            raise UsageError(f"{self.path} holds a run with other settings: {differences}. {instead}, {_ELSEWHERE}")
+            text = f"{self.path} holds a run with other settings: {'; '.join(changed)}."
+            raise UsageError(f"{text} To start a new run, {_ELSEWHERE}")
 
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:
         """Writes a checkpoint, then removes all but the last three."""

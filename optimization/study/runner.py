@@ -23,8 +23,6 @@ from optimization.study.loggers import Logger, MakeLogger, metrics_file
 
 State = Any
 Metrics = Mapping[str, Any]
-_TIMED_ROUNDS = 3  # The first compiles.
-_LONG_SECONDS = 60
 
 
 class Rounds(abc.ABC):
@@ -128,7 +126,6 @@ def run(
             if first:
                 print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
         progress = stack.enter_context(_progress(length.total_rounds, first, label))
-        times: list[float] = []  # Seconds of the first rounds.
         received = interruption.hold("\nStopping as soon as this round is saved; once more to stop at once.")
 
         def save() -> None:
@@ -147,10 +144,6 @@ def run(
                 for log in logs:
                     log.write(row)
                 state, round_num = after, now
-                if len(times) < _TIMED_ROUNDS:
-                    times.append(seconds)
-                    if len(times) == _TIMED_ROUNDS and progress.disable:  # Files and pipes get a line, not a bar.
-                        _print_remaining_time(label, min(times), length.total_rounds - now)
                 progress.set_postfix({headline: f"{row[headline]:.4f}"}, refresh=False)
                 progress.update()
                 if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
@@ -221,13 +214,6 @@ def _event_errors() -> Iterator[None]:
     except tf.errors.OpError as error:
         reason = re.sub(r"\{\{.*?\}\} ?", "", error.message.partition("\n")[0])
         raise Failure(f"TensorBoard's events cannot be written ({reason}). What was written before is kept.") from error
-
-
-def _print_remaining_time(label: str, seconds: float, left: int) -> None:
-    """Prints the time of the remaining rounds, if it is long."""
-    if seconds * left >= _LONG_SECONDS:
-        words = f"{left:,} more rounds of {seconds:.2g} s take about {seconds * left / 60:.0f} minutes"
-        print(f"{label or 'Rounds'}: {words}, without evaluation.", file=sys.stderr, flush=True)
 
 
 def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:

@@ -85,13 +85,13 @@ class TrainingRounds(runner.Rounds):
             cohort_size=num_clients,
         )
 
-    def _kept(self, what: Hashable, build: Callable[[], Any]) -> Any:
-        return compiled.kept((what, self._key), build)
+    def _cached(self, what: Hashable, build: Callable[[], Any]) -> Any:
+        return compiled.cached((what, self._key), build)
 
     def mean_rounds(self, work: Any, num_clients: int) -> tff.templates.IterativeProcess:
         """Rounds that end in the mean; their initial weights are of seed 0."""
         build = lambda: self.definition(work, num_clients).build(self._model.initial_weights(0))  # noqa: E731
-        return self._kept(("rounds", work, num_clients), build)
+        return self._cached(("rounds", work, num_clients), build)
 
     def _evaluation(self, measure: Callable[[tf.Tensor, tf.Tensor], Any]) -> Callable[..., Any]:
         """Builds the function (weights, features, labels) -> a module's `measure` of outputs and labels."""
@@ -102,7 +102,7 @@ class TrainingRounds(runner.Rounds):
 
         signature = [model.specs, *self._specs]
         build = lambda: tf.function(evaluate, input_signature=signature, autograph=False)  # noqa: E731
-        return self._kept(("evaluation", measure), build)
+        return self._cached(("evaluation", measure), build)
 
     def _load(self, ids: np.ndarray) -> list[clients.Examples]:
         return [self._clients.load(int(client)) for client in ids]
@@ -136,7 +136,7 @@ class TrainingRounds(runner.Rounds):
         def poll(ids: np.ndarray) -> np.ndarray:
             build = lambda: self.definition(self.work, len(ids)).build_loss_poll(len(ids))  # noqa: E731
             ids = ids + self._first
-            return self._kept(("poll", len(ids)), build)(weights, self._inputs(ids, self._load(ids), round_num))
+            return self._cached(("poll", len(ids)), build)(weights, self._inputs(ids, self._load(ids), round_num))
 
         choice = self.selected.choose(selection, round_num, poll)
         return choice._replace(cohort=choice.cohort + self._first, polled=choice.polled + self._first)

@@ -24,7 +24,7 @@ PHASE = types.SimpleNamespace(
 
 @pytest.fixture(autouse=True)
 def _nothing_kept(monkeypatch):
-    monkeypatch.setattr(compiled, "_kept", type(compiled._kept)())
+    monkeypatch.setattr(compiled, "_cached", type(compiled._cached)())
 
 
 def _definition(build=lambda weights: None):
@@ -113,8 +113,8 @@ def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_i
     play("before", "--seed=1", "--server_learning_rate=0.01", "--total_rounds=1")
     after = ("--seed=2", "--server_learning_rate=0.03")
     shared = play("shared", *after)
-    assert len(compiled._kept) == 1
-    compiled._kept.clear()  # As in another program, which may build nothing.
+    assert len(compiled._cached) == 1
+    compiled._cached.clear()  # As in another program, which may build nothing.
     with monkeypatch.context() as patch:
         patch.setattr(process.BanditProcess, "build", None)
         kept = play("kept", *after)

@@ -1,13 +1,10 @@
 """Tests of scripts.plot."""
 
-import json
-
 import pandas as pd
 import pytest
 
 from bandits import metrics
 from data.errors import UsageError
-from optimization.study import run_folder
 from scripts import plot
 
 
@@ -48,24 +45,3 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, arguments, message):
     with pytest.raises(UsageError, match=message):
         _draw(str(tmp_path / arguments[0]), *arguments[1:], f"--output={tmp_path / 'x.png'}")
     assert not (tmp_path / "x.png").exists()
-
-
-def test_a_run_that_is_not_above_the_uniform_policy_is_labelled(tmp_path):
-    for name, rewards in (("softmax", [0.5, 0.52, 0.54]), ("greedy", [0.09, 0.11, 0.12]), ("old", [0.1, 0.1, 0.11])):
-        for seed, reward in enumerate(rewards):
-            folder = tmp_path / name / f"seed_{seed}"
-            _run(folder, [reward])
-            (folder / "config.json").write_text(
-                json.dumps({"format": run_folder.FORMAT, "flags": {"seed": seed}, "command": "run"})
-            )
-            if name != "old":
-                (folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
-    named = [str(tmp_path / name) for name in ("softmax", "greedy", "old")]
-    _draw(*named, f"--output={tmp_path / 'x.svg'}")
-    picture = (tmp_path / "x.svg").read_text()
-    assert all(
-        f">{name}<" in picture
-        for name in ("softmax", "greedy (not significantly different from the uniform policy)", "old")
-    )
-    _draw(*named, f"--output={tmp_path / 'y.svg'}", f"--metric={metrics.DEPLOYED}")
-    assert "not significantly" not in (tmp_path / "y.svg").read_text()

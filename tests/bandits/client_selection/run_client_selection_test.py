@@ -1,5 +1,6 @@
 """Whole runs on small synthetic data: files, communication, reproducible, resumable; and the rounds themselves."""
 
+import itertools
 import pathlib
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from bandits import metrics as fairness
 from bandits.client_selection import experiment, metrics
-from bandits.client_selection.run_client_selection import STUDY
+from bandits.client_selection.run_client_selection import STUDY, final_table
 from data import clients, keys
 from data.tasks import registry
 from optimization.study import frame, selector_flags
@@ -50,9 +51,8 @@ def finished(tmp_path_factory):
     return folder
 
 
-def test_a_comparison_leaves_complete_folders_a_table_and_pictures(finished):
+def test_a_comparison_leaves_complete_folders_and_a_table(finished):
     top = finished / "run"
-    assert {"results.csv", "client_losses.png"} <= {path.name for path in top.iterdir()}
     results = pd.read_csv(top / "results.csv")
     assert list(results["selector"]) == list(selector_flags.SELECTORS)
     assert results["global_loss"].notna().all()
@@ -144,3 +144,22 @@ def test_evaluation_of_some_clients_only(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "MOST_EVAL_CLIENTS", 2)
     assert run_all(tmp_path, "--total_rounds=1") == 0
     assert pd.read_csv(tmp_path / "run" / "private_clients.csv")["loss"].notna().sum() == 2
+
+
+def test_the_table_has_final_values_over_seeds_and_communication_per_round():
+    nan = float("nan")
+    tables = []
+    for selector, cohort, seed in itertools.product(("rand", "pow_d"), (1, 2), (0, 1)):
+        rows = dict.fromkeys(metrics.COLUMNS, nan) | {"round_num": [1, 2, 3]}
+        rows |= {metrics.GLOBAL_LOSS: [2.0, nan, 1.0 + seed], metrics.JAIN_INDEX: [0.1, nan, 0.5 + 0.1 * seed]}
+        rows |= {metrics.MODEL_TRANSFERS: [2, 2, 5], metrics.LOSS_POLLS: [0, 0, 3]}
+        tables.append(pd.DataFrame(rows).assign(selector=selector, cohort=cohort, seed=seed))
+    summary = final_table(pd.concat(tables))
+    assert sorted(summary[["cohort", "selector", "seeds"]].to_numpy().tolist()) == [
+        [cohort, selector, 2] for cohort in (1, 2) for selector in ("pow_d", "rand")
+    ]
+    first = summary.iloc[0]
+    assert first["global_loss"] == 1.5
+    assert first["global_loss_deviation"] == pytest.approx(0.5**0.5)  # Of 1 and 2, with n - 1.
+    assert first["jain_index"] == pytest.approx(0.55)
+    assert (first["model_transfers"], first["loss_polls"]) == (3, 1)

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import re
 
 import pytest
 
@@ -45,12 +46,14 @@ def test_a_threshold_is_a_number_or_a_quantile():
 class TestPresets:
     def test_table_3_has_all_its_settings(self):
         settings = flags.load_studies()["table3"].settings
-        tables = collections.Counter(one.table for one in settings)
+        tables = collections.Counter(re.split("_[a-z]+=", one.name)[0] for one in settings)
         assert tables["epsilon_greedy"] == tables["ucb"] == 3
         assert tables["epsilon_greedy_recency"] == tables["thompson"] == tables["ucb_recency"] == 9
         assert len({one.name for one in settings}) == len(settings) == 41
         # Epsilon-greedy starts at Figure 24's estimates.
-        started = {one.table for one in settings if one.values.get("rule_initial_value") == 0.05}
+        started = {
+            re.split("_[a-z]+=", one.name)[0] for one in settings if one.values.get("rule_initial_value") == 0.05
+        }
         assert started == {"epsilon_greedy", "epsilon_greedy_recency"}
 
     @pytest.mark.parametrize("name", list(flags.load_studies()))

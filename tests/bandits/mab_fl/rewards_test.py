@@ -14,8 +14,6 @@ AFTER = np.array([0.60, 0.65, 0.71])
         ("increment", 0.65, 0.0, [-0.05, 0, 0.06]),
         ("binary", 0.65, 0.0, [0, 0, 1]),
         ("binary", 0.65, -0.1, [1, 1, 1]),
-        ("percentage", 0.5, 0.0, [0.2, 0.3, 0.42]),
-        ("percentage", 0.0, 0.0, [60, 65, 71]),  # Finite.
     ],
 )
 def test_rewards_by_hand(kind, before, threshold, expected):

@@ -1,4 +1,4 @@
-"""Whole runs on small generated data: complete folders, reproducible, resumable; studies and their figures."""
+"""Whole runs on small generated data: complete folders, reproducible, resumable; and studies."""
 
 import csv
 import pathlib
@@ -47,13 +47,6 @@ def test_a_run_leaves_a_complete_folder(finished):
     assert [row["combination"] for row in learned] == ["1100", "0110", "0101"]
     assert sum(int(row["plays"]) for row in learned) == rows[metrics.TRIED].sum()
     assert sum(int(row["adoptions"]) for row in learned) == 6
-    estimates = pd.read_csv(finished / "run" / "estimates.csv")
-    assert list(estimates) == ["round_num", "1100", "0110", "0101"]
-    assert list(estimates["round_num"]) == [1, 2, 3, 4, 5, 6]
-    np.testing.assert_allclose(estimates.iloc[-1, 1:], [float(row["estimate"]) for row in learned], rtol=1e-5)
-    values = estimates.drop(columns="round_num").to_numpy()
-    shared = (values == values.max(axis=1, keepdims=True)).sum(axis=1) > 1
-    np.testing.assert_array_equal(rows[metrics.ESTIMATED_BEST], np.where(shared, 3, values.argmax(axis=1)))
 
 
 def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_checkpoint, finished, tmp_path):
@@ -62,8 +55,8 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     assert len(table(tmp_path)) >= 3
     run(tmp_path, *RULE, "--rounds_per_checkpoint=2")
     pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
-    for name in ("combinations.csv", "estimates.csv"):
-        assert (tmp_path / "run" / name).read_text() == (finished / "run" / name).read_text()
+    written = [(folder / "run" / "combinations.csv").read_text() for folder in (tmp_path, finished)]
+    assert written[0] == written[1]
     with np.load(tmp_path / "run/model/weights.npz") as one, np.load(finished / "run/model/weights.npz") as other:
         for name in other.files:
             np.testing.assert_array_equal(one[name], other[name])
@@ -88,21 +81,30 @@ repeat = 2
 [ucb]
 decision_rule = "ucb"
 rule_c = [0.01, 0.1]
-
-[[figures]]
-kind = "grid"
-file = "curves.png"
-value = "eval/global_auc"
-across = "rule_c"
 """
 
 
-def test_a_study_runs_all_its_settings_and_draws_its_figures(tmp_path, monkeypatch):
+def test_a_study_runs_all_its_settings(tmp_path, monkeypatch):
     (tmp_path / "mine.toml").write_text(_STUDY)
     monkeypatch.setattr(flags, "PRESETS", tmp_path)
     argv = ["x", f"--root_output_dir={tmp_path}", "--preset=mine", *DATA, "--total_rounds=2"]
     assert frame.program(STUDY, frame.flag_set(STUDY).parse(argv)) == 0
-    assert (tmp_path / "mine" / "curves.png").exists()
     results = pd.read_csv(tmp_path / "mine" / "results.csv")
     assert list(results["setting"]) == ["ucb_c=0.01", "ucb_c=0.01", "ucb_c=0.1", "ucb_c=0.1"]
     assert list(results["seed"]) == [0, 1, 0, 1]
+
+
+def test_a_result_is_that_of_the_best_round_and_the_most_adopted_combination(tmp_path):
+    table = {"round_num": [1, 2, 3], metrics.GLOBAL_AUC: [0.6, 0.9, 0.9], metrics.BEST_AUC: [0.6, 0.9, 0.9]}
+    table |= {metrics.TEST_AUC: [0.5, 0.7, 0.8], metrics.ACTION: [0, 1, -1], metrics.COMMUNICATIONS: [6, 12, 12]}
+    pd.DataFrame(table).to_csv(tmp_path / "metrics.csv", index=False)
+    (tmp_path / "combinations.csv").write_text("action,combination,adoptions\n0,0110,1\n1,1100,3\n")
+    assert run_mab_fl.result(tmp_path) == {
+        "rounds": 3,
+        "best_round": 2,
+        "validation_auc": 0.9,
+        "test_auc": 0.7,
+        "favourite": "1100",
+        "favourite_share": 0.75,
+        "communications": 12,
+    }

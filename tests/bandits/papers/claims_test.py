@@ -61,7 +61,7 @@ def _results(figure: Figure, values: Sequence[Values]) -> results.Results:
 
 
 def _judge(claim: Claim, *values: Values, **changes) -> claims.Verdict:
-    (verdict,) = claims.judge(_results(_figure(claim, **changes), values)).claims
+    ((verdict,), _) = claims.judge(_results(_figure(claim, **changes), values))
     return verdict
 
 
@@ -113,9 +113,8 @@ def test_holm_adjusts_over_the_figure():
     other = _claim("order", "c", "b")
 
     def adjusted(*judged: Claim, **changes) -> list[str]:
-        verdicts = claims.judge(_results(_figure(*judged, **changes), (A, B, C)))
-        tests = [f"{test.adjusted_p:.2g}" for test in verdicts.tests]
-        return [*(one.why.rpartition(" ")[2] for one in (*verdicts.claims, *verdicts.numbers)), *tests]
+        verdicts, tests = claims.judge(_results(_figure(*judged, **changes), (A, B, C)))
+        return [*(one.why.rpartition(" ")[2] for one in verdicts), *(f"{test.adjusted_p:.2g}" for test in tests)]
 
     assert adjusted(ORDER, other) == ["0.0017", "0.074"]
     assert adjusted(ORDER, other, _claim("order", "a", "b")) == ["0.0017", "0.074", "0.0017"]  # Equal tests count once.
@@ -133,7 +132,7 @@ def test_a_diverged_run_is_inconclusive(claim):
     assert verdict.status == INCONCLUSIVE
     assert "b diverged in 1 of 3 seeds" in verdict.why
     number = Published("b", "score", 2.0, "Table 1")
-    (stated,) = claims.judge(_results(_figure(published=(number,)), [lost])).numbers
+    ((stated,), _) = claims.judge(_results(_figure(published=(number,)), [lost]))
     assert (stated.status, stated.why) == (INCONCLUSIVE, "2 (the same in every seed); b diverged in 1 of 3 seeds")
 
 
@@ -346,7 +345,7 @@ def test_a_configuration_that_does_not_beat_the_best_fixed_action_is_noted(fixed
 
 
 def _compared(published: Published, values: Values, **changes) -> claims.Verdict:
-    (verdict,) = claims.judge(_results(_figure(published=(published,), **changes), [values])).numbers
+    ((verdict,), _) = claims.judge(_results(_figure(published=(published,), **changes), [values]))
     return verdict
 
 

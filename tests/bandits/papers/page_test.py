@@ -160,7 +160,7 @@ def test_a_configuration_no_better_than_the_uniform_policy_is_noted():
         "far": "not significantly different from the uniform policy",
     }
     why = "near 4, far 1.02 (not significantly different from the uniform policy): +2.98 ("
-    assert claims.judge(found).claims[0].why.startswith(why)
+    assert claims.judge(found)[0][0].why.startswith(why)
     assert "above the uniform policy" in page.Judged.of(results.Results(_figure(), table)).text()
 
 

@@ -100,10 +100,9 @@ def test_overlapping_baselines_are_refused(chance, ceiling, better):
 
 def test_regret_to_full_feedback_can_be_negative():
     # Differences 0.3 and 0.1: their mean 0.2, and t of one degree of freedom, 12.7062, times 0.1.
-    found = _word([0.5, 0.7], full_feedback={0: 0.8, 1: 0.8}).regret()
-    assert found == pytest.approx((0.2, 0.2 - 1.27062, 0.2 + 1.27062, 2), abs=1e-5)
-    assert _word([0.9, 0.9], full_feedback={0: 0.8, 1: 0.7}).regret()[0] == pytest.approx(-0.15)
-    # Where less is better, as of a loss, the arm's own surplus is its regret.
-    assert _word([0.9, 0.9], full_feedback={0: 0.8, 1: 0.7}, better="down").regret("down")[0] == pytest.approx(0.15)
-    assert _word([0.5, 0.7], uniform=0.1).regret() is None
-    assert _word([math.nan], full_feedback={0: 0.8}).regret() is None
+    against = _word([0.5, 0.7], full_feedback={0: 0.8, 1: 0.8}).full_feedback
+    assert baselines.regret(against) == pytest.approx((0.2, 0.2 - 1.27062, 0.2 + 1.27062, 2), abs=1e-5)
+    above = _word([0.9, 0.9], full_feedback={0: 0.8, 1: 0.7}).full_feedback
+    assert baselines.regret(above)[0] == pytest.approx(-0.15)
+    assert baselines.regret(above, "down")[0] == pytest.approx(0.15)  # Where less is better, as of a loss.
+    assert baselines.regret(_word([math.nan], full_feedback={0: 0.8}).full_feedback) is None

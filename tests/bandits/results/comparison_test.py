@@ -1,6 +1,5 @@
 """Tests of bandits.results.comparison."""
 
-import itertools
 import math
 
 import numpy as np
@@ -15,7 +14,6 @@ GREEDY = [0.50, 0.52, 0.48, 0.55, 0.51, 0.49, 0.53, 0.50]
 SOFTMAX = [0.58, 0.57, 0.57, 0.61, 0.60, 0.52, 0.62, 0.55]
 FALCON = [0.51, 0.50, 0.50, 0.55, 0.52, 0.50, 0.51, 0.52]
 NAN = math.nan
-POINTS = [0.3, 0.9, 0.1, 0.5, 0.5]
 
 
 def _family(values, reference="greedy", unpaired=(), **settings):
@@ -155,19 +153,6 @@ def test_superiority_over_all_pairs_is_mann_and_whitneys():
     first, second = np.random.default_rng(0).normal(size=(2, 8)).round(1)
     u = stats.mannwhitneyu(first, second).statistic
     assert comparison.superiority(first, second, is_paired=False) == pytest.approx(u / 64, rel=1e-12)
-
-
-@pytest.mark.parametrize("budget", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize(("better", "best"), [("up", max), ("down", min)])
-def test_it_is_the_mean_over_all_draws(budget, better, best):
-    drawn = [best(some) for some in itertools.combinations(POINTS, budget)]
-    assert comparison.expected_best(POINTS, budget, better=better) == pytest.approx(sum(drawn) / len(drawn), rel=1e-12)
-
-
-def test_points_that_diverged_count_as_the_worst():
-    assert comparison.expected_best([0.2, math.nan], 1) == 0.2
-    assert comparison.expected_best([0.2, 0.6, math.nan], 1) == pytest.approx(1.0 / 3)
-    assert math.isnan(comparison.expected_best([math.nan, math.inf], 1))
 
 
 def _power(size, seeds, alpha):

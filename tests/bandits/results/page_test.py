@@ -264,7 +264,6 @@ _CONFIG = {"format": run_folder.FORMAT, "command": "run"}
     [
         ("bounds.json", {"participating": 3}, "bounds.json is damaged"),
         ("bounds.json", {"participating": {"chance": "x"}}, "bounds.json is damaged"),
-        ("client_rewards.json", {"clients": ["a"]}, "client_rewards.json is damaged"),
         ("config.json", [], "config.json"),
         ("config.json", _CONFIG | {"flags": {"seed": "x"}}, "config.json is damaged: see its flag seed."),
         ("config.json", _CONFIG | {"flags": {"task_type": []}}, "config.json is damaged: see its flag task_type."),

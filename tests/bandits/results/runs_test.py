@@ -18,8 +18,7 @@ BOUNDS = {"participating": {"chance": 0.1, "constant": 0.2}, "held_out": {"chanc
 def _run(rewards=(0.5,), seed=0, bounds=BOUNDS, **more):
     table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
     table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
-    privacy, clients = more.pop("privacy", {}), more.pop("clients", {})
-    found = {"clients": list(clients), "rewards": list(clients.values())} if clients else {}
+    privacy = more.pop("privacy", {})
     return Run(
         pathlib.Path("r"),
         table,
@@ -28,7 +27,6 @@ def _run(rewards=(0.5,), seed=0, bounds=BOUNDS, **more):
         privacy,
         columns=metrics.COLUMNS,
         bounds=bounds,
-        client_rewards=found,
     )
 
 

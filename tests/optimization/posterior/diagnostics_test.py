@@ -58,14 +58,10 @@ def test_a_parameter_without_spread_has_no_statistics():
 
 
 @pytest.mark.slow
-def test_normality_is_drawn_for_several_cohorts(tmp_path):
+def test_normality_is_drawn(tmp_path):
     models = _models()
     models[:, 3] = 0.1
-    normality = diagnostics.normality(models)
-    np.savez(tmp_path / "found.npz", **normality._asdict())
-    both = {"one": normality, "twice": diagnostics.read_normality([tmp_path / "found.npz"] * 2)}
-    assert len(both["twice"].kurtosis) == 2 * len(normality.kurtosis)
-    diagnostics.draw_normality({"alpha 0.1": both, "alpha 1": {"one": normality}}, tmp_path / "normality.png", "all")
+    diagnostics.draw_normality(diagnostics.normality(models), tmp_path / "normality.png")
     picture = image.imread(tmp_path / "normality.png")
     assert min(picture.shape[:2]) > 300
     assert picture.std() > 0

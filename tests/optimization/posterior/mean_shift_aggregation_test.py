@@ -119,40 +119,31 @@ def test_bad_settings_are_refused(arguments, message):
         MeanShift(**arguments)
 
 
-def _round(factory, updates: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+def _round(factory, updates: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
     """Aggregate and share moved of a round in TFF's worker, whose values are structures."""
     value_type = tff.to_type(collections.OrderedDict(b=(np.float32, (2, 5)), a=(np.float32, (6,))))
     values = [collections.OrderedDict(b=row[6:].reshape(2, 5), a=row[:6]) for row in updates]
-    if weights is None:
-        process = factory.create(value_type)
-        output = process.next(process.initialize(), values)
-    else:
-        process = factory.create(value_type, tff.TensorType(np.float32))
-        output = process.next(process.initialize(), values, list(weights))
+    process = factory.create(value_type, tff.TensorType(np.float32))
+    output = process.next(process.initialize(), values, list(weights))
     return np.concatenate([output.result["a"], output.result["b"].ravel()]), output.measurements["share_moved"]
 
 
 @pytest.mark.parametrize("cohort_size", [7, 9], ids=["a full round", "two clients are missing"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_it_aggregates_structures_of_clients_that_count(tff_worker, weighted, cohort_size, monkeypatch):
+def test_it_aggregates_structures_of_clients_that_count(tff_worker, cohort_size, monkeypatch):
     monkeypatch.setattr(mean_shift_aggregation, "_PLACES", 4)
     updates, weights = _updates(7), np.array([3, 0, 5, 2, 1, 4, 6], np.float32)
     updates[4, 2] = np.nan
     shift = MeanShift(bandwidth_scale=0.7)
-    if weighted:
-        factory, counted = mean_shift_aggregation.WeightedMeanShiftFactory(shift, cohort_size, True), [0, 2, 3, 5, 6]
-        aggregate, share_moved = _round(factory, updates, weights)
-    else:
-        factory, counted = mean_shift_aggregation.MeanShiftFactory(shift, cohort_size, True), [0, 1, 2, 3, 5, 6]
-        aggregate, share_moved = _round(factory, updates)
-    expected = reference.fedkp(shift, updates[counted], shifts_clients=True)
+    factory = mean_shift_aggregation.MeanShiftFactory(shift, cohort_size, shifts_clients=True)
+    aggregate, share_moved = _round(factory, updates, weights)
+    expected = reference.fedkp(shift, updates[[0, 2, 3, 5, 6]], shifts_clients=True)
     np.testing.assert_allclose(aggregate, expected, atol=1e-5)
     assert 0 < share_moved < 1
 
 
 @pytest.mark.parametrize(("weights", "nothing"), [([2.0, 3.0], 0.0), ([0.0, 3.0], 0.0), ([], np.nan)])
 def test_where_no_client_counts_the_result_is_zero_or_not_a_number(tff_worker, weights, nothing):
-    factory = mean_shift_aggregation.WeightedMeanShiftFactory(MeanShift(), 2)
+    factory = mean_shift_aggregation.MeanShiftFactory(MeanShift(), 2)
     updates = np.full((len(weights), 16), np.inf, np.float32)
     aggregate, share_moved = _round(factory, updates, np.array(weights, np.float32))
     np.testing.assert_array_equal(aggregate, np.full(16, nothing))
@@ -161,7 +152,7 @@ def test_where_no_client_counts_the_result_is_zero_or_not_a_number(tff_worker, w
 
 def test_a_round_of_more_clients_than_declared_is_refused(tff_worker):
     with pytest.raises(Exception, match="more clients than cohort_size=3"):
-        _round(mean_shift_aggregation.MeanShiftFactory(MeanShift(), 3), _updates(5))
+        _round(mean_shift_aggregation.MeanShiftFactory(MeanShift(), 3), _updates(5), np.ones(5, np.float32))
 
 
 def test_tffs_fed_avg_trains_with_it(tff_worker):
@@ -190,7 +181,7 @@ def test_tffs_fed_avg_trains_with_it(tff_worker):
         cohort.append(tf.data.Dataset.from_tensor_slices(examples).batch(8))
         starts.append((features, labels))
     shift = MeanShift()
-    process = tff.learning.algorithms.build_unweighted_fed_avg(
+    process = tff.learning.algorithms.build_weighted_fed_avg(
         model,
         client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
         server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),

@@ -28,7 +28,7 @@ def test_a_run_leaves_a_complete_folder_and_continues_bit_for_bit(tmp_path, caps
     assert f"Results in {whole}" in printed
     assert "Mean shift moved" in printed
     files = {path.name for path in whole.iterdir()}
-    assert {"config.json", "metrics.csv", "accuracy.png", "diagnosis_round_2_normality.png"} <= files
+    assert {"config.json", "metrics.csv", "diagnosis_round_2_normality.png"} <= files
     with np.load(whole / "diagnosis_round_2.npz") as archive:
         assert set(archive.files) == {"p_values", "lilliefors_p_values", "excess_distances", "skewness", "kurtosis"}
     rows = pd.read_csv(whole / "metrics.csv").drop(columns="seconds")

@@ -185,13 +185,13 @@ def test_aggregators_give_the_own_workers_results(contexts, kind):
 
 def test_the_mean_shift_of_a_cohort_in_parts_is_that_of_the_whole(contexts):
     factory = mean_shift_aggregation.MeanShiftFactory(MeanShift(), len(COHORT), shifts_clients=True)
-    process = factory.create(tff.to_type(tuple((np.float32, shape) for shape in SHAPES)))
-    state = process.initialize()
+    process = factory.create(tff.to_type(tuple((np.float32, shape) for shape in SHAPES)), tff.TensorType(np.float32))
+    state, weights = process.initialize(), [1.0] * len(COHORT)
     rows = np.array([models.flatten(delta) for delta in COHORT])
     expected = mean_shift_aggregation.aggregate(MeanShift(), [rows], rows.shape[1], np.nan, shifts_clients=True)[:, 0]
     for context in contexts.values():
         with on(context):
-            assert_close(models.flatten(process.next(state, COHORT).result).numpy(), expected)
+            assert_close(models.flatten(process.next(state, COHORT, weights).result).numpy(), expected)
 
 
 def aggregation_flags_parser() -> cli.FlagSet:
