@@ -97,7 +97,7 @@ def execute():
         for round_num in range(1, 4):
             state, row = study.run_round(state, round_num)
             rows.append(row)
-        return rows, state.server.weights, state.selection
+        return rows, state.server.weights, state.clients
 
     return completed
 
