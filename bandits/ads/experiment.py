@@ -138,12 +138,6 @@ def server_state(fresh: Any, vector: decision_rules.Array) -> Any:
     return fresh._replace(**dict(zip(names, parts, strict=True)))
 
 
-def learned(state: Any) -> tuple[float, float]:
-    """A rule's epsilon and mean interval over ads; NaN for rules without them."""
-    epsilon, interval = (float(np.mean(getattr(state, name, np.nan))) for name in ("epsilon", "interval"))
-    return epsilon, interval
-
-
 class AdsState(NamedTuple):
     """The server's state between rounds.
 
@@ -480,8 +474,9 @@ class AdsRounds(runner.Rounds):
 
 
 def _learned(state: Any, learner: str) -> dict[str, float]:
-    values = zip(metrics.LEARNED, learned(state), strict=True)
-    return {metrics.column(learner, name): value for name, value in values}
+    """Columns of a rule's epsilon and mean interval over ads; NaN for rules without them."""
+    values = zip(metrics.LEARNED, ("epsilon", "interval"), strict=True)
+    return {metrics.column(learner, name): float(np.mean(getattr(state, field, np.nan))) for name, field in values}
 
 
 def _count(

@@ -162,7 +162,8 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
       Failure: If no run can be executed.
     """
     settings = settings.checked()
-    inputs.check_population(settings)
+    if settings.population_clients_per_round:
+        settings.check_order("population_clients_per_round", "population")
     epsilons = tuple(dict.fromkeys(settings.target_epsilons))
     base = inputs.base_flags(settings.run_flags)
     names = planning.check(base)

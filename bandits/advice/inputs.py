@@ -171,17 +171,6 @@ class Privacy:
     )
 
 
-def check_population(settings: cli.Settings) -> None:
-    """Checks the flags against each other.
-
-    Raises:
-      UsageError: If a round has more clients than the population.
-    """
-    cohort = settings.population_clients_per_round
-    if cohort is not None and cohort > settings.population:
-        raise UsageError(f"--population_clients_per_round={cohort} exceeds --population={settings.population}.")
-
-
 def deployment(
     settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str] = ()
 ) -> mechanisms.Mechanism:

@@ -22,16 +22,6 @@ def only(*arguments: str):
     return settings
 
 
-def test_defaults_are_the_thesis_generator_with_ucb():
-    settings = only()
-    assert (settings.num_workers, settings.num_rows) == (4, 40_000)
-    assert (settings.train_fraction, settings.validation_fraction) == (0.01, 0.4)
-    assert (settings.reward, settings.threshold, settings.rule_c) == ("increment", None, 0.05)
-    assert settings.pretrain_epochs == settings.epochs_per_round == 6
-    bayesian = only("--decision_rule=bayesian_extreme_explore")
-    assert (bayesian.reward, bayesian.threshold) == ("binary", 0.025)
-
-
 def test_a_threshold_is_a_number_or_a_quantile():
     for text, expected in (("-1", -1), ("0.01", 0.01), ("quantile:.50", "quantile:0.5"), ("quantile:1", "quantile:1")):
         settings = only("--reward=binary", f"--threshold={text}")

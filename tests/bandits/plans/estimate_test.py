@@ -1,6 +1,5 @@
 """Tests of bandits.plans.estimate; `reproduce_test` runs a few rounds for one."""
 
-import numpy as np
 import pytest
 
 from bandits.plans import estimate, plan
@@ -39,14 +38,6 @@ def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds
 def test_a_few_rounds_have_no_burn_in_and_need_no_download(binary, arguments, flags):
     (run,) = plan.build(arguments, sweeps=(), binary=binary).runs()
     assert estimate.short_run_flags(run) == flags
-
-
-def test_the_memory_of_a_round_is_known_where_the_server_keeps_models(tmp_path):
-    for algorithm, needed in (("fedkp", 900_000_000 + 4000 * (85 + 1.9 * 20)), ("fedavg", None)):
-        (run,) = plan.build([f"--algorithm={algorithm}"], sweeps=(), binary="run_posterior").runs()
-        (tmp_path / run.name / "model").mkdir(parents=True)
-        np.savez(tmp_path / run.name / "model" / "weights.npz", kernel=np.zeros(1000, np.float32))
-        assert estimate._round_bytes(run, tmp_path) == needed
 
 
 def test_the_time_of_all_is_that_of_their_rounds():
