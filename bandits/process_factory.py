@@ -248,10 +248,7 @@ def build(
 
 
 def _shared(
-    task: tasks.Task,
-    phase: Phase,
-    definition: process.BanditProcess,
-    initial_weights: models.Weights,
+    task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
 ) -> tff.templates.IterativeProcess | SharedProcess:
     """Process of a phase, from the cache if it was built before."""
     if phase.aggregation.kind != "mean":  # Two runs never share their noise.

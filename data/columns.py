@@ -432,7 +432,7 @@ def _learned(parsed: Parsed, is_train: np.ndarray, *, is_wanted: bool) -> statis
     if not is_wanted and present >= _FEW_ROWS and distinct >= _NEARLY_ALL * present:
         raise UsageError(
             f"{what} in {present} rows, so it is an identifier, not a feature: leave it out with "
-            f"--ignore_columns={column}, or keep it with --category_columns={column}.",
+            f"--ignore_columns={column}, or keep it with --category_columns={column}."
         )
     seen = parsed[is_train]
     categories = (*ordered(seen), *[MISSING_CATEGORY] * bool(seen.isna().any()))

@@ -143,10 +143,7 @@ class Time:
         alias="from",
     )
     until_time: str | None = setting(
-        None,
-        "Time before which rows are read; also --until (default: all)",
-        only={"time_column": True},
-        alias="until",
+        None, "Time before which rows are read; also --until (default: all)", only={"time_column": True}, alias="until"
     )
     reward_window: str | None = setting(
         None,

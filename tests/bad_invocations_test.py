@@ -60,15 +60,9 @@ WRONG_ARRAYS = {
         "u/high_writer": {"writer": np.full(20, 4)},
         "u/writer_twice": {"writer_ids": np.array(list("aabc"))},
     },
-    "mnist_with_writers.npz": {
-        "m/few_writers": {"writer_train": np.zeros(3, int)},
-    },
-    "fashion_mnist_pool.npz": {
-        "f/sound": {},
-    },
-    "cifar100_subset150.npz": {
-        "c/sound": {},
-    },
+    "mnist_with_writers.npz": {"m/few_writers": {"writer_train": np.zeros(3, int)}},
+    "fashion_mnist_pool.npz": {"f/sound": {}},
+    "cifar100_subset150.npz": {"c/sound": {}},
 }
 ROWS = "".join(f"c{row % 6},{row},{row / 2},{row % 3}\n" for row in range(30))
 POST = json.dumps({"site": "s", "user": "s/1", "title": "a title", "body": "word", "tags": ["x", "y"]}) + "\n"

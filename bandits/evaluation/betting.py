@@ -221,11 +221,7 @@ def unit(flags: Mapping[str, Any]) -> str:
 
 
 def observations(
-    terms: Terms,
-    looks: np.ndarray | None,
-    bounds: bounds_lib.Bounds,
-    client_ids: Sequence[str],
-    seed: int,
+    terms: Terms, looks: np.ndarray | None, bounds: bounds_lib.Bounds, client_ids: Sequence[str], seed: int
 ) -> tuple[np.ndarray, Observations]:
     """Observations in ascending order, int [looks], and the content of each.
 

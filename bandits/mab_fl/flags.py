@@ -37,11 +37,7 @@ TASKS = {
     "heart_disease": "UCI's four hospitals; needs --data_dir with heart_disease_4sites.csv",
     "tabular": "your own table: --data_file, --client_column and --label_column",
 }
-_FRACTIONS = {
-    "generator": (0.01, 0.4),
-    "heart_disease": (0.2, 0.4),
-    "tabular": (0.2, 0.4),
-}
+_FRACTIONS = {"generator": (0.01, 0.4), "heart_disease": (0.2, 0.4), "tabular": (0.2, 0.4)}
 _THRESHOLD = 0.025
 _C = 0.05  # Table 3's; increases of the AUC are small.
 
@@ -172,9 +168,7 @@ class _Data:
         applied_default=40_000,
     )
     positive_labels: str = setting(
-        None,
-        "Labels that count as class 1, separated by commas",
-        only={"task_type": ("tabular",)},
+        None, "Labels that count as class 1, separated by commas", only={"task_type": ("tabular",)}
     )
 
 

@@ -241,12 +241,7 @@ def published() -> dict[str, dict[str, Any]]:
 
 
 def build(
-    rest: Sequence[str],
-    *,
-    sweeps: Sequence[str],
-    repeat: int = 1,
-    binary: str | None = None,
-    grid: str | None = None,
+    rest: Sequence[str], *, sweeps: Sequence[str], repeat: int = 1, binary: str | None = None, grid: str | None = None
 ) -> Grid:
     """Grid of a command line.
 

@@ -29,10 +29,7 @@ _STYLES: Mapping[Any, str] = {Baseline.uniform_policy: "uniform", Baseline.full_
 
 
 def report(
-    several: runs.Several,
-    output: str | os.PathLike = "report.html",
-    title: str = "Runs",
-    reference: str | None = None,
+    several: runs.Several, output: str | os.PathLike = "report.html", title: str = "Runs", reference: str | None = None
 ) -> pathlib.Path:
     """Writes one HTML page about runs, as `scripts.report` does: results, differences, curves and commands.
 

@@ -6,17 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from data import (
-    clients,
-    frames,
-    interaction_log,
-    log_checks,
-    log_time,
-    logged_clients,
-    reward_bounds,
-    tasks,
-    text,
-)
+from data import clients, frames, interaction_log, log_checks, log_time, logged_clients, reward_bounds, tasks, text
 from data.errors import UsageError
 from data.tasks.options import REPLAY, SIMULATOR, TaskOptions
 

@@ -17,12 +17,7 @@ _HOPELESS = 1.1  # Noise relative to the least so far; beyond it, no more bands 
 
 
 # Kind and sampling of the mechanisms that are compared at equal epsilon.
-ALTERNATIVES = (
-    ("dpsgd", "poisson"),
-    ("dpftrl", "cyclic"),
-    ("mf_dpftrl", "cyclic"),
-    ("mf_dpftrl", "cyclic_poisson"),
-)
+ALTERNATIVES = (("dpsgd", "poisson"), ("dpftrl", "cyclic"), ("mf_dpftrl", "cyclic"), ("mf_dpftrl", "cyclic_poisson"))
 
 
 class Plan(NamedTuple):

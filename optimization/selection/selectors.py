@@ -303,12 +303,7 @@ class ActiveFl(Selector):
     """
 
     def __init__(
-        self,
-        sizes: npt.ArrayLike,
-        cohort_size: int,
-        alpha_1: float = 0.75,
-        alpha_2: float = 0.01,
-        alpha_3: float = 0.1,
+        self, sizes: npt.ArrayLike, cohort_size: int, alpha_1: float = 0.75, alpha_2: float = 0.01, alpha_3: float = 0.1
     ):
         super().__init__(sizes, cohort_size)
         self.alpha_1, self.alpha_2, self.alpha_3 = alpha_1, alpha_2, alpha_3

@@ -28,11 +28,7 @@ def test_without_them_nothing_changes_and_nothing_is_recorded():
     for resolved in (settings, _resolve("--reward_drift=none", "--reward_delay=none", "--availability=always")):
         assert {resolved[name] for name in names} == {None}
         chosen = flags.options(resolved)
-        assert (chosen.drift, chosen.delay, chosen.cohorts.availability) == (
-            NO_DRIFT,
-            NO_DELAY,
-            ALWAYS,
-        )
+        assert (chosen.drift, chosen.delay, chosen.cohorts.availability) == (NO_DRIFT, NO_DELAY, ALWAYS)
 
 
 def test_the_scenario_is_a_change_in_the_middle():
@@ -52,22 +48,13 @@ def test_the_scenario_is_a_change_in_the_middle():
         # Changes in rounds 11, 13, 15, 17, 19.
         (("--reward_drift=abrupt", "--drift_every=2"), Drift("abrupt", start=11, every=2, environments=6)),
         # The last in round 20.
-        (
-            ("--reward_drift=abrupt", "--drift_start=14", "--drift_every=3"),
-            Drift("abrupt", 14, 3, environments=4),
-        ),
-        (
-            ("--reward_drift=abrupt", "--drift_start=50", "--drift_every=3"),
-            Drift("abrupt", 50, 3, environments=2),
-        ),
+        (("--reward_drift=abrupt", "--drift_start=14", "--drift_every=3"), Drift("abrupt", 14, 3, environments=4)),
+        (("--reward_drift=abrupt", "--drift_start=50", "--drift_every=3"), Drift("abrupt", 50, 3, environments=2)),
         (
             ("--reward_drift=client", "--drift_rounds=7", "--environment_seed=5"),
             Drift("client", 11, 0, 7, environments=2, seed=5),
         ),
-        (
-            ("--reward_drift=seasonal", "--drift_overlap=0.5"),
-            Drift("seasonal", period=10, overlap=0.5, environments=2),
-        ),
+        (("--reward_drift=seasonal", "--drift_overlap=0.5"), Drift("seasonal", period=10, overlap=0.5, environments=2)),
     ],
 )
 def test_what_flags_mean(arguments, expected):
@@ -78,10 +65,7 @@ def test_what_flags_mean(arguments, expected):
     ("arguments", "expected"),
     [
         (("--reward_delay=uniform", "--bandits_deploy_freq=9"), Delay("uniform", 4)),
-        (
-            ("--reward_delay=geometric", "--delay_rounds=1.5", "--delay_never=0.1"),
-            Delay("geometric", 1.5, 0.1),
-        ),
+        (("--reward_delay=geometric", "--delay_rounds=1.5", "--delay_never=0.1"), Delay("geometric", 1.5, 0.1)),
         (("--reward_delay=none",), NO_DELAY),
     ],
 )
@@ -130,10 +114,7 @@ def test_environments_are_at_most_ten():
     ("arguments", "expected"),
     [
         (("--reset=model",), resets.Reset("model", "page_hinkley", warmup=10, threshold=0.5)),
-        (
-            ("--reset=optimizer", "--reset_when=adwin", "--reset_warmup=4"),
-            resets.Reset("optimizer", "adwin", warmup=4),
-        ),
+        (("--reset=optimizer", "--reset_when=adwin", "--reset_warmup=4"), resets.Reset("optimizer", "adwin", warmup=4)),
         (
             ("--reset=model", "--page_hinkley_threshold=2"),
             resets.Reset("model", "page_hinkley", warmup=10, threshold=2.0),

@@ -24,11 +24,7 @@ def test_without_a_schedule_policies_are_built_of_all_their_parameters():
 
 @pytest.mark.parametrize(
     ("bandit", "moving", "kept"),
-    [
-        ("epsilon_greedy", "epsilon", {}),
-        ("softmax_ce", "temperature", {}),
-        ("falcon", "gamma", {"mu": 100.0}),
-    ],
+    [("epsilon_greedy", "epsilon", {}), ("softmax_ce", "temperature", {}), ("falcon", "gamma", {"mu": 100.0})],
 )
 @pytest.mark.parametrize(("name", "kind"), [("linear", schedules.Linear), ("cosine", schedules.Cosine)])
 def test_a_schedule_goes_from_the_parameter_to_its_end_at_the_last_deployment(bandit, moving, kept, name, kind):

@@ -74,12 +74,7 @@ def play(tmp_path, monkeypatch):
     def start(figure: Figure, *arguments: str) -> int:
         monkeypatch.setattr(figures, "load", lambda scale: {figure.name: figure})
         monkeypatch.setattr(figures, "_files", tuple)
-        own = (
-            f"--root_output_dir={tmp_path}",
-            "--experiment_name=r",
-            f"--figure={figure.name}",
-            "--scale=small",
-        )
+        own = (f"--root_output_dir={tmp_path}", "--experiment_name=r", f"--figure={figure.name}", "--scale=small")
         if "--executor=slurm_script" not in arguments:
             own = (*own, "--workers=1")
         return reproduce.program(reproduce.define().parse(["reproduce", *own, *arguments]))

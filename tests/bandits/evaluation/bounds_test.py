@@ -15,10 +15,7 @@ def _rows(clients, weights, rewards):
 
 def test_weights_and_rewards_are_clipped():
     found, kept = bounds.apply(
-        _rows([0, 0, 1], [0.5, 9.0, 4.0], [-1.0, 0.5, 3.0]),
-        bounds.Bounds(4.0, 2, clips_rewards=True),
-        ("a", "b"),
-        0,
+        _rows([0, 0, 1], [0.5, 9.0, 4.0], [-1.0, 0.5, 3.0]), bounds.Bounds(4.0, 2, clips_rewards=True), ("a", "b"), 0
     )
     assert kept.all()
     np.testing.assert_array_equal(found.weights, [0.5, 4, 4])

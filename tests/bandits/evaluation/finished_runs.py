@@ -11,10 +11,7 @@ from optimization.study import frame, results, run_folder
 
 STATISTICS = {
     "kind": "table",
-    "columns": {
-        "age": {"mean": 40.0, "deviation": 10.0, "has_missing": False},
-        "city": {"categories": ["a", "b"]},
-    },
+    "columns": {"age": {"mean": 40.0, "deviation": 10.0, "has_missing": False}, "city": {"categories": ["a", "b"]}},
     "labels": {"no": 5, "yes": 4},
 }
 KERNEL = np.array([[0.5, -0.5], [0.25, 0.0], [0.0, 0.75]], np.float32)  # Of age, city=a, city=b.

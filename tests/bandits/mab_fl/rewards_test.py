@@ -10,11 +10,7 @@ AFTER = np.array([0.60, 0.65, 0.71])
 
 @pytest.mark.parametrize(
     ("kind", "before", "threshold", "expected"),
-    [
-        ("increment", 0.65, 0.0, [-0.05, 0, 0.06]),
-        ("binary", 0.65, 0.0, [0, 0, 1]),
-        ("binary", 0.65, -0.1, [1, 1, 1]),
-    ],
+    [("increment", 0.65, 0.0, [-0.05, 0, 0.06]), ("binary", 0.65, 0.0, [0, 0, 1]), ("binary", 0.65, -0.1, [1, 1, 1])],
 )
 def test_rewards_by_hand(kind, before, threshold, expected):
     np.testing.assert_allclose(rewards.Reward(kind)(before, AFTER, threshold), expected, atol=1e-12)

@@ -22,11 +22,7 @@ def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds
     ("binary", "arguments", "flags"),
     [
         ("run_federated", ["--total_rounds=9"], ["--total_rounds=4"]),
-        (
-            "run_federated",
-            ["--preset=emnist_init_softmax"],
-            ["--total_rounds=4", "--init_rounds=1", "--random_data"],
-        ),
+        ("run_federated", ["--preset=emnist_init_softmax"], ["--total_rounds=4", "--init_rounds=1", "--random_data"]),
         (
             "run_posterior",
             ["--preset=mnist_alpha_1", "--algorithm=fedkppa", "--diagnose_round=40"],

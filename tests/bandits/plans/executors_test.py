@@ -102,11 +102,7 @@ print(json.dumps([results[job] for job in jobs]))
 
 
 def test_a_ray_task_is_repeated_when_its_process_dies_and_its_process_plays_on(tmp_path):
-    jobs = [
-        _job(tmp_path, "a", f"--dies_in={tmp_path}"),
-        _job(tmp_path, "b"),
-        _job(tmp_path, "c", "--fails_at=0.1"),
-    ]
+    jobs = [_job(tmp_path, "a", f"--dies_in={tmp_path}"), _job(tmp_path, "b"), _job(tmp_path, "c", "--fails_at=0.1")]
     done = subprocess.run(
         [sys.executable, "-c", _RAY, json.dumps(jobs)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -110,12 +110,7 @@ def _configurations(folder, rewards, **flags):
         one
         for words, values in rewards.items()
         for one in _outcomes(
-            folder,
-            words.replace(" ", ","),
-            values,
-            words,
-            **dict(word.split("=") for word in words.split()),
-            **flags,
+            folder, words.replace(" ", ","), values, words, **dict(word.split("=") for word in words.split()), **flags
         )
     ]
 

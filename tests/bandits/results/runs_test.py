@@ -19,15 +19,7 @@ def _run(rewards=(0.5,), seed=0, bounds=BOUNDS, **more):
     table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
     table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
     privacy = more.pop("privacy", {})
-    return Run(
-        pathlib.Path("r"),
-        table,
-        {"seed": seed, **more},
-        "run",
-        privacy,
-        columns=metrics.COLUMNS,
-        bounds=bounds,
-    )
+    return Run(pathlib.Path("r"), table, {"seed": seed, **more}, "run", privacy, columns=metrics.COLUMNS, bounds=bounds)
 
 
 def test_an_outcome_is_the_last_value_or_the_mean_of_the_last_tenth():

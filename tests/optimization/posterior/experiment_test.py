@@ -115,10 +115,7 @@ def test_fedavg_equals_tffs(tff_worker, tmp_path):
     spec = collections.OrderedDict(x=tf.TensorSpec((None, 4)), y=tf.TensorSpec((None,), tf.int32))
     process = tff.learning.algorithms.build_weighted_fed_avg(
         tff.learning.models.FunctionalModel(
-            initial_weights=(model.initial_weights(0), ()),
-            predict_on_batch_fn=predict,
-            loss_fn=loss,
-            input_spec=spec,
+            initial_weights=(model.initial_weights(0), ()), predict_on_batch_fn=predict, loss_fn=loss, input_spec=spec
         ),
         client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1, momentum=0.9),
         server_optimizer_fn=tff.learning.optimizers.build_sgdm(0.5, momentum=0.9),

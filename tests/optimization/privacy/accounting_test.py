@@ -9,13 +9,7 @@ from dp_accounting import pld, rdp
 from scipy import special, stats
 
 from optimization.privacy import accounting
-from optimization.privacy.accounting import (
-    ORDERS,
-    Gaussian,
-    PoissonGaussian,
-    SubsetConcentrated,
-    SubsetGaussian,
-)
+from optimization.privacy.accounting import ORDERS, Gaussian, PoissonGaussian, SubsetConcentrated, SubsetGaussian
 
 Relation = dp_accounting.NeighboringRelation
 

@@ -50,10 +50,7 @@ def test_optimized_bands_have_the_noise_of_jax_privacys(expected):
 @pytest.mark.parametrize("min_separation", [1, 2, 3, 10])
 @pytest.mark.parametrize(
     "column",
-    [
-        *map(factorizations.banded_column, (1, 3, 6, 12)),
-        factorizations.optimal_banded_column(4, 12),
-    ],
+    [*map(factorizations.banded_column, (1, 3, 6, 12)), factorizations.optimal_banded_column(4, 12)],
     ids=["1", "3", "6", "12", "4, optimized"],
 )
 def test_sensitivity_is_the_largest_of_all_patterns(column, min_separation):

@@ -282,10 +282,7 @@ def test_noise_too_small_for_a_finite_epsilon_is_no_guarantee():
             {"kind": "mf_dpftrl", "sampling": "fixed"},
             "a client may be in every cohort, so its absence can change what 16 rounds release by 4 clip norms: give",
         ),
-        (
-            {"kind": "dpftrl", "sampling": "poisson"},
-            "can change what 16 rounds release by 22.27 clip norms",
-        ),
+        ({"kind": "dpftrl", "sampling": "poisson"}, "can change what 16 rounds release by 22.27 clip norms"),
     ],
 )
 def test_a_weak_guarantee_has_a_warning(given, warning):

@@ -23,14 +23,7 @@ ALL = {
     "active_fl": lambda sizes, m: selectors.ActiveFl(sizes, m, 0.5, 0.1, 0.2),
 }
 # Six rounds of three clients: client -> (mean, deviation) of the loss it reports. In round 4 the cohort vanishes.
-HISTORY = [
-    {0: (2.0, 0.3)},
-    {1: (1.5, 0.2)},
-    {2: (0.7, 0.4)},
-    {},
-    {0: (1.1, 0.1), 1: (1.3, 0.25)},
-    {0: (0.9, 0.05)},
-]
+HISTORY = [{0: (2.0, 0.3)}, {1: (1.5, 0.2)}, {2: (0.7, 0.4)}, {}, {0: (1.1, 0.1), 1: (1.3, 0.25)}, {0: (0.9, 0.05)}]
 SHARES = [0.5, 0.3, 0.2]
 
 

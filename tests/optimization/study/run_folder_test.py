@@ -306,10 +306,5 @@ def test_another_tasks_model_is_refused(folder, shapes):
 
 def test_a_folder_in_which_another_program_runs_is_refused(folder):
     code = "import sys; from optimization.study import run_folder; run_folder.RunFolder(sys.argv[1]).open({}, '')"
-    other = subprocess.run(
-        [sys.executable, "-c", code, str(folder.path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    other = subprocess.run([sys.executable, "-c", code, str(folder.path)], cwd=ROOT, capture_output=True, text=True)
     assert "UsageError: Another program is running in" in other.stderr

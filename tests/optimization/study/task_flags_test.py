@@ -22,10 +22,7 @@ def options(*arguments: str) -> TaskOptions:
         (("--task_type=stackoverflow_tag",), {"max_words": 256, "text_normalisation": "l2", "keep_untagged": False}),
         (("--task_type=stackoverflow_tag", "--variant=reference_code"), {"keep_untagged": True}),
         (("--task_type=stackexchange_tag", "--variant=reference_code"), {"keep_untagged": True}),
-        (
-            ("--task_type=stackexchange_tag", "--variant=reference_code", "--nokeep_untagged"),
-            {"keep_untagged": False},
-        ),
+        (("--task_type=stackexchange_tag", "--variant=reference_code", "--nokeep_untagged"), {"keep_untagged": False}),
         (("--task_type=digits", "--variant=reference_code"), {"keep_untagged": False}),
         (("--task_type=stackexchange_tag",), {"max_words": 200, "text_normalisation": "l2"}),
         (("--task_type=stackexchange_tag", "--text_normalisation=mean"), {"text_normalisation": "mean"}),
