@@ -1,22 +1,15 @@
 """Tests of bandits.papers.pictures."""
 
-import json
-
 from bandits import metrics
 from bandits.papers import pictures
-from optimization.study import run_folder
 from tests.bandits.papers.toy_figures import toy_figure, toy_runs
 
 
-def test_a_picture_names_stand_in_data_and_configurations_not_above_the_uniform_policy(tmp_path, monkeypatch):
+def test_a_picture_names_stand_in_data(tmp_path, monkeypatch):
     figure = toy_figure(curves=(metrics.ROUND_REWARD,), data_kind="stand-in", data="a toy")
     finished = {}
     for label, rewards in (("near", [0.5, 0.51, 0.53]), ("far", [0.09, 0.11, 0.12])):
         finished[label] = list(toy_runs(tmp_path, label, *({metrics.ROUND_REWARD: [one]} for one in rewards)).values())
-        for run in finished[label]:
-            about = {"format": run_folder.FORMAT, "flags": {"seed": int(run.folder.name[-1])}, "command": "run"}
-            (run.folder / "config.json").write_text(json.dumps(about))
-            (run.folder / "bounds.json").write_text(json.dumps({"participating": {"chance": 0.1, "constant": 0.2}}))
     drawn = []
     monkeypatch.setattr(pictures.files, "save_picture", lambda picture, path, dpi: drawn.append((picture, path)))
     pictures.draw(figure, finished, tmp_path)
@@ -24,6 +17,6 @@ def test_a_picture_names_stand_in_data_and_configurations_not_above_the_uniform_
     assert path == tmp_path / "f1.png"
     assert "Stand-in data, not the paper's: a toy." in picture.get_suptitle().replace("\n", " ")
     names = [text.get_text() for text in picture.legends[0].get_texts()]
-    assert names[:2] == ["near", "far (not significantly different from the uniform policy)"]
+    assert names[:2] == ["near", "far"]
     pictures.draw(toy_figure(curves=()), finished, tmp_path)
     assert len(drawn) == 1

@@ -66,6 +66,6 @@ def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose
     measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
     falls = Claim("falls", "here", "order", (("arm @ peak",), ("arm @ end",)))
     figure = toy_figure(configurations=(Configuration("arm", ("arm",), ()),), measures=measures, claims=(falls,))
-    (verdict,) = claims.judge(_results(tmp_path, figure, {"arm": [{"auc": curve} for curve in curves]})).claims
+    ((verdict, *_), _) = claims.judge(_results(tmp_path, figure, {"arm": [{"auc": curve} for curve in curves]}))
     assert (verdict.status, verdict.seeds) == (holds, 6)
     assert f"end {last + 0.006:.3g}:" in verdict.why  # The end's mean is that of seeds 1, 3, ..., 11, too.
