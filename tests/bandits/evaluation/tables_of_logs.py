@@ -1,5 +1,6 @@
 """Logs as tables and as terms, for tests of evaluations."""
 
+import json
 import pathlib
 import types
 
@@ -7,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bandits.evaluation.estimators import Terms, terms_of_log
+from scripts import evaluate_policy as command
 
 COLUMNS = ("--client_column=who", "--action_column=shown", "--reward_column=paid", "--propensity_column=p")
 
@@ -32,9 +34,21 @@ def write_log(path: pathlib.Path, clients: int = 30, rows: int = 12, seed: int =
     return frame
 
 
+def evaluated(folder: pathlib.Path, *flags: str) -> dict:
+    """Evaluates by `evaluate_policy` and returns the content of `evaluation.json`."""
+    command.program(command.define().parse(["evaluate_policy", f"--output_dir={folder}", *flags]))
+    return json.loads((folder / "evaluation.json").read_text())
+
+
 def by_estimator(evaluation: dict, name: str = "value") -> dict[str, float | None]:
     """Values, or another number, of each estimator of an `evaluation.json`."""
     return {row["estimator"]: row[name] for row in evaluation["estimates"]}
+
+
+def estimate(evaluation: dict, name: str) -> dict:
+    """The row of an estimator in an `evaluation.json`."""
+    (row,) = [row for row in evaluation["estimates"] if row["estimator"] == name]
+    return row
 
 
 def terms_of_rows(clients, actions, rewards, propensities, target, predictions=None) -> Terms:

@@ -1,4 +1,4 @@
-"""Tests of data.tasks.stackexchange: small corpora by hand and, where it is, the real one."""
+"""Tests of data.tasks.tags: small corpora by hand and, where it is, the real one."""
 
 import gzip
 import itertools

@@ -1,4 +1,4 @@
-"""Tests of the rewards of data.tasks: every entry of the matrices from the rule in words."""
+"""Tests of data.tasks: every entry of the matrices from the rule in words."""
 
 import string
 from collections.abc import Callable

@@ -1,0 +1,158 @@
+"""Tests of bandits.papers.figures: the published figures of all papers."""
+
+import pandas as pd
+import pytest
+
+from bandits.papers import claims, figures, results
+from bandits.papers.claims import DISAGREES, NOT_RUN
+from bandits.papers.plan import PAPER_DATA
+from bandits.plans import plan
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("names", "scale", "chosen"),
+    [
+        ("4b,1a,4a", figures.SMALL, ["4a", "1a"]),
+        ("1", figures.PAPER, ["1a", "1b", "1c", "1d"]),
+        ("4,3b,3", figures.PAPER, ["4a", "4c", "3b", "3a"]),
+        ("all", figures.SMALL, [*figures.load("small")]),
+    ],
+)
+def test_names_are_chosen_also_by_a_panel_or_number_and_once(names, scale, chosen):
+    assert [one.name for one in figures.choose(names, scale)] == chosen
+
+
+@pytest.mark.parametrize(
+    ("panels", "task"), [("1a,1b,1c,1d,3a,4a,4b", "emnist_chars"), ("2a,2b,2c,2d,3b,4c,4d", "stackoverflow_tag")]
+)
+def test_a_panel_has_the_runs_of_its_own_data_set_alone(panels, task):
+    for figure in figures.choose(panels, figures.PAPER):
+        assert {figure.first_run(arm).settings.task_type for arm in figure.configurations} == {task}
+
+
+def test_a_file_s_name_chooses_all_of_its_figures_and_tables():
+    names = [one.name for one in figures.choose("agarwal2023", figures.PAPER)]
+    assert {"1a", "2d", "3a", "3b", "4a", "4c", "section5.2_optimizer", "table1", "table9"} <= set(names)
+    assert {one.text for one in figures.choose("agarwal2023", figures.SMALL)} == {"Agarwal, McMahan and Xu 2023"}
+
+
+def test_all_of_the_texts_and_this_project_s_own_are_apart():
+    own, texts = (figures.choose(name, figures.PAPER) for name in ("flagship", "all"))
+    assert {figure.text for figure in own} == {"this project"}
+    assert {figure.name for figure in own + texts} == {*figures.load(figures.PAPER)}
+
+
+@pytest.mark.parametrize("scale", list(figures.SCALES))
+def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
+    for figure in figures.load(scale).values():
+        figure.check()
+        runs_of = {(figure.first_run(one).name, one.sweeps, one.grid) for one in figure.configurations}
+        assert len(runs_of) == len(figure.configurations)
+        assert bool(figure.data) == (scale == "small" or figure.data_kind != PAPER_DATA)
+
+
+def test_the_small_scale_has_the_same_configurations_on_stand_in_data():
+    paper, small = figures.load(figures.PAPER)["1a"], figures.load(figures.SMALL)["1a"]
+    assert [arm.label for arm in paper.configurations] == [arm.label for arm in small.configurations]
+    assert ["--task_type=digits" in one.configurations[0].arguments for one in (paper, small)] == [False, True]
+
+
+def test_every_published_number_and_claim_is_of_an_arm_and_measure():
+    for figure in figures.load(figures.PAPER).values():
+        labels = {arm.label for arm in figure.configurations}
+        measures = {measure.name for measure in figure.measures}
+        stated = [one for one in figure.published if not one.privacy_flags]
+        for arm in (arm for arm in figure.configurations if arm.is_searched):
+            grid = plan.build(arm.arguments, sweeps=arm.sweeps, binary=figure.binary, grid=arm.grid)
+            measures.update(grid.swept)
+        assert len(labels) == len(figure.configurations)
+        assert {(one.configuration in labels, one.measure in measures) for one in stated} <= {(True, True)}
+        for claim in figure.claims:
+            for operand in (operand for group in claim.operands for operand in group):
+                names, _, measure = operand.partition(" @ ")
+                assert set(names.split(" | ")) <= labels, (figure.name, operand)
+                assert not measure or measure in measures, (figure.name, operand)
+
+
+@pytest.mark.parametrize(
+    ("figure", "label", "measure", "value", "unit"),
+    [
+        ("section5.2_optimizer", "SO Adam", "average_reward", 0.81, 0.01),
+        ("table1", "Greedy", "client_learning_rate", 0.2, 0.0),
+        ("ucb_cs_table1", "pow_d, m=2", "jain_index", 0.89, 0.01),
+        ("mab_fl_table2", "fedavg_epochs_per_round=4", "deviation", 0.020, 0.001),  # Its table's last digit.
+        ("fedkp_table5.1", "FedKPPA, alpha=10", "accuracy_1000", 0.864, 0.001),
+        ("fedkp_table5.2", "FedKP_cm, alpha=0.1", "rounds_accuracy_0.4", 588, 1),
+        ("fedkp_table5.2", "FedPA, alpha=0.01", "rounds_accuracy_0.3", None, None),
+    ],
+)
+def test_numbers_stand_where_the_texts_have_them(figure, label, measure, value, unit):
+    published = figures.load(figures.PAPER)[figure].published
+    stated = [(one.value, one.unit) for one in published if (one.configuration, one.measure) == (label, measure)]
+    assert stated == ([] if value is None else [(value, unit)])
+
+
+def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
+    """Each text's own figures, taken for ours, agree with its claims."""
+    contradicted, checked = [], 0
+    for figure in figures.load(figures.PAPER).values():
+        # Twenty seeds that are all alike: p is tiny, by the sign test.
+        values: dict[str, dict[str, float]] = {}
+        for one in figure.published:
+            values.setdefault(one.configuration, {"arm": one.configuration, "rounds": 9.0})[one.measure] = one.value
+        rows = [row | {"seed": seed} for row in values.values() for seed in range(20)]
+        verdicts = claims.judge(results.Results(figure, pd.DataFrame(rows)))[0][: len(figure.claims)] if rows else []
+        checked += sum(one.status != NOT_RUN for one in verdicts)
+        contradicted += [(figure.name, one.why) for one in verdicts if one.status == DISAGREES]
+    assert contradicted == []
+    assert checked > 40
+
+
+@pytest.fixture
+def one_file(tmp_path, monkeypatch):
+    """Has a single file with a figure, and returns its path."""
+    path = tmp_path / "x.toml"
+    path.write_text("""[text]
+title = "T"
+binary = "run_ads"
+data_kind = "paper's data"
+small_data_kind = "stand-in"
+[f]
+about = "A"
+repeat = 1
+flags = "--rounds=1"
+[f.measures.reward]
+column = "reward"
+[[f.arms]]
+as = ""
+twice = "--rounds=2"
+four = "--rounds=4"
+[f.small]
+repeat = 1
+data = "D"
+flags = "--rounds=5"
+""")
+    monkeypatch.setattr(figures, "_FOLDER", tmp_path)
+    return path
+
+
+def test_a_key_that_a_file_must_not_have_is_named(one_file):
+    one_file.write_text(one_file.read_text().replace('about = "A"', 'about = "A"\ncurve = 1'))
+    with pytest.raises(ValueError, match=r"x\.toml, f: .*curve"):
+        figures.load("paper")
+
+
+@pytest.mark.parametrize(("scale", "expected"), [("paper", ("1", "2", "4")), ("small", ("5", "5", "5"))])
+def test_a_later_value_of_a_flag_counts(one_file, scale, expected):
+    configurations = figures.load(scale)["f"].configurations
+    assert tuple(one.arguments[-1].removeprefix("--rounds=") for one in configurations) == expected
+
+
+def test_arms_are_the_product_of_their_axes():
+    figure = figures.load("small")["ucb_cs_figure1"]
+    selectors = ("rand", "pow_d", "rpow_d", "ucb_cs")
+    assert [arm.words for arm in figure.configurations] == [
+        (name, cohort) for name in selectors for cohort in ("m=1", "m=3")
+    ]

@@ -1,0 +1,22 @@
+"""Tests of bandits.papers.pictures."""
+
+from bandits import metrics
+from bandits.papers import pictures
+from tests.bandits.papers.toy_figures import toy_figure, toy_runs
+
+
+def test_a_picture_names_stand_in_data(tmp_path, monkeypatch):
+    figure = toy_figure(curves=(metrics.ROUND_REWARD,), data_kind="stand-in", data="a toy")
+    finished = {}
+    for label, rewards in (("near", [0.5, 0.51, 0.53]), ("far", [0.09, 0.11, 0.12])):
+        finished[label] = list(toy_runs(tmp_path, label, *({metrics.ROUND_REWARD: [one]} for one in rewards)).values())
+    drawn = []
+    monkeypatch.setattr(pictures.files, "save_picture", lambda picture, path, dpi: drawn.append((picture, path)))
+    pictures.draw(figure, finished, tmp_path)
+    ((picture, path),) = drawn
+    assert path == tmp_path / "f1.png"
+    assert "Stand-in data, not the paper's: a toy." in picture.get_suptitle().replace("\n", " ")
+    names = [text.get_text() for text in picture.legends[0].get_texts()]
+    assert names[:2] == ["near", "far"]
+    pictures.draw(toy_figure(curves=()), finished, tmp_path)
+    assert len(drawn) == 1

@@ -1,0 +1,71 @@
+"""Tests of bandits.papers.plan: what a measure takes from runs."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bandits.papers import claims, results
+from bandits.papers.plan import Claim, Figure, Measure
+from bandits.plans.plan import Configuration
+from data.errors import UsageError
+from tests.bandits.papers.toy_figures import toy_figure, toy_runs
+
+RISES = [0.1, 0.5, 0.2, 0.4]
+
+
+PEAKS = [[0.1, 0.9, 0.2], [0.8, 0.3, 0.1], [0.6, 0.5, 0.2], [0.7, 0.4, 0.1]]  # Means of even seeds: 0.35, 0.7, 0.2.
+
+
+@pytest.mark.parametrize(
+    ("at", "seeds", "expected"),
+    [
+        ("last", [RISES], [0.4]),
+        ("last 2", [RISES], [0.3]),
+        ("first", [RISES], [0.1]),
+        ("mean", [RISES], [0.3]),
+        ("max", [RISES], [0.5]),
+        (2, [RISES], [0.5]),
+        (9, [RISES], [math.nan]),
+        ("rounds to 0.5", [RISES], [2.0]),
+        ("rounds to 0.6", [[0.1, 0.5]], [math.inf]),  # What is not reached is infinitely late.
+        ("share of 1", [[-1, 1, 0, 1, math.nan, 1]], [0.75]),  # Of the rounds that have a value of 0 or more.
+        # Residuals -0.1, 0 and 0.1, 0 to a mean that is drawn towards both.
+        ("deviation", [[0.5, 0.9], [0.7, 0.9]], [0.1, 0.1]),
+        ("deviation", [[0.5, 0.9]], [math.nan]),
+        ("chosen peak", PEAKS, [math.nan, 0.3, math.nan, 0.4]),
+    ],
+)
+def test_a_measure_is_taken_at_its_round(tmp_path, at, seeds, expected):
+    found = toy_runs(tmp_path, "arm", *({"score": curve} for curve in seeds))
+    assert Measure("m", "score", at).values(found) == pytest.approx(expected, nan_ok=True)
+
+
+def test_an_array_of_the_run_folder_is_measured_by_its_mean_or_that_of_absolute_values(tmp_path):
+    found = toy_runs(tmp_path, "arm", {"score": [1.0]})
+    np.savez(found[0].folder / "d.npz", skewness=[-1.0, 3.0, math.nan])
+    assert Measure("m", "d.npz:skewness").values(found) == [1.0]
+    assert Measure("m", "?.npz:|skewness|").values(found) == [2.0]
+    for column in ("d.npz:kurtosis", "reward"):
+        with pytest.raises(UsageError, match=column.partition(":")[2] or column):
+            Measure("m", column).values(found)
+
+
+def _results(tmp_path, figure: Figure, seeds: dict[str, list[dict]]) -> results.Results:
+    planned = {one.label: one for one in figure.configurations}
+    tables = [
+        results.rows_of(figure, planned[label], list(toy_runs(tmp_path, label, *columns).values()), {})
+        for label, columns in seeds.items()
+    ]
+    return results.Results(figure, results.joined(tables))
+
+
+@pytest.mark.parametrize(("last", "holds"), [(0.2, claims.AGREES), (0.9, claims.INCONCLUSIVE)])
+def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose_it(tmp_path, last, holds):
+    curves = [[0.1, 0.9, last + 0.001 * seed] for seed in range(12)]
+    measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
+    falls = Claim("falls", "here", "order", (("arm @ peak",), ("arm @ end",)))
+    figure = toy_figure(configurations=(Configuration("arm", ("arm",), ()),), measures=measures, claims=(falls,))
+    ((verdict, *_), _) = claims.judge(_results(tmp_path, figure, {"arm": [{"auc": curve} for curve in curves]}))
+    assert (verdict.status, verdict.seeds) == (holds, 6)
+    assert f"end {last + 0.006:.3g}:" in verdict.why  # The end's mean is that of seeds 1, 3, ..., 11, too.

@@ -1,0 +1,104 @@
+"""Tests of bandits.papers.running: figures of a toy experiment are run, or found finished."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bandits.papers import running
+from bandits.papers.plan import Published
+from bandits.plans.plan import Configuration
+from data.errors import UsageError
+from tests.bandits.papers.toy_figures import reproduce_toy, toy_figure
+from tests.scripts import toy_binary
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def play(tmp_path, monkeypatch):
+    """Reproduces toy figures in this process and returns the exit status."""
+    return functools.partial(reproduce_toy, tmp_path, monkeypatch)
+
+
+def test_configurations_run_alone_and_others_count_once_they_are_finished(play, tmp_path, capfd):
+    assert play(toy_figure(), "--configurations=far") == 0
+    assert (tmp_path / "r" / "f1" / "f1.png").is_file()
+    table = pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")
+    assert set(table["arm"]) == {"far"}
+    assert play(toy_figure(), "--configurations=near; far") == 0
+    assert play(toy_figure(), "--configurations=near") == 0
+    assert set(pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")["arm"]) == {"near", "far"}
+    capfd.readouterr()
+    with pytest.raises(UsageError, match=r"--configurations=fat is not known: did you mean far\?"):
+        play(toy_figure(), "--configurations=fat")
+
+
+def test_a_job_array_holds_what_can_be_played_now(play, tmp_path, capfd):
+    arms = (
+        Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1",)),
+        Configuration("far", ("far",), ("--rate=1",)),
+    )
+    assert play(toy_figure(configurations=arms, claims=(), published=()), "--executor=slurm_script") == 0
+    assert "6 runs in " in capfd.readouterr().out  # Two points on two tuning seeds; what is picked is not known yet.
+    commands = (tmp_path / "r" / "commands.txt").read_text().splitlines()
+    assert sum("--seed=100" in line for line in commands) == 2
+    assert sum("--rate=1 " in line for line in commands) == 2
+
+
+def test_a_failed_run_is_reported_at_the_end_and_the_others_are_drawn(play, tmp_path, capfd):
+    arms = (
+        Configuration("near", ("near",), ("--rate=0.1",)),
+        Configuration("far", ("far",), ("--rate=1", "--fails_at=1")),
+    )
+    assert play(toy_figure(configurations=arms), "--repeat=1") == 1
+    captured = capfd.readouterr()
+    assert "section 2: near is better [no score of far]" in captured.out
+    assert "One seed: no claim or number of f1 will get a verdict." in captured.out
+    assert "1 failed:" in captured.err
+    assert captured.err.splitlines()[-1].startswith("  f1: far: ValueError: this rate fails (")
+    assert (tmp_path / "r" / "f1" / "f1.png").exists()
+
+
+def test_the_best_point_of_a_search_counts_and_its_values_are_reported(play, tmp_path):
+    """The point is picked on the tuning seeds, which give no value."""
+    arms = (Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1;1",)),)
+    published = (Published("searched", "rate", 0.2, "Table 1"),)
+    figure = toy_figure(configurations=arms, published=published, claims=(), curves=())
+    assert play(figure, "--repeat=1") == 0
+    table = pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")
+    assert table[["score", "picked:rate"]].to_numpy() == pytest.approx(np.array([[4.0, 0.1]]))
+    seeds = {}
+    for folder in tmp_path.glob("r/runs/*/seed_*"):
+        seeds.setdefault(folder.parent.name.partition("-")[0], set()).add(folder.name)
+    tuning = {"seed_100", "seed_101"}
+    assert seeds == {"rate=0.01": tuning, "rate=0.1": {*tuning, "seed_0"}, "rate=1": tuning}
+
+
+def test_data_that_is_not_there_is_one_message_before_anything_is_run(play, tmp_path, monkeypatch):
+    def refuse(study, options):
+        raise UsageError("There is no toy.sqlite.")
+
+    monkeypatch.setattr(toy_binary.ToyStudy, "open", refuse)
+    with pytest.raises(UsageError, match=r"--figure=f1: There is no toy\.sqlite"):
+        play(toy_figure())
+    assert not list(tmp_path.glob("r/runs/*"))
+    figures = [dataclasses.replace(toy_figure(), name=name) for name in ("a", "b")]
+    with pytest.raises(UsageError, match=r"^--figure=a,b: There is no toy\.sqlite\.$"):
+        running.check_data(figures, tmp_path, None)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--rat=1", "--rate=2"), "--figure=f1, near: --rat is not known"),
+        (("--rate=2", "--rate=x"), "--figure=f1, far: .*--rate"),
+    ],
+)
+def test_a_mistake_in_a_configuration_is_reported_before_anything_runs(play, tmp_path, flags, message):
+    arms = tuple(Configuration(name, (name,), (one,)) for name, one in zip(("near", "far"), flags, strict=True))
+    with pytest.raises(UsageError, match=message):
+        play(toy_figure(configurations=arms))
+    assert not (tmp_path / "r").exists()

@@ -1,0 +1,33 @@
+"""Tests of optimization.study.panels."""
+
+import pandas as pd
+
+from optimization.study import curves, panels
+from optimization.study.intervals import Interval
+
+
+def _table(*scores: float, deployed=()) -> pd.DataFrame:
+    rounds = range(1, len(scores) + 1)
+    marks = [int(round_num in deployed) for round_num in rounds]
+    return pd.DataFrame({"round_num": rounds, "score": scores, "loss": scores, "deployed": marks})
+
+
+def test_curves_have_a_panel_for_each_metric_and_one_legend():
+    tables = {"a": [_table(1.0, 2.0, deployed=[2]), _table(3.0, 4.0)], "b": [_table(0.0, 1.0)]}
+    figure = panels.draw(tables, {"score": "Score", "loss": "Loss"}, marks="deployed")
+    assert [axes.get_ylabel() for axes in figure.axes] == ["Score", "Loss"]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert sorted(names) == sorted(["a", "b", curves.BANDS["ci"], "deployed"])
+    mean, single, mark = figure.axes[0].get_lines()
+    assert (list(mean.get_ydata()), list(single.get_ydata())) == ([2.0, 3.0], [0.0, 1.0])
+    assert list(mark.get_xdata()) == [2, 2]
+
+
+def test_a_forest_has_a_row_for_each_group_and_a_point_for_each_strategy():
+    _, axes = panels.grid(1, 1, (4, 3))
+    first, second, third = (Interval(mean, mean - 0.5, mean + 0.5, 3) for mean in (1.0, 2.0, 3.0))
+    groups = {"x": {"a": first, "b": second}, "y": {"a": third}}
+    panels.forest(axes[0, 0], groups, dict(zip("ab", curves.styles(["a", "b"]), strict=True)))
+    assert [tick.get_text() for tick in axes[0, 0].get_yticklabels()] == ["x", "y"]
+    points = [line for line in axes[0, 0].get_lines() if line.get_label() in ("a", "b")]
+    assert [float(point.get_xdata()[0]) for point in points] == [1.0, 2.0, 3.0]
