@@ -1,4 +1,4 @@
-"""Flags of the initial model: its training with full feedback before the bandits, and what it counts as."""
+"""Flags of the initial model, which is trained with full feedback before the bandits."""
 
 import dataclasses
 
@@ -13,35 +13,35 @@ from optimization.study import aggregation_flags, cli
 
 @dataclasses.dataclass(frozen=True)
 class _Training:
-    """Its server, and its clipping."""
+    """Server optimizer and clipping of the initial training."""
 
     init_server_optimizer: str = setting(
         of_task("init_server_optimizer"),
-        "Its server optimizer; the paper does not state it, and SGD in EMNIST's presets is our guess",
+        "Server optimizer; the paper does not state it, and SGD in the EMNIST presets is our guess",
         list(OPTIMIZERS),
     )
-    init_server_learning_rate: float = setting(of_task("init_server_learning_rate"), "Its server learning rate")
+    init_server_learning_rate: float = setting(of_task("init_server_learning_rate"), "Server learning rate")
     init_adaptive_clipping: bool = setting(
         None,
-        "Adaptive clipping of its updates; false for no clipping (default: the same aggregation as the bandits)",
+        "Clip updates adaptively; false for no clipping (default: the same aggregation as for the bandits)",
         only={"aggregator_type": ("mean",)},
     )
 
 
 def define(flags: cli.FlagSet) -> None:
-    """Defines the flags, which have no value without an initial training."""
+    """Defines the flags, which are None without an initial training."""
     settings = [
-        dataclasses.replace(one, convert=lambda value, settings: value if settings.scenario in PRETRAINED else None)
-        for one in (*declared(InitialTraining), *declared(_Training))
+        dataclasses.replace(flag, convert=lambda value, settings: value if settings.scenario in PRETRAINED else None)
+        for flag in (*declared(InitialTraining), *declared(_Training))
     ]
     flags.group("Initial training", *settings, scenario=PRETRAINED)
 
 
 def check(settings: cli.Settings) -> None:
-    """Refuses flags that need an initial model, or its rewards, where there is none.
+    """Refuses flags that need an initial model, or its rewards, if there is none.
 
     Raises:
-      UsageError: If one was given.
+      UsageError: If such a flag was given.
     """
     has_initial = settings.scenario in PRETRAINED or settings.initial_model_path
     if settings.bandits_type == "init" and not has_initial:
@@ -57,7 +57,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> InitialTraining | None:
-    """Initial training, or None."""
+    """Options of the initial training; None without one."""
     if settings.scenario not in PRETRAINED:
         return None
     return make_options(

@@ -24,7 +24,7 @@ from optimization.corrections import Correction
 from optimization.posterior import flags as posterior_flags
 from optimization.selection import selectors
 
-REPLAY_ROWS = 10  # Most rows of a client that a round of a replay offers, each row in one round alone.
+REPLAY_ROWS = 10  # Maximum rows per client in one round of a replay; no row is used in two rounds.
 UNTRAINED = ("scratch", environments.SCENARIO)  # Scenarios without an initial training.
 ALONE, POOLED = "alone", "pooled"
 FINE_TUNE, LOCAL_HEAD = "fine_tune", "local_head"
@@ -68,11 +68,11 @@ def _ties(settings: Mapping[str, Any]) -> str | None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
-    """What is studied."""
+    """Strategy and scenario."""
 
     name: str = setting(
         "softmax",
-        "How clients choose actions, and the loss they train",
+        "How clients choose actions, and which loss they minimize",
         {name: entry.help for name, entry in BANDITS.items()},
         name="bandits_type",
         spellings=PUBLISHED_NAMES,
@@ -81,17 +81,17 @@ class Study:
     )
     scenario: str = setting(
         "scratch",
-        "Initial model and rewards. scratch starts with random weights; init with a model that a few clients train "
-        "with full feedback; init_shift likewise, before rewards change; drift is scratch with changing rewards",
+        "Initial model and rewards. scratch: random weights; init: a model that some clients train with full feedback; "
+        "init_shift: like init, but rewards change afterwards; drift: like scratch, but rewards change over time",
         ["scratch", *PRETRAINED, environments.SCENARIO],
         basic=True,
     )
     variant: str = setting(
-        "paper", "Source that counts where the paper and its published code differ", ["paper", "reference_code"]
+        "paper", "Which one to follow where the paper and its published code differ", ["paper", "reference_code"]
     )
     dist_shift_type: str | None = setting(
         None,
-        "Rewards of one step of init_shift run by hand: its initial training, or the bandits after it",
+        "Rewards for running one step of init_shift by hand: the initial training, or the bandits after it",
         ["init", "bandits"],
         only={"scenario": UNTRAINED},
     )
@@ -148,10 +148,10 @@ class Learning:
     )
     loss: str | None = setting(
         None,
-        "Squared loss, also of the initial training",
+        "Squared loss, also for the initial training",
         {
-            "mean": "mean of the squares; default: the tables' learning rates belong to it",
-            "half_sum": "half their sum over the mini-batch, and over actions with full feedback, as in the text",
+            "mean": "mean of the squares (default); the learning rates in the paper's tables assume it",
+            "half_sum": "half the sum over the mini-batch, and over actions with full feedback, as in the paper",
         },
         only={**_bandits(lambda entry: not entry.cross_entropy), "client_selection": ("uniform",)},
     )
@@ -160,8 +160,8 @@ class Learning:
         "Cross entropy",
         {
             "softmax": "predicted rewards are a softmax of the outputs; default with --variant=paper",
-            "sigmoid": "each is the sigmoid of its own output; with --variant=reference_code the default, but for "
-            "supervised_ce of one label an example",
+            "sigmoid": "each predicted reward is the sigmoid of its own output; default with "
+            "--variant=reference_code, except for supervised_ce with one label per example",
         },
         only=_bandits(lambda entry: entry.cross_entropy),
     )
@@ -176,8 +176,8 @@ class Learning:
     )
     cache: str = setting(
         "round",
-        "A client acts in each round (Algorithm 4), or once per deployment and keeps its log until the next "
-        "(Algorithm 1)",
+        "Whether a client acts in every round (Algorithm 4), or once per deployment and keeps its log until the next "
+        "deployment (Algorithm 1)",
         ["round", "persistent"],
     )
     logs_interactions: bool = setting(
@@ -200,7 +200,7 @@ class RoundsAndClients:
     )
     max_examples_per_client: int = setting(
         functools.partial(task_registry.default, "max_examples_per_client"),
-        "Cap on a client's examples, a seeded choice; 0 for none",
+        "Maximum examples per client, sampled with the seed; 0 for no limit",
     )
     redraws_examples: bool = setting(
         lambda settings: True if settings["max_examples_per_client"] else None,
@@ -209,9 +209,9 @@ class RoundsAndClients:
         name="redraw_examples",
         unset=False,
     )
-    client_batch_size: Count = setting(of_task("client_batch_size"), "Examples of a mini-batch")
+    client_batch_size: Count = setting(of_task("client_batch_size"), "Examples per mini-batch")
     client_epochs: Count = setting(
-        of_task("client_epochs_per_round"), "Passes of a client over its cache", name="client_epochs_per_round"
+        of_task("client_epochs_per_round"), "Epochs that a client trains on its cache", name="client_epochs_per_round"
     )
 
 
@@ -220,7 +220,7 @@ class Clients:
     """Clients."""
 
     non_private_selection: bool = setting(
-        False, "With differential privacy, select by losses all the same: the privacy that this spends is not counted"
+        False, "Select by losses even with differential privacy; the privacy loss of the selection is not counted"
     )
     client_optimizer: str = setting("sgd", "Optimizer on the client", ["sgd"])
     client_learning_rate: float = setting(of_task("client_learning_rate"), "Learning rate on the client", basic=True)
@@ -235,26 +235,26 @@ class Federation:
         "Who trains a model on which data",
         {
             "federated": "clients train one model together",
-            ALONE: "each client trains a model by itself, in the rounds of the federated run; nothing leaves it",
+            ALONE: "each client trains its own model, in the rounds of the federated run; nothing leaves the client",
             POOLED: "the server trains on the collected logs of each cohort",
         },
     )
     alone_budget: str | None = setting(
         None,
-        "Clients that take part alone",
+        "Clients that train alone in each round",
         {
             "drawn": "the cohorts of the federated run",
-            "equal": "the first round's cohort in every round, so as often as the federated model trains",
+            "equal": "the first round's cohort in every round, so that they train as often as the federated model",
         },
         only={"federation": (ALONE,)},
         applied_default="drawn",
     )
     pooled_steps: str | None = setting(
         None,
-        "Steps of the server on the cohort's logs, in a round",
+        "Server steps per round on the cohort's logs",
         {
-            "client": "as many as a client takes, with mini-batches as large as those of all clients together",
-            "cohort": "as many as all clients together, with the mini-batches of one",
+            "client": "as many as one client takes, with mini-batches as large as those of all clients combined",
+            "cohort": "as many as all clients take in total, with mini-batches as large as one client's",
         },
         only={"federation": (POOLED,)},
         applied_default="client",
@@ -289,21 +289,21 @@ class InitialTraining:
     Attributes:
       bandit: Policy and loss.
       rewards: Key of `Task.rewards`.
-      server_optimizer: The server's.
-      aggregation: How a cohort's updates become one.
+      server_optimizer: Server optimizer.
+      aggregation: How client updates are aggregated.
     """
 
     bandit: BanditEntry
     rewards: str
     num_clients: Count | None = setting(
         of_task("init_clients"),
-        "Clients that it uses: the first ones; the bandits get the others (default: the task's; of a table a fifth)",
+        "Number of clients: the first ones; the bandits get the rest (default: the task's; a fifth of a table's)",
         name="init_clients",
     )
     total_rounds: Count = setting(of_task("init_rounds"), "Number of rounds", name="init_rounds")
     server_optimizer: options.ServerOptimizer
     client_learning_rate: float = setting(
-        of_task("init_client_learning_rate"), "Its client learning rate", name="init_client_learning_rate"
+        of_task("init_client_learning_rate"), "Client learning rate", name="init_client_learning_rate"
     )
     aggregation: options.Aggregation
 
@@ -314,7 +314,7 @@ class Personalization:
 
     kind: str = setting(
         "none",
-        "How a client adapts the deployed model, on the log of half of its examples, before it acts on the other half; "
+        "How a client adapts the deployed model to the log of half of its examples, before it acts on the other half; "
         "see docs/federating.md",
         {
             "none": "the deployed model acts on all examples",
@@ -325,7 +325,7 @@ class Personalization:
     )
     epochs: int = setting(
         None,
-        "Passes over that log; 0 for no adaptation",
+        "Epochs on that log; 0 for no adaptation",
         name="personalization_epochs",
         high=20,
         only=_PERSONAL,
@@ -340,7 +340,7 @@ class Personalization:
     )
     layers: str = setting(
         None,
-        "Layers that it trains",
+        "Layers to train",
         {"all": "all layers", "last": "the last layer"},
         name="personalization_layers",
         unset="last",
@@ -357,24 +357,24 @@ class BanditOptions(
 
     Attributes:
       seed: Random seed.
-      task: Which task is opened.
+      task: Options of the task.
       bandit: Policy and loss.
       policy: The policy with its parameters.
-      heads: Heads of the model, in the initial training too.
+      heads: Number of model heads, also in the initial training.
       published_epsilon: Epsilon of (epsilon / K) / propensity, the published code's weights; None for 1 / propensity.
       initial: The training before the bandits, or None.
       rewards: Key of `Task.rewards` for the bandits.
       drift: How rewards change over the bandits' rounds.
-      delay: How late rewards are.
-      reset: What starts again, and when.
-      cohorts: How clients are drawn, if no selector chooses them.
-      selection: How cohorts are chosen; uniform ones follow `cohorts`.
-      corrections: Corrections of clients' gradients, in the initial training too.
-      server_optimizer: The server's.
-      aggregation: How a cohort's updates become one.
-      posterior: How a cohort's models become one, where that is no `aggregation`.
+      delay: How long rewards are delayed.
+      reset: What is reset, and when.
+      cohorts: How clients are sampled, if no selector chooses them.
+      selection: How cohorts are selected; uniform selection uses `cohorts`.
+      corrections: Corrections of clients' gradients, also in the initial training.
+      server_optimizer: Server optimizer.
+      aggregation: How client updates are aggregated.
+      posterior: How client models are combined, if `aggregation` is not used.
       rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
-      personalization: How clients adapt the deployed model; None for not at all.
+      personalization: How clients adapt the deployed model; None if they do not.
     """
 
     seed: int
@@ -404,12 +404,12 @@ class BanditOptions(
 
     @property
     def sigmoid(self) -> bool:
-        """Whether a cross entropy is that of each action's own logit."""
+        """Whether cross entropy uses a sigmoid of each action's logit instead of a softmax."""
         return self.cross_entropy == "sigmoid"
 
     @property
     def keeps_cache(self) -> bool:
-        """Whether a client acts once a deployment (Algorithm 1) instead of in each round (Algorithm 4)."""
+        """Whether a client acts once per deployment (Algorithm 1) instead of in each round (Algorithm 4)."""
         return self.cache == "persistent"
 
     @property
@@ -420,12 +420,12 @@ class BanditOptions(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase(BanditOptions):
-    """The options of one sequence of rounds: of the bandits', or of the initial training's.
+    """Options of one phase of a run: the bandits, or the initial training.
 
     Attributes:
-      label: Its printed name.
+      label: Printed name.
       population: Indices of the clients that take part.
-      spent_rounds: Where this phase releases nothing, the rounds of the earlier training, which alone are accounted.
+      spent_rounds: Rounds of earlier training, which are all that is accounted if this phase releases nothing.
     """
 
     label: str
@@ -434,26 +434,26 @@ class Phase(BanditOptions):
 
     @property
     def logs(self) -> bool:
-        """Whether its clients learn from a bandit's log: from the reward of the chosen action alone."""
+        """Whether clients learn from a bandit's log, which has only the reward of the chosen action."""
         return not self.bandit.supervised
 
     def scheduled_value(self, num_actions: int, period: int) -> float | None:
-        """Scheduled value of the policy's parameter in a deployment period, from 0; None without a schedule."""
+        """Scheduled value of the policy's parameter in a deployment period, counted from 0; None if not scheduled."""
         schedule = self.policy.schedule
         return schedule.value(period, self.planned(num_actions)) if schedule else None
 
     def planned(self, num_actions: int) -> schedules.Planned:
-        """The plan of its deployments, which schedules read."""
+        """Planned deployments, as schedules need them."""
         cap = REPLAY_ROWS if self.task.learn_from == "replay" else self.max_examples_per_client
         return schedules.Planned(num_actions, self.deploy_every * self.cohorts.size * cap)
 
     @property
     def periods(self) -> int:
-        """How many deployment periods it has."""
+        """Number of deployment periods."""
         return math.ceil(self.total_rounds / self.deploy_every)
 
     def acted_in(self, round_num: int) -> int:
-        """Round in which a client of this round acted."""
+        """Round in which the clients of `round_num` acted."""
         return acted_in(round_num, self.deploy_every) if self.keeps_cache else round_num
 
     @property
@@ -482,7 +482,7 @@ class Phase(BanditOptions):
         return self.bandit.trains and not self.is_alone
 
     def accounted(self, round_num: int) -> int:
-        """Number of rounds whose privacy is spent after some rounds of this phase."""
+        """Number of rounds to account for after `round_num` rounds of this phase."""
         return round_num if self.releases else self.spent_rounds
 
 
@@ -490,7 +490,7 @@ def acted_in(rounds: Any, deploy_every: int) -> Any:
     """First round of a round's deployment period, in which clients with a persistent cache acted.
 
     Args:
-      rounds: int, the round; or an array.
+      rounds: int, a round number; or an array of them.
       deploy_every: Rounds between deployments.
     """
     return rounds - (rounds - 1) % deploy_every

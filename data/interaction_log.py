@@ -1,7 +1,7 @@
 """Logs of bandits: contexts, actions, propensities and rewards by client.
 
-A log has only the logged action's reward, so it cannot simulate a policy like a table; the reward of another policy is
-estimated from its propensities. Logs are read from the user's table with one interaction per row (`read_table`), or
+A log has only the logged action's reward, so unlike a table it cannot simulate a policy; the reward of another policy
+is estimated from propensities. Logs are read from the user's table with one interaction per row (`read_table`), or
 from this project's Parquet format (`read`), whose pages and metadata have checksums, so that damage is detected before
 anything is decoded. Nothing here imports TensorFlow.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 _METADATA = b"interaction_log"
 _CHECKSUM = b"interaction_log_checksum"
-_MOST_WORDS = 1 << 24  # Size of a vocabulary that a log does not name.
+_MOST_WORDS = 1 << 24  # Maximum vocabulary size if a log does not list its words.
 # Contexts reveal these statistics of all clients if a report has `learned_statistics`.
 LEARNED = "means, deviations and categories of the log's columns"
 # Numeric columns of the Parquet format, with their fields and dtypes on disk.
@@ -47,7 +47,7 @@ ROW_FIELDS = ("actions", "rewards", "propensities", "rounds", "periods", "probab
 
 @dataclasses.dataclass(frozen=True)
 class InteractionLog:
-    """A log; rows are in the order of clients, and of each client in the order of the source.
+    """A log; rows are sorted by client, and a client's rows are in the order of the source.
 
     Attributes:
       client_ids: Names of the clients, each with at least one row.
@@ -65,11 +65,11 @@ class InteractionLog:
       times: float64 [rows], see `log_time.Times`; None if the log has none.
       rows: int64 [rows], position of the context among the client's examples, from 0.
       feature_names: Names of the contexts' features, if any.
-      report: Counts of read and dropped rows, and oddities, in JSON's types.
+      report: Counts of rows read and dropped, and anomalies, as JSON types.
       statistics: Statistics that encode a table's columns as contexts, as in `statistics.json`; not written to files.
 
     Raises:
-      ValueError: If arrays have other lengths, or rows are not in the order of clients.
+      ValueError: If arrays differ in length, or rows are not sorted by client.
     """
 
     client_ids: tuple[str, ...]
@@ -97,20 +97,20 @@ class InteractionLog:
             if rows is not None and len(rows) != count:
                 raise ValueError(f"{name} has {len(rows)} rows, but clients has {count}.")
         if count and (np.diff(self.clients) < 0).any():
-            raise ValueError("Rows must be in the order of their clients; see `interaction_log.ordered`.")
+            raise ValueError("Rows must be sorted by client; see `interaction_log.ordered`.")
 
     def __len__(self) -> int:
         return len(self.clients)
 
     def take(self, rows: np.ndarray) -> "InteractionLog":
         """Log of these rows, int positions in ascending order; clients without rows are left out."""
-        kept, clients = np.unique(self.clients[rows], return_inverse=True)
+        present, clients = np.unique(self.clients[rows], return_inverse=True)
         fields: dict[str, Any] = {
             name: None if getattr(self, name) is None else getattr(self, name)[rows] for name in ROW_FIELDS
         }
         return dataclasses.replace(
             self,
-            client_ids=tuple(self.client_ids[client] for client in kept),
+            client_ids=tuple(self.client_ids[client] for client in present),
             clients=clients.astype(np.int32),
             contexts=None if self.contexts is None else text.take(self.contexts, rows),
             **fields,
@@ -125,13 +125,13 @@ def ordered(
     fields: Mapping[str, np.ndarray | None],
     **others: Any,
 ) -> InteractionLog:
-    """Log of rows in any order; the rows of a client keep their order.
+    """Log from rows in any order; the rows of a client keep their order.
 
     Args:
       client_ids: Names of the clients; those without a row are left out.
       clients: int [rows], positions in `client_ids`.
       contexts: As in `InteractionLog`.
-      action_names: Likewise.
+      action_names: As in `InteractionLog`.
       fields: The other fields with a value per row, by name, converted to their dtypes.
       **others: `feature_names`, `report` and `statistics`.
     """
@@ -159,7 +159,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
-    """Writes a log in this project's format, to a path or an open file; `read` returns an equal one.
+    """Writes a log in this project's format, to a path or an open file; `read` returns an equal log.
 
     There is one column per field, with names of clients and actions, and metadata.
     """
@@ -204,7 +204,7 @@ def is_log_file(path: str | os.PathLike) -> bool:
     """Whether a file is a log in this project's format.
 
     Raises:
-      UsageError: If it is a Parquet file by its name or first bytes, but not readable as one.
+      UsageError: If its name or first bytes say that it is a Parquet file, but it is not readable as one.
     """
     import pyarrow.parquet as pq
 
@@ -237,8 +237,8 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--l
       flag: The flag that names it, for messages.
 
     Raises:
-      UsageError: If a file is not such a log, of another format, damaged or invalid, which names the row and the value;
-        or if the files are not parts of one log.
+      UsageError: If a file is not such a log, has another format version, is damaged or has an invalid value, which the
+        message names with its row; or if the files are not parts of one log.
     """
     import pyarrow as pa
 
@@ -332,7 +332,7 @@ def _kinds(described: Mapping[str, Any], names: Sequence[str]) -> "dict[str, pa.
 def _check_cells(
     cells: "Mapping[str, pa.Array]", described: Mapping[str, Any], flag: str, path: str | os.PathLike
 ) -> None:
-    """Refuses rows without a client, of an unknown action, or with contexts or probabilities that are not possible."""
+    """Refuses rows without a client, with an unknown action, or with invalid contexts or probabilities."""
     words, most = len(described["feature_names"]) or _MOST_WORDS, float(np.finfo(np.float32).max)
     limits = {"words": (0, words - 1), "probabilities": (0, 1)}
     for name, column in cells.items():
@@ -355,20 +355,20 @@ def _check_cells(
 def read_table(
     path: str, wanted: Schema, *, known: statistics.OfTable | None = None, with_contexts: bool = True
 ) -> InteractionLog:
-    """Reads a log, see `tables.read`; `columns.encode` makes contexts of columns.
+    """Reads a log from a table, see `tables.read`; `columns.encode` turns columns into contexts.
 
-    Rows without a client or an action are dropped, and counted in the report. Clients and actions are in the order of
-    their names, or of numbers.
+    Rows without a client or an action are dropped, and counted in the report. Clients and actions are
+    sorted by name, or numerically if the names are numbers.
 
     Args:
       path: The file.
       wanted: The roles of its columns.
-      known: Statistics from elsewhere, for contexts as another run's model takes them; None to learn them here.
-      with_contexts: Whether contexts are read: some estimators need none.
+      known: Statistics of another run, to encode contexts for its model; None to learn them from this table.
+      with_contexts: Whether to read contexts; some estimators need none.
 
     Raises:
-      UsageError: If the file or a column is missing or invalid; if a reward is missing, a propensity not
-        in (0, 1], or all of them 1; or if there is one client only. It names the row and the value.
+      UsageError: If the file or a column is missing or invalid; if a reward is missing, a propensity is
+        not in (0, 1], or all are 1; or if there is only one client. The message names the row and the value.
     """
     rows = tables.read(path, wanted, known=known)
     numbers = {}

@@ -1,6 +1,6 @@
 """Time in tables and logs: selection and order of rows, late and missing rewards, and a split at a point in time.
 
-All rules but two depend on a row alone: the latest time of a log ends it unless `--log_until` does, and the time that
+All rules but two look at single rows: a log ends at its latest time unless `--log_until` is given, and the time that
 separates training from evaluation is a quantile of all times.
 """
 
@@ -32,8 +32,8 @@ class Times(NamedTuple):
 
     Attributes:
       values: float64 [rows]: microseconds since 1970 if they are dates, else the column's numbers.
-      zone: `Z` for dates with time zones, which are in UTC here; empty for dates without; None for numbers.
-      window: The window of rewards, in the same unit; 0 for none.
+      zone: `Z` for dates with time zones, converted to UTC; empty for dates without time zones; None for numbers.
+      window: The reward window, in the same unit; 0 for none.
     """
 
     values: np.ndarray
@@ -41,14 +41,14 @@ class Times(NamedTuple):
     window: float = 0.0
 
     def shown(self, value: float) -> str:
-        """A time as text, which `--from` and `--until` also take."""
+        """A time as text, in a form that `--from` and `--until` accept."""
         if self.zone is None:
             return f"{value:.15g}"
         text = str(np.datetime64(round(value), "us")).removesuffix(".000000")
         return f"{text}Z" if self.zone else text.removesuffix("T00:00:00")
 
     def cut(self, share: float) -> float:
-        """Earliest time of the last rows, a share of all."""
+        """Earliest time among the latest rows, which are this share of all rows."""
         return float(np.sort(self.values)[-max(1, round(share * len(self.values)))])
 
 
@@ -61,7 +61,7 @@ def of_log(log: "InteractionLog") -> Times | None:
 def select(
     frame: pd.DataFrame, table: table_file.Table, schema: Schema
 ) -> tuple[pd.DataFrame, Times | None, list[str]]:
-    """Selects the rows from `--from` to before `--until`, in the order of time, and settles a log's rewards.
+    """Selects the rows from `--from` until before `--until`, sorts them by time, and decides which rewards count.
 
     Args:
       frame: Rows of a table, with its index.
@@ -69,8 +69,8 @@ def select(
       schema: The roles of its columns.
 
     Returns:
-      The rows, in the order of time, with the rewards that count; their times, None without a time column; and
-      sentences on what was left out, or counts as 0.
+      The rows, sorted by time, with the rewards that count; their times, None without a time column; and sentences on
+      what was left out, or counts as 0.
 
     Raises:
       UsageError: If a time cannot be read, flags do not fit the times, a reward is missing or is observed before its
@@ -129,7 +129,7 @@ def select(
 
 
 def _read(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> tuple[dict[str, np.ndarray], str | None]:
-    """Times of columns, [rows], and of flags, [1], by setting; and their zone, see `Times`.
+    """Times of columns, [rows], and of flags, [1], by setting; and the zone of `Times`.
 
     Flags are read like the columns, or as ISO dates, in UTC if the columns have time zones.
     """
@@ -168,14 +168,14 @@ def _point(name: str, text: str, zone: str | None) -> float:
 
 
 def _window(text: str | None, zone: str | None) -> float:
-    """Number of `--reward_window`, in the unit of times; 0 without one."""
+    """Length of the reward window in the unit of the times; 0 without a window."""
     value = 0.0 if text is None else math.nan
     with contextlib.suppress(ValueError):
         number = table_file.numbers(pd.Series([text]))[0]
         if text and np.isfinite(number) == (zone is None):
             value = number if zone is None else pd.Timedelta(text) / pd.Timedelta("1us")
     if not 0 <= value < math.inf:
-        wanted = "a number, as times are" if zone is None else "a duration with its unit, such as 7d"
+        wanted = "a number, like the times" if zone is None else "a duration with its unit, such as 7d"
         raise UsageError(f"--reward_window={text} must be {wanted}.")
     return value
 
@@ -188,7 +188,7 @@ def check_has_columns(options: Any, path: str) -> None:
     """
     for name, default in (("time_column", None), ("unobserved_rewards", "refuse"), ("hold_out", "clients")):
         if getattr(options, name, default) != default:
-            raise UsageError(f"--{name} is for a table, and {path} is a log in this program's format: leave it out.")
+            raise UsageError(f"--{name} is only for tables; {path} is a log in this program's format: leave it out.")
 
 
 def learned(options: Any) -> tuple[str, ...]:
@@ -201,14 +201,14 @@ def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: i
     """Splits rows into training and held-out ones.
 
     Args:
-      part: The part that is held out, a key of `schema.HOLD_OUT`. Before the latest rows, those within the window of
-        rewards are in neither part.
+      part: What to hold out, a key of `schema.HOLD_OUT`. With `time`, rows within the reward window before the
+        held-out rows are in neither part.
       times: Times of the rows, for `time`.
       clients: int [rows], client of each row.
       num_clients: Number of clients.
 
     Raises:
-      UsageError: If none can be held out: there are no times, or too few rows before the latest.
+      UsageError: If nothing can be held out, because there are no times or too few rows before the latest ones.
     """
     if part == "clients":
         return partition.hold_out(clients, num_clients, seed=0)

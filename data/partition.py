@@ -1,4 +1,4 @@
-"""Splits of a pooled data set over clients, and into training and held-out rows; clients' participation frequency."""
+"""Partitions of pooled data over clients, splits into training and held-out rows, and cohorts of unequal frequency."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,9 +9,9 @@ from data import keys
 from data.errors import UsageError
 
 NO_CLIENT = -1  # The client of an example that was not assigned.
-# Below it, shares are sampled as logarithms: NumPy rounds most of them to zero, and loses their order.
+# Below this concentration, shares are sampled as logarithms: NumPy would round most to zero and lose their order.
 _LEAST_FOR_NUMPY = 0.01
-_MIN_CLIENTS = 5  # With fewer, rows of each are held out, not clients.
+_MIN_CLIENTS = 5  # With fewer, rows of each client are held out, not whole clients.
 
 
 class Split(NamedTuple):
@@ -21,7 +21,7 @@ class Split(NamedTuple):
       is_held_out: bool [rows].
       is_train: bool [rows].
       train: Clients of training rows, ascending.
-      held_out: Clients of held-out rows, ascending: other clients, or the same.
+      held_out: Clients of held-out rows, ascending; either disjoint from `train` or the same clients.
       how: Description of the held-out part.
     """
 
@@ -33,16 +33,16 @@ class Split(NamedTuple):
 
 
 def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: float = 0.2) -> Split:
-    """Holds out whole clients; with fewer than 5, rows of each.
+    """Holds out whole clients, or some rows of each client if there are fewer than 5.
 
     Args:
       client_of_row: int [rows].
       num_clients: Number of clients, each with at least one row.
       seed: Seed of the choice.
-      fraction: Part of the clients, or of each one's rows, that is held out; at least one, and never all.
+      fraction: Fraction of clients, or of each client's rows, to hold out; at least one, and never all.
 
     Raises:
-      UsageError: If none can be held out.
+      UsageError: If nothing can be held out.
     """
     everyone = list(range(num_clients))
     if num_clients >= _MIN_CLIENTS:
@@ -55,7 +55,7 @@ def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: f
         client_of_row, num_clients, seed, lambda count: min(max(1, round(fraction * count)), count - 1)
     )
     if not is_held_out.any():
-        raise UsageError("--client_column gives each client one row, and so few clients that none can be held out.")
+        raise UsageError("--client_column gives each client one row, and there are too few clients to hold any out.")
     how = f"{fraction:.0%} of each client's rows, because there are fewer than {_MIN_CLIENTS} clients"
     return Split(is_held_out, ~is_held_out, everyone, everyone, how)
 
@@ -71,7 +71,7 @@ def rows_of_each(client_of_row: np.ndarray, num_clients: int, seed: int, count_o
 
 
 def split_equally(num_rows: int, num_clients: int, seed: int) -> tuple[list[str], np.ndarray]:
-    """Partitions rows over synthetic clients of equal size; the first ones get a remaining row each.
+    """Partitions rows over synthetic clients of equal size; the first ones get one remaining row each.
 
     Returns:
       The clients' names, and int32 [rows], the client of each row.
@@ -80,7 +80,7 @@ def split_equally(num_rows: int, num_clients: int, seed: int) -> tuple[list[str]
       UsageError: If there are more clients than rows.
     """
     if num_clients > num_rows:
-        raise UsageError(f"--client_column=rows:{num_clients} is more than the {num_rows} rows: give at most that.")
+        raise UsageError(f"--client_column=rows:{num_clients} is more than the {num_rows} rows: use fewer clients.")
     client_of_row = np.zeros(num_rows, np.int32)
     draw = keys.generator(seed, keys.Purpose.PARTITION)
     client_of_row[draw.permutation(num_rows)] = np.arange(num_rows) % num_clients
@@ -104,16 +104,16 @@ def dirichlet_label_skew(
     Args:
       labels: int [examples].
       num_clients: Number of clients, M.
-      concentration: Dirichlet parameter of every label, alpha; small values give clients of few labels.
+      concentration: Dirichlet parameter of every label, alpha; small values give clients with few labels.
       draw: Random generator.
-      examples_per_client: Examples of a client, N; None for all examples, with a remaining one for each of the
-        first clients.
+      examples_per_client: Examples per client, N; None to use all examples, where the first clients get one
+        remaining example each.
 
     Returns:
       int32 [examples], the client of each example, or `NO_CLIENT`.
 
     Raises:
-      ValueError: if there are fewer examples than that.
+      ValueError: If there are too few examples.
     """
     classes = np.unique(labels)
 
@@ -137,7 +137,7 @@ def dirichlet_client_shares(
     Args:
       labels: int [examples].
       num_clients: Number of clients, K.
-      concentration: Dirichlet parameter of every client, alpha; small values give a label to few clients.
+      concentration: Dirichlet parameter of every client, alpha; small values concentrate a label on few clients.
       draw: Random generator.
 
     Returns:
@@ -172,7 +172,7 @@ def hierarchical_label_skew(
       fine_labels: int [examples]; a fine label belongs to one coarse label.
       num_clients: Number of clients, M.
       coarse_concentration: Dirichlet parameter of the coarse labels, alpha.
-      fine_concentration: Dirichlet parameter of the fine labels of a coarse one, beta.
+      fine_concentration: Dirichlet parameter of the fine labels within a coarse label, beta.
       draw: Random generator.
       examples_per_client: As in `dirichlet_label_skew`, N.
 
@@ -180,7 +180,7 @@ def hierarchical_label_skew(
       int32 [examples], the client of each example, or `NO_CLIENT`.
 
     Raises:
-      ValueError: if there are too few examples.
+      ValueError: If there are too few examples.
     """
     fine, first = np.unique(fine_labels, return_index=True)
     coarse, coarse_of_fine = np.unique(coarse_labels[first], return_inverse=True)
@@ -206,20 +206,20 @@ def hierarchical_label_skew(
 
 
 def dirichlet_cohort(num_clients: int, cohort_size: int, concentration: float, seed: int, round_num: int) -> np.ndarray:
-    """Samples a round's cohort without replacement, with fixed unequal shares of clients.
+    """Samples a round's cohort without replacement, with unequal client probabilities that stay fixed over rounds.
 
     The clients' shares Q are one sample of a symmetric Dirichlet distribution (Johansson and Gullbrandson 2022, section
     4.2). They are sampled and used as logarithms, since with a small concentration most round to zero.
 
     Args:
       num_clients: Number of clients.
-      cohort_size: Clients of a round.
+      cohort_size: Clients per round.
       concentration: Dirichlet parameter, alpha; the larger, the more equal the shares.
       seed: Seed of the shares and of the rounds.
       round_num: The round, from 1.
 
     Returns:
-      int [cohort_size], different clients.
+      int [cohort_size], distinct clients.
     """
     draw = keys.generator(seed, keys.Purpose.COHORT, 0)
     log_shares = _log_gammas(draw, concentration, num_clients)
@@ -229,7 +229,7 @@ def dirichlet_cohort(num_clients: int, cohort_size: int, concentration: float, s
 
 
 def _log_shares(draw: np.random.Generator, concentration: float, size: int) -> np.ndarray:
-    """Samples logarithms of shares from a symmetric Dirichlet distribution, up to a common summand."""
+    """Samples logarithms of shares from a symmetric Dirichlet distribution, up to an additive constant."""
     if concentration < _LEAST_FOR_NUMPY:
         return _log_gammas(draw, concentration, size)
     with np.errstate(divide="ignore"):
@@ -237,7 +237,7 @@ def _log_shares(draw: np.random.Generator, concentration: float, size: int) -> n
 
 
 def _log_gammas(draw: np.random.Generator, shape: float, size: int) -> np.ndarray:
-    # A gamma variable of shape alpha is one of shape alpha + 1 times a uniform one to the power 1 / alpha.
+    # Gamma(alpha) is distributed like Gamma(alpha + 1) times U^(1 / alpha), where U is uniform.
     return np.log(draw.standard_gamma(shape + 1, size)) - draw.standard_exponential(size) / shape
 
 
@@ -261,7 +261,7 @@ def _assign(
     Args:
       labels: int [examples].
       num_clients: Number of clients.
-      examples_per_client: Examples of each; None for all examples in equal parts.
+      examples_per_client: Examples per client; None for all examples in equal parts.
       draw: Random generator.
       draw_mix: Samples a client's mix.
       weights_of: (mix, float [labels], examples left of each) -> float [labels], weights of the next sample; zeros if

@@ -73,7 +73,7 @@ def recognized(rewards: np.ndarray) -> RewardBounds | None:
 
 
 def robust(rewards: np.ndarray) -> RewardBounds:
-    """The 1st and 99th percentile of rewards, or their range if the percentiles are equal, as those of rare payments.
+    """The 1st and 99th percentile of rewards, or their range if the percentiles are equal, as for rare payments.
 
     Raises:
       UsageError: If all rewards are equal.
@@ -91,7 +91,7 @@ def scale(declared: str | None, observed: np.ndarray, rewards: np.ndarray) -> di
 
     Args:
       declared: `--reward_bounds`; None to recognize bounds, or to learn them from `observed`.
-      observed: Rewards of training clients that are observed without a trained model.
+      observed: Rewards of training clients that can be observed before a model is trained.
       rewards: All rewards of training clients that training may read.
 
     Raises:

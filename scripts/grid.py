@@ -1,7 +1,7 @@
 """Executes a grid of runs of any experiment binary and ranks them; see `--help`.
 
-Flags of all runs are checked before the slow imports. A run's folder is named by its flags: all grids with this run
-share it, and an interrupted run continues.
+Flags of all runs are checked before the slow imports. A run's folder is named after its flags, so all grids with this
+run share it, and an interrupted run continues.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -29,7 +29,7 @@ Executes a grid of runs and ranks them: the cross product of the values to sweep
   grid --grid=appendix_a2_emnist --preset=emnist_scratch_softmax
   grid --binary=run_ads --sweep=decision_rule=greedy,ucb --rates=0.05,0.1,0.2
 
-All other flags are passed on to every run; `run_federated --helpfull` lists them. The same command continues a grid.
+Other flags are passed on to every run; `run_federated --helpfull` lists them. Repeat a command to continue it.
 """
 
 
@@ -41,9 +41,9 @@ class _Runs:
     """Runs."""
 
     binary: str = setting(None, "Experiment (default: run_federated, or the grid's)")
-    sweep: list = setting(None, "flag=value,value: values to try of a run's flag; may be given for several flags")
+    sweep: list = setting(None, "flag=value,value: values to try for a run's flag; can be repeated for other flags")
     grid: str = setting(None, "A published grid. Flags and sweeps override it")
-    repeat: int = setting(1, "Runs of every point, with consecutive seeds", low=1)
+    repeat: int = setting(1, "Runs per point, with consecutive seeds", low=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,18 +51,17 @@ class _Search:
     """Search."""
 
     metric: str = setting(
-        None, "Column of metrics.csv that ranks, by its value after the last round (default: the binary's)"
+        None, "Column of metrics.csv whose value after the last round ranks the runs (default: the binary's)"
     )
     reporting_repeat: int = setting(
         0,
-        "Fresh seeds for the best point of each configuration, without the bias of the seeds that selected it; 0 "
-        "for none",
+        "Fresh seeds for rerunning the best point of each configuration, which avoids selection bias; 0 for no reruns",
         only=_NEEDS_RESULTS,
     )
     reference: str = setting(
         None,
-        "Configuration that the others are compared with: its name, as 'greedy, adam', or strategy (default: "
-        "greedy, or without one the first)",
+        "Configuration to compare the others with: its name, such as 'greedy, adam', or its strategy (default: "
+        "greedy, or the first one if there is no greedy)",
         only=_NEEDS_RESULTS,
     )
     early_stop: str = setting(
@@ -79,7 +78,7 @@ class _Output:
 
     root_output_dir: pathlib.Path = setting("runs", "Folder of all grids")
     experiment_name: str = setting(
-        None, "Name of this grid's folder (default: grid_, and the grid, preset or binary)", check=no_folder
+        None, "Name of this grid's folder (default: grid_ and the grid, preset or binary)", check=no_folder
     )
 
 
@@ -105,7 +104,7 @@ def ranked_by(settings: cli.Settings, binary: str) -> Metric:
     name = settings.metric or studies.load(binary).ranked_by
     metric = next((metric for metric in columns if name == metric), None)
     if metric is None:
-        raise UsageError(f"--metric={name} is no column of {binary}: {', '.join(columns)}.")
+        raise UsageError(f"--metric={name} is not a column of {binary}: {', '.join(columns)}.")
     return metric
 
 
@@ -116,7 +115,7 @@ def program(settings: cli.Settings) -> int:
         settings.run_flags, sweeps=settings.sweep, repeat=settings.repeat, binary=settings.binary, grid=settings.grid
     )
     if not settings.sweep and not settings.grid:
-        raise UsageError("--sweep is missing: give a flag and the values to try, as client_learning_rate=0.1,1.")
+        raise UsageError("--sweep is missing: give a flag and the values to try, such as client_learning_rate=0.1,1.")
     metric = ranked_by(settings, grid.binary)
     run_settings = studies.parse(grid.binary, settings.run_flags)
     cores = len(os.sched_getaffinity(0))
@@ -145,7 +144,7 @@ def program(settings: cli.Settings) -> int:
         if settings.executor == "local":
             new = [run for run in runs if not (folder / "runs" / run.name).exists()]
             errors = sweep.refused({"": new[:1]})
-            if errors and errors == sweep.refused({"": new[-1:]}):  # An error of all runs is raised before any starts.
+            if errors and errors == sweep.refused({"": new[-1:]}):  # An error in all runs is raised before any starts.
                 raise UsageError(next(iter(errors)))
         executor = executors.build(settings, cores)
         runner = sweep.Sweep(folder / "runs", executor, metric, smallest=metric.better == "down")

@@ -1,9 +1,9 @@
-"""Executes runs of experiment binaries in one process, which share its TFF worker and compiled computations.
+"""Executes runs of experiment binaries in one process, which share a TFF worker and compiled computations.
 
   grid_worker MODULE FOLDER ROUNDS ARGUMENTS...     # one run, as a task of a job array
-  grid_worker                                       # one after the other, as their lines come in
+  grid_worker                                       # runs from stdin, one JSON line each
 
-A finished run is marked in its folder. Without arguments, a line of JSON reports each result on stdout.
+A finished run is marked in its folder. Without arguments, each result is reported as a JSON line on stdout.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -22,7 +22,7 @@ from optimization.study import cli
 
 
 def _serve(jobs: TextIO, results: TextIO) -> int:
-    """Executes a run per line of `jobs`; returns 0, or the status of a run that was stopped."""
+    """Executes one run per line of `jobs`; returns 0, or the status of a run that was stopped."""
     for line in jobs:
         module, arguments, folder, rounds = json.loads(line)
         result = executors.run(Job(module, tuple(arguments), folder, rounds))

@@ -1,4 +1,4 @@
-"""Compares the regret of simulated learners in known environments with the bounds of theory; see `--help`."""
+"""Compares the regret of simulated learners in known environments with theoretical bounds; see `--help`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -12,7 +12,7 @@ from optimization.study import cli
 
 _USAGE = """
 Simulates epsilon-greedy in environments whose true rewards are known, and compares the rates at which regret falls with
-those of Agarwal et al. 2023, equation (8): 20 seeds, in a minute or two.
+those of Agarwal et al. 2023, equation (8). It runs 20 seeds, which takes a minute or two.
 """
 
 

@@ -34,7 +34,7 @@ Recommends whether to explore on your data, with which strategy and at what priv
   advise --task_type=digits --bandits_deploy_freq=50 --total_rounds=200
   advise --data_file=shop.csv --client_column=store --label_column=bought --population=342477
 
-All other flags are passed on to every run; `run_federated --helpfull` lists them. The same command continues it.
+Other flags are passed on to every run; `run_federated --helpfull` lists them. Repeat a command to continue it.
 """
 
 
@@ -42,8 +42,8 @@ All other flags are passed on to every run; `run_federated --helpfull` lists the
 class _Budget:
     """Budget."""
 
-    minutes: float = setting(15.0, "Time budget in minutes; the answer lists what it leaves out", above=True)
-    workers: int = setting(2, "Runs at the same time", low=1)
+    minutes: float = setting(15.0, "Time budget in minutes; the answer lists what was left out to meet it", above=True)
+    workers: int = setting(2, "Runs to execute in parallel", low=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class _Output:
 
     root_output_dir: pathlib.Path = setting("runs", "Folder of all output")
     experiment_name: str = setting(
-        None, "Name of the output folder (default: advice_, and the table, preset or task)", check=no_folder
+        None, "Name of the output folder (default: advice_ and the table, preset or task)", check=no_folder
     )
 
 
@@ -71,7 +71,7 @@ def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilon
     Args:
       settings: Resolved flags of a run.
       names: Compatible strategies and baselines.
-      points: Points of the largest search.
+      points: Number of points in the largest search.
       epsilons: Number of epsilons.
       can_be_alone: Whether clients can train alone.
     """
@@ -100,9 +100,9 @@ class Recommendation:
     """A recommendation; notebooks show its text.
 
     Attributes:
-      folder: Its folder.
-      content: `advice.json`.
-      failed: The errors of runs that failed, by name.
+      folder: Output folder.
+      content: Content of `advice.json`.
+      failed: Errors of failed runs, by the run's name.
     """
 
     folder: pathlib.Path
@@ -134,8 +134,8 @@ def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommend
         `client_column`; see `help(bandits.run)`.
 
     Raises:
-      TypeError: For a keyword that is no setting.
-      UsageError: For values that `scripts.advise` refuses, too.
+      TypeError: For a keyword that is not a setting.
+      UsageError: For values that `scripts.advise` also refuses.
       Failure: If no run can be executed.
     """
     study, advise_flags = studies.load(planning.BINARY), define()
@@ -151,14 +151,14 @@ def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommend
 
 
 def recommend(settings: cli.Settings, command: str | None = None) -> Recommendation:
-    """Runs all stages.
+    """Runs all stages of a recommendation.
 
     Args:
       settings: The flags.
       command: The command to record; by default this process's.
 
     Raises:
-      UsageError: On flags that do not go together, or do not fit the data.
+      UsageError: If flags conflict, or do not fit the data.
       Failure: If no run can be executed.
     """
     settings = settings.checked()
@@ -191,7 +191,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
             advice = runs.read_json(folder / session.ADVICE_FILE)
             if "sentences" not in advice:
                 raise UsageError(
-                    f"{folder / session.ADVICE_FILE} is damaged: delete it, and the same command writes it again."
+                    f"{folder / session.ADVICE_FILE} is damaged: delete it and repeat the command to write it again."
                 )
             return Recommendation(folder, advice)
         # Models are compared after the last round.

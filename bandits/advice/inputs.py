@@ -76,7 +76,7 @@ class Data:
     """Facts about the data.
 
     Attributes:
-      checksum: Digest.
+      checksum: Digest of the data.
       report: The loader's report.
       clients: Number of training clients.
       cohort: Clients per round.
@@ -127,7 +127,7 @@ def open_data(settings: cli.Settings) -> Data:
     if not column:
         unit = "one client with all its data, not a single example"
     elif column.startswith("rows:"):
-        unit = "one synthetic client, a random group of rows: name a real --client_column to protect someone"
+        unit = "one synthetic client, a random group of rows: give a real --client_column to protect people"
     else:
         unit = f"one value of column {column!r} with all its rows, not the people behind single rows"
     return Data(
@@ -153,7 +153,7 @@ class Privacy:
 
     population: int = setting(
         None,
-        "Clients in deployment, if the data is a sample of them (default: the clients of the data that train)",
+        "Clients in deployment, if the data is a sample of them (default: the training clients in the data)",
         low=1,
     )
     population_clients_per_round: int = setting(
@@ -165,20 +165,20 @@ class Privacy:
     target_delta: float = setting(
         None, "Delta of the guarantees (default: 1 / population^1.1)", high=1.0, above=True, below=True
     )
-    accountant: str = setting("rdp", "Accountant of the epsilons", mechanisms.ACCOUNTANTS)
+    accountant: str = setting("rdp", "Accountant that computes the epsilons", mechanisms.ACCOUNTANTS)
     target_epsilons: tuple = setting(
-        "3,10,1", "Epsilons to try, separated by commas, the most important first", numbers()
+        "3,10,1", "Epsilons to try, separated by commas, the most important one first", numbers()
     )
 
 
 def deployment(
     settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str] = ()
 ) -> mechanisms.Mechanism:
-    """The mechanism of the deployment: noise of multiplier 1 on the sum of a Poisson sample's clipped updates.
+    """The mechanism of the deployment: noise with multiplier 1 on the sum of a Poisson sample's clipped updates.
 
     Args:
       settings: Flags of the recommendation.
-      clients: Clients of the data.
+      clients: Number of clients in the data.
       cohort: Clients per round of the runs.
       apart_from: Statistics that are computed without noise, in words: no guarantee covers them.
 
@@ -187,11 +187,11 @@ def deployment(
     """
     population, population_cohort = settings.population or clients, settings.population_clients_per_round
     if population < clients:
-        raise UsageError(f"--population={population} is less than the {clients} clients of the data, its sample.")
+        raise UsageError(f"--population={population} is less than the {clients} clients in the data.")
     if population_cohort is not None and population_cohort < cohort:
         raise UsageError(
             f"--population_clients_per_round={population_cohort} is less than the {cohort} clients per round of the "
-            f"runs, its sample: give at least {cohort}, or fewer to the runs with --clients_per_round."
+            f"runs: give at least {cohort}, or give the runs fewer with --clients_per_round."
         )
     default = cohort if settings.population is None else max(cohort, min(population // _SHARE, _MAX_COHORT))
     return mechanisms.Mechanism(
@@ -207,7 +207,7 @@ def deployment(
 
 
 def no_guarantee(deployment: mechanisms.Mechanism, data: Data) -> str:
-    """Why no epsilon is a guarantee for these clients, in a sentence; empty if one can be."""
+    """Why no epsilon would be a guarantee for these clients, in words; empty if one can be."""
     clients, delta = deployment.population, deployment.delta
     if delta > _MAX_DELTA:
         return (

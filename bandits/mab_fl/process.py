@@ -1,11 +1,11 @@
 """A round of MAB-FL as a TFF process (Lundahl 2021, Algorithm 7, steps 2 to 6).
 
-Who takes part is not in the computation's type: participants are passed as the round's clients, each with its weights
-in the averages. So every combination runs through one compiled computation. In a round of Extreme Explore (section
+The computation's type does not depend on who takes part: participants are passed as the round's clients, each with its
+weights in the averages. So all combinations use one compiled computation. In a round of Extreme Explore (section
 8.3.2) each participant trains once, and the server averages every combination from the same local models.
 
-Choosing the combination (step 1), the reward (step 7) and the decision rule (step 8) are the server's and lie between
-two rounds, in `bandits.mab_fl.experiment`.
+Between rounds, the server chooses the combination (step 1), computes the reward (step 7) and applies the decision rule
+(step 8), in `bandits.mab_fl.experiment`.
 """
 
 import dataclasses
@@ -28,11 +28,11 @@ _Layer = Sequence[tf.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class BinaryClassifier:
-    """Two logits from linear layers, with batch normalization and ReLU between (section 8.5).
+    """Two logits from linear layers, with batch normalization and ReLU in between (section 8.5).
 
     Batch normalization's statistics are part of a model: a participant measures them once, on its training rows with
-    its trained weights, and they are sent, averaged and adopted like every other weight. No moving average, which a few
-    steps on a hundred rows would leave far behind, is needed.
+    its trained weights, and they are sent, averaged and adopted like every other weight. A moving
+    average is not needed, and would lag far behind after a few steps on a hundred rows.
 
     Attributes:
       num_features: Width of the input.
@@ -44,7 +44,7 @@ class BinaryClassifier:
 
     @property
     def trained(self) -> models.Model:
-        """The part that SGD changes; its `forward` normalizes by the mini-batch."""
+        """The part that SGD trains; its `forward` normalizes by the mini-batch."""
         sizes = [self.num_features, *self.hidden, _NUM_CLASSES]
         shapes: dict[str, tuple[int, ...]] = {}
         for layer, (width_in, width_out) in enumerate(itertools.pairwise(sizes)):
@@ -65,7 +65,7 @@ class BinaryClassifier:
         return self.trained.shapes | statistics
 
     def initial_weights(self, seed: int) -> models.Weights:
-        """Draws normal kernels of variance 2 / inputs; the normalizations start as the identity."""
+        """Samples normal kernels of variance 2 / inputs; the normalizations start as the identity."""
         draw = keys.generator(seed, keys.Purpose.WEIGHTS)
         weights = []
         for name, shape in self.shapes.items():
@@ -76,11 +76,11 @@ class BinaryClassifier:
         return tuple(weights)
 
     def statistics(self, trained: Sequence[tf.Tensor], features: tf.Tensor) -> list[tf.Tensor]:
-        """Mean and variance before each normalization, over these float32 [rows, features]."""
+        """Mean and variance of each normalization's input, over `features`, float32 [rows, features]."""
         return self._run(trained, features)[1]
 
     def scores(self, weights: Sequence[tf.Tensor], features: tf.Tensor) -> tf.Tensor:
-        """Log odds of class 1, float32 [rows], which rank rows as softmax's probability does.
+        """Log odds of class 1, float32 [rows], which rank rows in the same order as the softmax probability.
 
         Args:
           weights: All weights, in the order of `shapes`.
@@ -93,7 +93,7 @@ class BinaryClassifier:
     def _run(
         self, trained: _Layer, features: tf.Tensor, statistics: _Layer | None = None
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Logits and the statistics used: the argument, or else those of these rows."""
+        """Logits and the statistics used: the given ones, or else those of these rows."""
         values, used, weights = features, [], iter(trained)
         for layer in range(len(self.hidden)):
             values = tf.nn.bias_add(values @ next(weights), next(weights))
@@ -112,7 +112,7 @@ class GlobalModel(NamedTuple):
 
     Attributes:
       candidates: The last round's averages, each weight with the combinations as its first axis.
-      chosen: int32, which of them is the global model.
+      chosen: int32, index of the candidate that is the global model.
     """
 
     candidates: tuple
@@ -125,10 +125,10 @@ class ParticipantInput(NamedTuple):
     Attributes:
       features: float32 [rows, features], for training.
       labels: int32 [rows].
-      validation_features: float32 [rows, features]; no row at other participants than the target.
+      validation_features: float32 [rows, features]; empty for all participants but the target.
       validation_labels: int32 [rows].
-      shares: float32 [combinations], its weight in the average of each; 0 where it is not a member.
-      key: int32 [2] key of its mini-batches.
+      shares: float32 [combinations], the participant's weight in each average; 0 where it is not a member.
+      key: int32 [2], random key of the mini-batches.
     """
 
     features: np.ndarray
@@ -143,9 +143,9 @@ class RoundMetrics(NamedTuple):
     """Measurements of one round.
 
     Attributes:
-      local_auc: float32, of the target's own model after training, on its validation rows (step 4).
-      candidate_auc: float32 [combinations], of the averages there (step 6).
-      nonfinite_participants: int32, participants whose training diverged; they take part with the model they were sent.
+      local_auc: float32, AUC of the target's locally trained model on the target's validation rows (step 4).
+      candidate_auc: float32 [combinations], AUC of the averages on the same rows (step 6).
+      nonfinite_participants: int32, participants whose training diverged; they contribute the model they received.
     """
 
     local_auc: float
@@ -178,7 +178,7 @@ class MabFlProcess:
     Attributes:
       classifier: The network.
       work: Local training.
-      num_combinations: Combinations averaged in a round: 1, or all of them where the rule may try all.
+      num_combinations: Combinations averaged in a round: 1, or all of them if the rule can try all.
     """
 
     classifier: BinaryClassifier
@@ -242,7 +242,7 @@ class MabFlProcess:
         def next_round(state, participants):
             weights = tff.federated_broadcast(tff.federated_map(global_weights, state))
             local = tff.federated_map(train, (weights, participants))
-            # Shares of a combination sum to one over its members: the sum is their weighted mean.
+            # The shares of a combination's members sum to one, so this sum is a weighted mean.
             candidates = tff.federated_sum(local[0])
             measured = tff.federated_map(measure, (tff.federated_broadcast(candidates), participants))
             metrics = RoundMetrics(*(tff.federated_sum(part) for part in (local[1], measured, local[2])))

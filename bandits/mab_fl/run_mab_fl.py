@@ -1,4 +1,4 @@
-"""Runs MAB-FL, personalized federated learning by combination; see `--help`."""
+"""Runs MAB-FL, federated learning in which a bandit chooses whose models to average; see `--help`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from bandits.mab_fl import experiment
     from optimization.study import runner
 
-_MOST_PARTICIPANTS = 8  # For all combinations.
+_MOST_PARTICIPANTS = 8  # Limit for --combinations=all.
 
 
 def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
     """Index of the target, after checks that its AUC is defined and that all participants can train.
 
     Raises:
-      UsageError: If the target is no participant, or rows or classes are missing.
+      UsageError: If the target is not a participant, or rows or classes are missing.
     """
     default = silos.GENERATED_TARGET if options.silos.task_type == "generator" else participants.names[0]
     name = options.target or default
@@ -42,13 +42,13 @@ def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
             raise UsageError(f"--target={name} has no {part} row: change {flag}.")
         if labels.min() == labels.max():
             raise UsageError(
-                f"--target={name}: its {len(labels)} {part} rows are all of class {labels[0]}, so that there is no "
-                f"AUC. Change {flag}, or choose another target."
+                f"--target={name}: its {len(labels)} {part} rows are all of class {labels[0]}, so the AUC "
+                f"is undefined. Change {flag}, or choose another target."
             )
     for other, silo in zip(participants.names, participants.silos, strict=True):
         if len(silo.train.labels) < 2:
             count = len(silo.train.labels)
-            raise UsageError(f"Participant {other} has {count} training rows, and needs 2: raise --train_fraction.")
+            raise UsageError(f"Participant {other} has {count} training rows, but needs 2: raise --train_fraction.")
     return target
 
 
@@ -56,7 +56,7 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
     """Combinations to choose from, as binary codes: 0110 is the second and third of four participants.
 
     Raises:
-      UsageError: If they are too many, or `--fixed_combination` is none.
+      UsageError: If there are too many, or `--fixed_combination` is not a valid combination.
     """
     count = len(participants.names)
 
@@ -80,15 +80,15 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
         return [fixed]
     if count > _MOST_PARTICIPANTS:
         raise UsageError(
-            f"--combinations=all would be {2 ** (count - 1):,} combinations of {count} participants. It is for up to "
-            f"{_MOST_PARTICIPANTS}: give --combinations=pairs."
+            f"--combinations=all would be {2 ** (count - 1):,} combinations of {count} participants. The limit is "
+            f"{_MOST_PARTICIPANTS} participants: use --combinations=pairs."
         )
     codes = ("".join(bits) for bits in itertools.product("01", repeat=count))
     return [code for code in codes if code[target] == "1"]
 
 
 def result(folder: pathlib.Path) -> dict[str, Any]:
-    """A finished run's columns of `results.csv`."""
+    """A finished run's row of `results.csv`."""
     import pandas as pd
 
     rounds = pd.read_csv(folder / "metrics.csv")
@@ -107,7 +107,7 @@ def result(folder: pathlib.Path) -> dict[str, Any]:
 
 
 class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
-    """MAB-FL: a bandit chooses whom a target participant is averaged with. A preset is a study of many settings."""
+    """MAB-FL: a bandit chooses which participants a target is averaged with. A preset is a study of many settings."""
 
     flags = flags
     usage = flags.USAGE
@@ -174,7 +174,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         files.replace(folder / "combinations.csv", rounds.combinations_csv(outcome.state))
         row = result(folder)
         print(
-            f"{self.label(options)}, seed {options.seed}: {row['rounds']} rounds, best model of round "
+            f"{self.label(options)}, seed {options.seed}: {row['rounds']} rounds, best model in round "
             f"{row['best_round']} with test AUC {row['test_auc']:.4f}; combination {row['favourite']} in "
             f"{row['favourite_share']:.0%} of rounds; {row['communications']} communications.",
             flush=True,

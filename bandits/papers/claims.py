@@ -1,32 +1,32 @@
-"""Whether this project's runs support what a paper states.
+"""Tests whether this project's runs support what a paper states.
 
 All comparisons of a figure are one family: the statements that its claims need, the published numbers that are
 comparable, and the configurations compared with the figure's reference. Each is tested as in reports
 (`bandits.results.comparison`): a t test of the differences paired by seed, Welch's where the seed does not determine a
 run, the sign test where all differences are equal. Holm adjusts the p-values over the family, which counts equal tests
-once. So at most 5% of figures have any wrong direction. Intervals are shown without adjustment.
+once. So at most 5% of figures have any false significant result. Intervals are shown without adjustment.
 
-- An order is tested against a difference of 0; a tolerance (`within`) and a range (`between`) at the limit that is
-  nearest to our mean. There p is twice the one-sided p, so p < 5% means that the whole 95% interval lies on one side of
+- An order is tested against a difference of 0; a tolerance (`within`) and a range (`between`) are tested at the limit
+  nearest to our mean. Then p is twice the one-sided p, so p < 5% means that the whole 95% interval lies on one side of
   the limit. A tolerance is this project's reading of words such as "similar", relative to the mean compared with.
 - On the paper's data a claim `agrees` if each statement that it needs is true with adjusted p < 5%, and `disagrees` if
   one is false with adjusted p < 5%. On a stand-in these are called `same direction` and `opposite direction`: other
-  data neither confirm nor refute a paper. Everything else is `inconclusive`, as is every result of one seed, of a
-  configuration with a diverged run, and of two that both never reach what is counted.
-- A published number is compared only at the paper's data and settings, else it is `not comparable`; so are claims that
+  data neither confirm nor refute a paper. Everything else is `inconclusive`, as is every result of a single
+  seed, of a configuration with a diverged run, and of two configurations that both never reach the target.
+- A published number is compared only on the paper's data and settings, else it is `not comparable`; so are claims that
   name numbers (`between`). If our mean lies within 5% of it, or half a unit of its last digit, `agrees` is tested as a
   tolerance. Otherwise `disagrees` is tested: whether it could be the mean of as many new seeds as the paper has (one,
-  where it does not say). A rate that a search picked has no test. An epsilon is computed, not run: it agrees within the
-  same bounds.
+  if it does not say). A learning rate picked by a search has no test. An epsilon is computed without a run, and agrees
+  within the same bounds.
 
 A claim whose premises fail is `premise not met`; its statements still count in the family:
 
 - A claim about a strong initial model needs a model that beats the best fixed action (`Claim.premises`).
 - A comparison with Greedy needs one of the two to beat the best fixed action: below it, both are failures.
-- Where the worse of two was searched, its best point lies on no edge of its grid: beyond it, it could be the better.
+- If the worse of two was searched, its best point must not lie on the edge of its grid: beyond it, it could be better.
 
-"Beats" means significantly better, adjusted over the configurations with the same baselines, as in their table. Where
-the best fixed action is unknown, so is the premise: `inconclusive`.
+"Beats" means significantly better, adjusted over the configurations with the same baselines, as in their table. If
+the best fixed action is unknown, so is the premise, and the claim is `inconclusive`.
 """
 
 import dataclasses
@@ -44,14 +44,14 @@ from bandits.results.comparison import Comparison
 from optimization.privacy import mechanisms
 from optimization.study.intervals import Interval
 
-AGREES, DISAGREES = "agrees", "disagrees"  # Of the paper's data.
-SAME, OPPOSITE = "same direction", "opposite direction"  # Of a stand-in.
+AGREES, DISAGREES = "agrees", "disagrees"  # On the paper's data.
+SAME, OPPOSITE = "same direction", "opposite direction"  # On stand-in data.
 INCONCLUSIVE, NOT_COMPARABLE = "inconclusive", "not comparable"
 PREMISE, NOT_RUN = "premise not met", "not run"
 STATUSES = (AGREES, DISAGREES, SAME, OPPOSITE, INCONCLUSIVE, PREMISE, NOT_COMPARABLE, NOT_RUN)
 HOLDS, FAILS = (AGREES, SAME), (DISAGREES, OPPOSITE)
 OURS = "our tolerance"
-NEAR = 0.05  # Of a published number: within this part of it, ours is the same.
+NEAR = 0.05  # Our number is close to a published one if it differs by at most this fraction.
 _TRUE, _FALSE = "true", "false"  # Outcomes of a statement, beside INCONCLUSIVE and PREMISE.
 _GREEDY = "Greedy"  # The label of the strategy that does not explore.
 
@@ -61,8 +61,8 @@ class Verdict(NamedTuple):
 
     Attributes:
       status: One of `STATUSES`.
-      why: Our numbers with their intervals and the adjusted p, and why there is no verdict.
-      seeds: The smallest number of seeds behind a number of it.
+      why: Our numbers with their intervals and the adjusted p; and the reason if there is no verdict.
+      seeds: Smallest number of seeds behind any of these numbers.
     """
 
     status: str
@@ -80,7 +80,7 @@ class _Statement:
       p: Two-sided p of the test at the nearest limit; NaN if it is not judged.
       why: The numbers.
       seeds: Number of seeds.
-      margin: Distance of the interval's end from the limit, positive inside of the range.
+      margin: Distance of the interval's end from the limit, positive inside the range.
       premise: Why the premise of the statement fails, or is unknown; None if it holds.
       adjusted_p: `p` adjusted by Holm over the figure's statements; NaN until all are known.
     """
@@ -96,7 +96,7 @@ class _Statement:
 
     @property
     def outcome(self) -> str:
-        """The direction, or why there is none."""
+        """Whether the statement is true or false, or why that is open."""
         if self.premise:
             return self.premise.status
         if not self.adjusted_p < comparison.LEVEL:
@@ -104,12 +104,12 @@ class _Statement:
         return _TRUE if self.is_met else _FALSE
 
     def verdict(self, holds: str, fails: str, seeds: int) -> Verdict:
-        """Verdict with the words for a statement that holds and one that fails."""
+        """Verdict whose status is `holds` for a true statement, and `fails` for a false one."""
         why = self.why if math.isnan(self.p) else f"{self.why}; adjusted p {phrases.p_value(self.adjusted_p)}"
         return Verdict({_TRUE: holds, _FALSE: fails}.get(self.outcome, INCONCLUSIVE), why, seeds)
 
 
-_Rows = list[list[_Statement]]  # All rows are needed, and one of each row's alternatives.
+_Rows = list[list[_Statement]]  # Every row must hold; a row holds if one of its alternatives does.
 
 
 def judge(results: Results) -> tuple[list[Verdict], list[Comparison]]:
@@ -123,8 +123,8 @@ def judge(results: Results) -> tuple[list[Verdict], list[Comparison]]:
     tested_claims = [_tested(claim, results) for claim in figure.claims]
     tested_numbers = [_tested_number(published, results) for published in figure.published]
     tests = _against_reference(results)
-    statements = [one for rows in tested_claims if isinstance(rows, list) for row in rows for one in row]
-    statements += [one for one in tested_numbers if isinstance(one, _Statement)]
+    statements = [item for rows in tested_claims if isinstance(rows, list) for row in rows for item in row]
+    statements += [item for item in tested_numbers if isinstance(item, _Statement)]
     p_values = {statement.key: statement.p for statement in statements}
     p_values |= {key: test.p if test.is_judged else math.nan for key, test in tests.items()}
     adjusted = dict(zip(p_values, comparison.holm(list(p_values.values())), strict=True))
@@ -134,7 +134,7 @@ def judge(results: Results) -> tuple[list[Verdict], list[Comparison]]:
     pairs = zip(figure.claims, tested_claims, strict=True)
     verdicts = [tested if isinstance(tested, Verdict) else _verdict(claim, tested, results) for claim, tested in pairs]
     verdicts += [
-        one if isinstance(one, Verdict) else one.verdict(AGREES, DISAGREES, one.seeds) for one in tested_numbers
+        item if isinstance(item, Verdict) else item.verdict(AGREES, DISAGREES, item.seeds) for item in tested_numbers
     ]
     return verdicts, [dataclasses.replace(test, adjusted_p=adjusted[key], level=level) for key, test in tests.items()]
 
@@ -167,13 +167,13 @@ def _verdict(claim: Claim, rows: _Rows, results: Results) -> Verdict:
 
 
 def _deciding(statements: Sequence[_Statement], order: Sequence[str], pick: Callable[..., _Statement]) -> _Statement:
-    """Of the statements with the first outcome in this order, the one that `pick` chooses by its margin."""
+    """Picks a statement by its margin, among those whose outcome comes first in this order."""
     outcome = min((statement.outcome for statement in statements), key=order.index)
-    return pick((one for one in statements if one.outcome == outcome), key=lambda one: one.margin)
+    return pick((item for item in statements if item.outcome == outcome), key=lambda item: item.margin)
 
 
 def _tested_number(published: Published, results: Results) -> _Statement | Verdict:
-    """Statement that our mean is close to a published number, or else that it could be; a verdict if not tested."""
+    """Statement that our mean is close to a published number, or could equal it; a verdict if not tested."""
     if published.privacy_flags:
         return _computed(published)
     figure, label, name = results.figure, published.configuration, published.measure
@@ -241,13 +241,13 @@ def _against_reference(results: Results) -> dict[Hashable, Comparison]:
 
 
 def _against_fixed(one: Operand, results: Results) -> Comparison | None:
-    """A configuration compared with the best fixed action; None if that is unknown."""
+    """A configuration compared with the best fixed action; None if that action is unknown."""
     against = results.against_baselines(one.label, one.measure.name)
     return against.fixed if against else None
 
 
 def _learned(alternatives: Sequence[Operand], results: Results) -> Verdict | None:
-    """Why it is not so, or not known, that one of several configurations beats the best fixed action; None if it is."""
+    """Why no configuration is known to beat the best fixed action; None if at least one of them does."""
     fixed = {one.label: _against_fixed(one, results) for one in alternatives}
     known = [against for against in fixed.values() if against]
     if any(against.wins for against in known):
@@ -265,7 +265,7 @@ def _learned(alternatives: Sequence[Operand], results: Results) -> Verdict | Non
 
 
 def _premise(first: Operand, second: Operand, results: Results) -> Verdict | None:
-    """Why a comparison of two configurations is not judged; None if it is. See the module's docstring."""
+    """Why a comparison of two configurations is not judged; None if it is judged. See the module's docstring."""
     labels = [first.label, second.label]
     is_of_greedy = any(_GREEDY in label.replace(",", "").split() for label in labels)
     if labels[0] != labels[1] and is_of_greedy and (premise := _learned([first, second], results)):
@@ -382,7 +382,7 @@ def _steady(claim: Claim, results: Results) -> _Rows:
         return [[_Statement(False, key, math.nan, value.lost or f"{value.label} {number(value.mean)}", seeds)]]
     from scipy import stats
 
-    # Of a standard deviation, by chi squared, as for a normal distribution.
+    # Chi-squared interval of a standard deviation, which assumes a normal distribution.
     law, tail = stats.chi2(seeds - 1), comparison.LEVEL / 2
     low, high = (deviation * math.sqrt((seeds - 1) / law.ppf(p)) for p in (1 - tail, tail))
     ratio = (seeds - 1) * (deviation / within) ** 2

@@ -24,7 +24,7 @@ ALL, OWN = "all", "flagship"
 _FOLDER = pathlib.Path(__file__).parent / "published"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
 _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
-# Keys that describe configurations, and others that are no attribute of `Figure`.
+# Keys that describe configurations, and others that are not attributes of `Figure`.
 _OTHER_KEYS = {"arms", "compared", "flags", "grid", "searched", "sweeps", "words", "no_small", "not_judged", "small"}
 _OTHER_KEYS |= {"small_data_kind", "accounted"}
 _MEANINGS = {"holds", "fails", "inconclusive"}
@@ -36,7 +36,7 @@ def _files() -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
 
 
 def load(scale: str) -> dict[str, Figure]:
-    """All figures by name, in the order of the files; this project's figures have one scale, `paper`.
+    """All figures by name, in the order of the files; this project's figures have only the scale `paper`.
 
     Args:
       scale: A key of `SCALES`.
@@ -58,7 +58,7 @@ def load(scale: str) -> dict[str, Figure]:
 
 
 def without_small() -> dict[str, str]:
-    """Reasons why papers' figures have no small scale, by name of the figure."""
+    """Reasons why some figures of papers have no small scale, by name of the figure."""
     tables = {name: table for *_, some in _files() for name, table in some.items()}
     return {name: table["no_small"] for name, table in tables.items() if "no_small" in table}
 
@@ -67,12 +67,12 @@ def choose(names: str, scale: str) -> list[Figure]:
     """Figures of `--figure`.
 
     Args:
-      names: Names separated by commas; a name without its letter means all panels, as `1` means `1a` to `1d`; the name
+      names: Names separated by commas; a name without its letter means all panels: `1` means `1a` to `1d`; the name
         of a file means all its figures, `all` the papers' figures, and `flagship` this project's.
       scale: A key of `SCALES`.
 
     Raises:
-      UsageError: If a name is unknown; the message has similar names.
+      UsageError: If a name is unknown; the message suggests similar names.
     """
     known = load(scale)
     groups: dict[str, list[str]] = {OWN: [], ALL: []} | runs.grouped(
@@ -88,13 +88,13 @@ def choose(names: str, scale: str) -> list[Figure]:
         if name not in groups:
             raise cli.unknown("figure", name, groups, "--list prints their names.")
         if not groups[name]:
-            raise UsageError(f"--figure={name} has one scale: --scale={PAPER}.")
+            raise UsageError(f"--figure={name} exists only with --scale={PAPER}.")
         chosen |= {figure: known[figure] for figure in groups[name]}
     return list(chosen.values())
 
 
 def _whole(name: str) -> str:
-    """Number of the figure that a panel belongs to; its own name if it is no panel."""
+    """Number of the figure that a panel belongs to; the name itself if it is not a panel."""
     return name[:-1] if re.fullmatch(r"\d+[a-z]", name) else name
 
 
@@ -114,7 +114,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
     if unknown := set(small) - _SMALL_KEYS:
         raise ValueError(f"unknown small.{', '.join(sorted(unknown))}")
     if ("small" in table) == bool(table.get("own") or "no_small" in table):
-        raise ValueError("it needs a small scale, or no_small, which says why it has none")
+        raise ValueError("it needs a small scale, or the reason for having none in no_small")
     configurations = _configurations_of(table, small if is_small else None)
     rounds = small.get("at", {}) if is_small else {}
     measures = tuple(
@@ -128,7 +128,7 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         "tuning_seeds": tuple(range(first, first + table.get("tuning_seeds", 1))),
         "published": (*_published(table, measures[0].name), *_preset_values(table), *_accounted(table)),
         "measures": measures,
-        "claims": tuple(one for claim in table.get("claims", ()) for one in _claims(claim)),
+        "claims": tuple(each for claim in table.get("claims", ()) for each in _claims(claim)),
     }
     if is_small:
         kind = small.get("data_kind", table.get("small_data_kind"))
@@ -145,7 +145,7 @@ def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None
     if "study" in table:
         from bandits.mab_fl import flags as mab_fl
 
-        names = [one.name for one in mab_fl.load_studies()[table["study"]].settings]
+        names = [setting.name for setting in mab_fl.load_studies()[table["study"]].settings]
         axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
     sweeps, grid, compared = table.get("sweeps", {}), table.get("grid"), table.get("compared", {})
     of_scale: dict[str, Any] = {"flags": "", "own": {}}
@@ -161,7 +161,7 @@ def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None
     configurations = []
     for words in itertools.product(*axes):
         label = ", ".join(words)
-        # Of two values of a flag the later one counts: an axis', and at small scale that of the scale.
+        # The last value of a flag counts: an axis overrides the shared flags, and the small scale overrides both.
         flags = [table.get("flags", ""), *(axis[word] for axis, word in zip(axes, words, strict=True))]
         flags += [of_scale["flags"], *(of_scale["own"].get(word, "") for word in words)]
         tried = sweeps.get(label, sweeps.get("*"))
@@ -179,7 +179,7 @@ def _arguments(flags: Sequence[str], table: Mapping[str, Any]) -> tuple[str, ...
 
 
 def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
-    """The paper's numbers. A list has one number for each label of the second axis; NaN is a dash."""
+    """The paper's numbers. A list has one number for each label of the second axis; NaN stands for a dash."""
     for block in table.get("published", ()):
         lists = {label: value if isinstance(value, list) else [value] for label, value in block["values"].items()}
         of, place = block.get("measure", measure), block["place"]
@@ -188,13 +188,13 @@ def _published(table: Mapping[str, Any], measure: str) -> Iterable[Published]:
             is_list = isinstance(block["values"][label], list)
             labels = [f"{label}, {word}" for word in table["arms"][1]] if is_list else [label]
             is_other = block.get("other_settings", False) or label in table.get("not_judged", ())
-            for one, number in zip(labels, numbers, strict=True):
+            for full_label, number in zip(labels, numbers, strict=True):
                 if not math.isnan(number):
-                    yield Published(one, of, float(number), place, unit, is_other)
+                    yield Published(full_label, of, float(number), place, unit, is_other)
 
 
 def _unit(numbers: Iterable[float]) -> float:
-    """Unit of the last digit of any of the numbers."""
+    """Unit of the last digit of the most precise number."""
     return 10.0 ** -max(0 if math.isnan(number) else len(str(number).partition(".")[2]) for number in numbers)
 
 

@@ -16,13 +16,13 @@ from optimization.study import curves, intervals
 from optimization.study.intervals import Interval
 from optimization.study.results import Run
 
-OVER_TASKS = "over tasks"  # In place of a file: the normalized scores over all tasks.
+OVER_TASKS = "over tasks"  # Stands for a file: the normalized scores over all tasks.
 _SPEC = pathlib.Path(__file__).with_name("docs_pictures.toml")
 _CELL = re.compile(r"([-+\d.]+) \(([-+\d.]+) to ([-+\d.]+)\)")
 
 
 def draw(figure: Figure, finished: Mapping[str, Sequence[Run]], folder: pathlib.Path) -> None:
-    """Draws the curves of a figure as `NAME.png`, or as a picture for each label of its further axes.
+    """Draws the curves of a figure as `NAME.png`, or as one picture for each label of its other axes.
 
     Args:
       figure: The figure.
@@ -79,12 +79,12 @@ def _drawn(spec: Mapping[str, Any], evidence: pathlib.Path) -> Any:
     names = list(dict.fromkeys(name for panel, group in groups for name in _series(panel, group)))
     styles = dict(zip(names, curves.styles(names), strict=True))
     for axes, panel in zip(grid, spec["panels"], strict=True):
-        found = values(panel, evidence)
-        shown = {name: style for name, style in styles.items() if any(name in group for group in found.values())}
+        means = values(panel, evidence)
+        shown = {name: style for name, style in styles.items() if any(name in group for group in means.values())}
         if panel["kind"] == "forest":
-            panels.forest(axes, found, shown, panel.get("zero", False))
+            panels.forest(axes, means, shown, panel.get("zero", False))
         else:
-            panels.levels(axes, found, shown)
+            panels.levels(axes, means, shown)
         panels.label(axes, **{key: panel[key] for key in ("title", "xlabel", "ylabel", "ylim") if key in panel})
     if len(names) > 1 and spec.get("legend", True):
         panels.add_legend(figure, spec.get("columns", 5))
@@ -92,29 +92,29 @@ def _drawn(spec: Mapping[str, Any], evidence: pathlib.Path) -> Any:
 
 
 def _series(panel: Mapping[str, Any], group: Mapping[str, Any]) -> Mapping[str, str]:
-    """Strategies of a group of a panel, by the name in the legend: what stands for `*` in the group's record."""
+    """Text that replaces `*` in a group's record, for each strategy, which is named as in the legend."""
     return group.get("series", panel.get("series"))
 
 
 def values(panel: Mapping[str, Any], evidence: pathlib.Path) -> dict[str, dict[str, Interval]]:
     """Means with 95% intervals of a panel, by group and strategy."""
-    found: dict[str, dict[str, Interval]] = {}
+    means: dict[str, dict[str, Interval]] = {}
     for group in panel["groups"]:
         record = {key: group.get(key, panel.get(key, "")) for key in ("file", "measure", "arm", "reference")}
         for name, word in _series(panel, group).items():
             of_record = {key: text.replace("*", word) for key, text in record.items()}
-            found.setdefault(group["name"], {})[name] = _interval(evidence, **of_record)
-    return found
+            means.setdefault(group["name"], {})[name] = _interval(evidence, **of_record)
+    return means
 
 
 def _interval(evidence: pathlib.Path, file: str, measure: str, arm: str, reference: str) -> Interval:
-    """Mean over seeds with its interval, of a configuration or of its paired difference to another.
+    """Mean over seeds with its interval, for a configuration or its paired difference from another.
 
     Args:
       evidence: Folder of the records.
       file: CSV file, Markdown file with tables, or OVER_TASKS.
       measure: Column.
-      arm: Configuration; the start of a table's row.
+      arm: Configuration; in a Markdown table, the start of a row.
       reference: Configuration that is subtracted; empty for none.
 
     Raises:
@@ -134,7 +134,7 @@ def _interval(evidence: pathlib.Path, file: str, measure: str, arm: str, referen
 
 @functools.cache
 def _table(path: pathlib.Path) -> Any:
-    """Records of a file; configurations of a choice by logs are named task, estimator, epsilon, multiple of clients."""
+    """Records of a file; without a column `arm`, it is made of task, estimator, epsilon and multiple of clients."""
     import pandas as pd
 
     table = pd.read_csv(path, dtype={"arm": str})
@@ -149,7 +149,7 @@ def _scores(evidence: pathlib.Path, measure: str) -> Mapping[str, Interval]:
 
 
 def _of_page(text: str, measure: str, arm: str) -> Interval:
-    """Number of a Markdown page's first table that has this column and a row that starts so."""
+    """Interval from a Markdown page's first table with the column `measure` and a row that starts with `arm`."""
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
         for row in rows if measure in head else ():

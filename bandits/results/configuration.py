@@ -1,4 +1,4 @@
-"""The results table: a finished set of runs as values by seed and metric."""
+"""Results of a configuration: a table of values by seed and metric."""
 
 import dataclasses
 import enum
@@ -49,7 +49,7 @@ class ReferenceValue:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Configuration:
-    """A finished set of runs that differ in their seed alone, as one table of values.
+    """A finished set of runs that differ only in their seed, as one table of values.
 
     Reports, grids, recommendations, figures and comparisons are functions of lists of configurations. Two
     configurations are equal only if they are the same object.
@@ -58,12 +58,12 @@ class Configuration:
       name: Name among the configurations that it is compared with.
       values: What the runs measured, float64 [seeds, metrics]. The index has the seeds, the columns the metrics.
         A missing value is NaN; a value that is never reached is infinite. A diverged run may keep the last value that
-        it measured: `estimate` includes it, but `by_seed`, and so every test, has NaN instead.
+        it measured: `estimate` includes it, but `by_seed`, and therefore every test, has NaN.
       flags: Flags that all runs share and that are set.
-      role: The baseline that the runs are, the uniform policy or full feedback; None for all others.
+      role: Which baseline the runs are, the uniform policy or full feedback; None for other runs.
       diverged: Seeds whose training diverged. A configuration with such a seed is not judged.
-      unpaired: Whether the seed does not determine the runs, because of secret noise or cohorts. Then equal seeds of
-        two configurations form no pairs.
+      unpaired: Whether noise or cohorts are secret, so that the seed does not determine a run. Runs with equal seeds
+        are then not paired.
       runs: The runs, in the order of the seeds; empty if the values come from a record.
     """
 
@@ -78,7 +78,7 @@ class Configuration:
     def estimate(self, metric: str) -> Interval:
         """Mean over seeds and its 95% interval by Student's t, cut at the bounds of the metric.
 
-        The mean is NaN without a value, and infinite if a seed never reaches the value; then there is no interval.
+        The mean is NaN if there are no values. It is infinite, without an interval, if a seed never reaches the value.
         """
         measured = self.values[metric].dropna().to_numpy() if metric in self.values else np.array([])
         if np.isinf(measured).any():
@@ -102,14 +102,14 @@ def of_runs(
     flags: Mapping[str, Any] | None = None,
     role: Baseline | None = None,
 ) -> Configuration:
-    """Configuration of finished runs that differ in their seed alone.
+    """Configuration of finished runs that differ only in their seed.
 
     Args:
       name: Its name.
       seed_runs: The runs.
-      metrics: Metrics of the table; the value of a run is `runs.final_value`.
+      metrics: Metrics of the table; a run's value is `runs.final_value`.
       flags: Flags that the runs share.
-      role: The baseline that the runs are, if they are one.
+      role: Which baseline the runs are, if any.
     """
     import pandas as pd
 

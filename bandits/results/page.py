@@ -1,4 +1,4 @@
-"""Page about runs: results, curves and commands, in one HTML file that needs no network. Plotly draws the curves."""
+"""HTML report on runs: results, curves (by Plotly) and commands, in one file that needs no network."""
 
 import base64
 import datetime
@@ -18,13 +18,13 @@ from data.errors import UsageError
 from optimization.study import cli, curves, divergence
 from optimization.study.metrics import SECONDS, Metric
 
-_MOST_NAMED = 20  # Runs that diverged, or were left out.
-_DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # Plotly's names, and SVG's.
+_MOST_NAMED = 20  # Maximum number of diverged or excluded runs to list.
+_DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # SVG dash patterns by Plotly's names.
 _PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _EDGES = ("mean", "low", "high")
 _CURVE_POINTS = 1000
 _PAGE_POINTS = 750_000  # 5 MB of base64.
-# Words by which styles of baselines are known.
+# Names that `curves.styles` uses for the baselines.
 _STYLES: Mapping[Any, str] = {Baseline.uniform_policy: "uniform", Baseline.full_feedback: "full_feedback"}
 
 
@@ -38,7 +38,7 @@ def report(
 
     Args:
       several: Runs, or sequences of runs.
-      output: The page to write, which ends in .html; an earlier page is replaced.
+      output: Path of the page, ending in .html; an existing page is replaced.
       title: Its title.
       reference: See `bandits.compare`.
 
@@ -64,8 +64,8 @@ def page(found: runs.Found, title: str, reference: str | None = None, top: str =
       found: The runs.
       title: Its title.
       reference: What configurations are compared with; see `ComparableRuns.compared`.
-      top: HTML that precedes all else.
-      is_judged: Whether the page has verdicts of its own; not if `top` has them.
+      top: HTML to put at the top of the page.
+      is_judged: Whether the page shows its own verdicts; false if `top` already has them.
 
     Raises:
       UsageError: If no configuration is the reference.
@@ -75,7 +75,7 @@ def page(found: runs.Found, title: str, reference: str | None = None, top: str =
     parts = configurations.comparable(found.runs, is_judged=is_judged)
     if reference and not any(part.named(reference) for part in parts):
         known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
-        raise UsageError(f"--reference={reference} is no configuration of these runs: {known}.")
+        raise UsageError(f"--reference={reference} is not a configuration of these runs: {known}.")
     # A configuration with a band has three lines. All lines share the page's maximum number of points.
     lines = sum(len(_drawn(part)) * (3 if len(one.runs) > 1 else 1) for part in parts for one in part.configurations)
     limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
@@ -98,8 +98,8 @@ def document(title: str, top: str, **content: Any) -> str:
 
     Args:
       title: Its title.
-      top: HTML below it.
-      **content: What the template `page.html.jinja` inserts on pages about runs.
+      top: HTML below the title.
+      **content: Values for the template `page.html.jinja` on pages about runs.
     """
     nothing = {"plotly": "", "over_tasks": (), "parts": (), "counts": (), "problems": {}, "data": []}
     limits = {"most_shown": sections.SHOWN, "most_named": _MOST_NAMED, "most_rows": sections.ROWS}
@@ -108,10 +108,10 @@ def document(title: str, top: str, **content: Any) -> str:
 
 
 def _part(part: ComparableRuns, limit: int, reference: str | None) -> dict[str, Any]:
-    """What the page shows of a part, for the template; curves have at most `limit` points."""
+    """Template values for one group of comparable runs; curves have at most `limit` points."""
     styles = _styles(part)
     compared = part.compared(reference) if part.is_judged else []
-    finding, main = "No metric of these runs is known." * part.is_judged, None
+    finding, main = "These runs have no known metric." * part.is_judged, None
     if part.is_judged and part.columns:
         finding, main = sections.finding(part, compared), sections.summary(part, styles, compared)
     comparisons = sections.comparisons(part, compared)
@@ -131,7 +131,7 @@ def _part(part: ComparableRuns, limit: int, reference: str | None) -> dict[str, 
 
 
 def _counts(found: runs.Found, parts: Sequence[ComparableRuns]) -> list[str]:
-    """Numbers of runs and configurations, and the time."""
+    """Numbers of runs and configurations, and the time of writing."""
     count = sum(len(part.configurations) for part in parts)
     counts = [f"{phrases.count(len(found.runs), 'run')} in {phrases.count(count, 'configuration')}"]
     if found.waiting:
@@ -155,34 +155,34 @@ def _problems(found: runs.Found, parts: Sequence[ComparableRuns]) -> dict[str, l
 
 
 def _styles(part: ComparableRuns) -> list[dict[str, Any]]:
-    """Style of each configuration's curves; `name` is escaped, because Plotly reads markup in it."""
+    """Style of each configuration's curves; `name` is escaped, because Plotly interprets markup."""
     ranked = part.ranked()
-    # Styles depend on results only if there are more configurations than are drawn at first.
+    # Styles depend on results only if there are more configurations than are shown initially.
     order = part.configurations if len(part.configurations) <= sections.SHOWN else ranked
-    looks = curves.styles([_STYLES.get(one.role, one.name) for one in order])
-    found, baselines_so_far = {}, 0
-    for place, (one, look) in enumerate(zip(order, looks, strict=True)):
-        baselines_so_far += bool(one.role)
-        dash = _PLOTLY[look.dash]
-        found[one] = {
-            "label": one.name,
-            "name": html.escape(one.name),
-            "colour": look.colour,
+    styles = curves.styles([_STYLES.get(configuration.role, configuration.name) for configuration in order])
+    entries, baselines_so_far = {}, 0
+    for place, (configuration, style) in enumerate(zip(order, styles, strict=True)):
+        baselines_so_far += bool(configuration.role)
+        dash = _PLOTLY[style.dash]
+        entries[configuration] = {
+            "label": configuration.name,
+            "name": html.escape(configuration.name),
+            "colour": style.colour,
             "dash": dash,
             "line": _DASHES[dash],
-            "rank": ranked.index(one),
-            "badge": one.role.value if one.role else "",
-            "shown": place < sections.SHOWN or (bool(one.role) and baselines_so_far <= sections.SHOWN),
+            "rank": ranked.index(configuration),
+            "badge": configuration.role.value if configuration.role else "",
+            "shown": place < sections.SHOWN or (bool(configuration.role) and baselines_so_far <= sections.SHOWN),
         }
-    return [found[one] for one in part.configurations]
+    return [entries[configuration] for configuration in part.configurations]
 
 
 def _drawn(part: ComparableRuns) -> list[Metric]:
-    """Metrics with curves: those of the tables, and those that the study declares as drawn, if one is finite."""
+    """Metrics with curves: those in the tables and those that the study marks as drawn, if any value is finite."""
     declared = [*part.study.columns, SECONDS] if part.study else runs.declared().values()
     columns = dict.fromkeys([*part.columns, *(metric for metric in declared if metric.drawn)])
     every = [run.metrics for one in part.configurations for run in one.runs]
-    return [one for one in columns if any(one in table and np.isfinite(table[one]).any() for table in every)]
+    return [name for name in columns if any(name in table and np.isfinite(table[name]).any() for table in every)]
 
 
 def _panel(part: ComparableRuns, column: Metric, limit: int) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def _panel(part: ComparableRuns, column: Metric, limit: int) -> dict[str, Any]:
             band = band.assign(low=band["low"].clip(lower=least), high=band["high"].clip(upper=largest))
         bands.append(band)
         seeds.add(len(some))
-        # Every k-th row with the last one, at most `limit` rows.
+        # Every k-th row, always including the last; at most `limit` rows.
         step = -(-len(band) // limit)
         band = band.iloc[(len(band) - 1) % step :: step]
         edges = {edge: _packed(band[edge].to_numpy()) for edge in (_EDGES if len(some) > 1 else _EDGES[:1])}

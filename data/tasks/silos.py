@@ -20,24 +20,24 @@ _GENERATED_ORDINAL = 2
 _GENERATED_NOISE = 3.0
 _GENERATED_SLOPE = 3.0
 _GENERATED_AGREEMENTS = (0.1, -0.4)  # Agreement of the other participants' concepts with the target's, first to last.
-_GENERATED_POSITIVE = (0.45, 0.3)  # Parts of label 1, of the first and of the second half of the participants.
+_GENERATED_POSITIVE = (0.45, 0.3)  # Fractions of label 1 in the first and second half of the participants.
 
 
 @dataclasses.dataclass(frozen=True)
 class SiloOptions(schema.Schema):
-    """Everything that decides who the participants are; equal options, equal ones. Each task reads some of it.
+    """Options that determine the participants and their data. Each task uses some of them.
 
-    Those of tables are the roles of their columns, see `Schema`.
+    The inherited options are the roles of a table's columns, see `Schema`.
 
     Attributes:
       task_type: `generator`, `heart_disease` or `tabular`.
-      train_fraction: Part of everyone's rows to train on.
-      validation_fraction: Part to measure on; the rest is for testing.
+      train_fraction: Fraction of each participant's rows for training.
+      validation_fraction: Fraction for validation; the rest is for testing.
       seed: Seed of generated data, and of the split.
       num_workers: Generator: number of participants.
       num_rows: Generator: rows of all participants together.
-      data_dir: Folder of the hospitals; None for its usual place.
-      positive_labels: Table: labels that count as 1, separated by commas; None for the usual ones.
+      data_dir: Folder of the hospitals; None for the default folder.
+      positive_labels: Table: labels that count as 1, separated by commas; None for all but the first.
     """
 
     task_type: str
@@ -81,7 +81,7 @@ def load(options: SiloOptions) -> Silos:
     """Opens the participants' data.
 
     Raises:
-      UsageError: If it is not there, or not what it has to be.
+      UsageError: If the data is missing or invalid.
     """
     if options.task_type == "generator":
         return _generated(options)
@@ -92,7 +92,7 @@ def load(options: SiloOptions) -> Silos:
 
 
 def _generated(options: SiloOptions) -> Silos:
-    """Participants, at least 3, of which only the second and the third share one concept.
+    """At least 3 participants, of which only the second and the third share a concept.
 
     The best combination for `worker_2` is therefore known: 0110 with four participants. A row's 153 columns, the last
     two ordinal, are noisy mixtures of 4 hidden factors. Its label is sampled from a logistic model of one direction of
@@ -126,9 +126,9 @@ def _generated(options: SiloOptions) -> Silos:
 
 
 def _table(path: str, options: SiloOptions) -> Silos:
-    """Participants of a table with a label, see `tables.read`: by default all labels but the first are 1.
+    """Participants of a table with a label, see `tables.read`: by default, all labels but the first count as 1.
 
-    Rows without a participant or a label are dropped. Everything learned of the columns is learned from training rows.
+    Rows without a participant or a label are dropped. Column statistics are learned from training rows only.
     """
     rows = tables.read(path, options, seed=options.seed)
     positive = _positive(options, rows.label_names) or rows.label_names[1:]
@@ -159,7 +159,7 @@ def _positive(options: SiloOptions, labels: Sequence[str]) -> list[str]:
 
 
 def _parts(labels: np.ndarray, options: SiloOptions, participant: int) -> list[np.ndarray]:
-    """Sorted row numbers of the training, validation and test part, each with its share of either class."""
+    """Sorted row numbers of the training, validation and test parts, stratified by class."""
     draw = keys.generator(options.seed, keys.Purpose.HELD_OUT, participant)
     boundaries = np.cumsum([options.train_fraction, options.validation_fraction])
     cuts = [

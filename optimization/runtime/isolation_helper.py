@@ -5,8 +5,8 @@ With an empty SOCKET, it only runs the command.
   python -I -S isolation_helper.py SOCKET LISTENER PORT COMMAND ARGUMENT ...
 
 It is run, never imported: only a process with a single thread may create a user namespace. It starts quickly, since it
-needs only the standard library. It prints the command's process id, or the system's refusal, and ends when its standard
-input closes.
+needs only the standard library. It prints the command's process id, or the system's error message, and ends when its
+standard input closes.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def _isolate() -> None:
     Root gets no user namespace, because other users' files would be out of reach there.
 
     Raises:
-      OSError: If the system allows no working network.
+      OSError: If the system does not allow a separate network that works.
     """
     try:
         _unshare(_CLONE_NEWNET)
@@ -76,7 +76,7 @@ def _raise_loopback() -> None:
 
 
 def _run(command: list[str]) -> subprocess.Popen:
-    """Starts the command. The kernel ends it with this process's main thread."""
+    """Starts the command. The kernel kills it when this process's main thread ends."""
     helper = os.getpid()
 
     def end_with_helper() -> None:
@@ -105,7 +105,7 @@ def _relay(listener: socket.socket, port: int, process: subprocess.Popen) -> Non
             server = _connected(port)
             for ends in ((client, server), (server, client)):
                 threading.Thread(target=_pump, args=ends, daemon=True).start()
-    finally:  # Otherwise the peer would wait without limit.
+    finally:  # Otherwise the peer would wait forever.
         process.kill()
 
 

@@ -1,4 +1,4 @@
-"""Checks of the flags of cohorts, aggregation and privacy, and their mechanism; nothing here needs TensorFlow."""
+"""Checks of the cohort, aggregation and privacy flags, and the privacy mechanism that they define; no TensorFlow."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from optimization.options import CAN_ADAPT, NOISY, Aggregation, Target
 from optimization.privacy import calibration, mechanisms, sensitivities
 from optimization.study import cli
 
-# Why such noise guarantees nothing, as the words after "because".
-_SEEDED_NOISE = "its noise comes from --seed (--insecure_seeded_noise): who knows the seed can remove it"
-OF_TRAINING = {*names(Aggregation, Target)}  # What has no effect where nothing is trained.
+# Why seeded noise gives no privacy guarantee; follows "because" in a sentence.
+_SEEDED_NOISE = "its noise comes from --seed (--insecure_seeded_noise): anyone who knows the seed can remove it"
+OF_TRAINING = {*names(Aggregation, Target)}  # Flags that have no effect if nothing is trained.
 
 
 def check(settings: cli.Settings) -> None:
@@ -24,7 +24,7 @@ def check(settings: cli.Settings) -> None:
     """
     kind = settings.aggregator_type
     if settings.adaptive_clipping and kind not in CAN_ADAPT:
-        raise UsageError(f"--adaptive_clipping does not go with --aggregator_type={kind}: its noise has one norm.")
+        raise UsageError(f"--adaptive_clipping does not work with --aggregator_type={kind}: its clip norm is fixed.")
     if not settings.adaptive_clipping and "unclip_quantile" in settings.set_by_user:
         raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping.")
     if settings.client_weighting != "uniform" and kind != "mean":
@@ -46,24 +46,24 @@ def check(settings: cli.Settings) -> None:
     if kind == "ddp" and settings.cohort_sampling == "poisson":
         raise UsageError("--aggregator_type=ddp needs cohorts of a fixed size, or too little noise is added.")
     if kind == "ddp" and settings.accountant == "pld":
-        raise UsageError("--accountant=pld does not know the losses of --aggregator_type=ddp: use rdp.")
+        raise UsageError("--accountant=pld does not support --aggregator_type=ddp: use --accountant=rdp.")
 
 
 def _check_groups(settings: cli.Settings) -> None:
-    """Refuses what does not go with groups that take turns."""
+    """Refuses flags that are incompatible with groups of clients that take turns."""
     if settings.cohort_sampling != "cyclic_poisson":
         return
     flag = "--cohort_sampling=cyclic_poisson"
     if settings.aggregator_type != "mf_dpftrl":
         raise UsageError(f"{flag} needs --aggregator_type=mf_dpftrl, not {settings.aggregator_type}.")
     if settings.get("availability") or settings.get("drop_out"):
-        raise UsageError(f"{flag} does not go with --availability or --drop_out: all that are drawn must come.")
+        raise UsageError(f"{flag} does not work with --availability or --drop_out: all sampled clients must take part.")
     if settings.mf_bands == "auto" and settings.get("target_epsilon") is None:
-        raise UsageError(f"{flag} needs --target_epsilon, for which it chooses bands, or a number of --mf_bands.")
+        raise UsageError(f"{flag} needs --target_epsilon, to choose the number of bands, or a number in --mf_bands.")
 
 
 def options(settings: Mapping[str, Any]) -> Aggregation:
-    """Aggregation of flags."""
+    """Aggregation that the flags describe."""
     return make_options(
         Aggregation,
         settings,
@@ -75,24 +75,24 @@ def options(settings: Mapping[str, Any]) -> Aggregation:
 def plan(
     aggregation: Aggregation, cohort: options_lib.Cohorts, population: int, dimension: int, rounds: int
 ) -> calibration.Plan | None:
-    """Planned privacy of a run; None if the flags determine it.
+    """Privacy plan of a run; None if the flags already determine the mechanism.
 
     Args:
-      aggregation: How updates become one.
-      cohort: How cohorts are drawn.
-      population: Clients that they are drawn from.
-      dimension: Parameters of the model.
-      rounds: Planned rounds.
+      aggregation: How client updates are aggregated.
+      cohort: How cohorts are sampled.
+      population: Number of clients to sample from.
+      dimension: Number of model parameters.
+      rounds: Number of planned rounds.
 
     Raises:
-      UsageError: If nothing reaches the epsilon, or the flags do not fit the population.
+      UsageError: If no mechanism reaches the target epsilon, or the flags do not fit the population.
     """
     target = aggregation.target_epsilon
     if target is None and aggregation.kind != "mf_dpftrl":
         return None
     clients, size = aggregation.population or population, aggregation.population_cohort or cohort.size
     if clients < population:
-        raise UsageError(f"--population={clients} is less than the {population} clients of the data, its sample.")
+        raise UsageError(f"--population={clients} is less than the {population} clients in the data.")
     if not cohort.size <= size <= clients:
         raise UsageError(
             f"--population_clients_per_round={size} is not between --clients_per_round={cohort.size} and the "
@@ -122,10 +122,10 @@ def planned(
     The groups of a simulation would be too small, so each of its cohorts is a Poisson sample of all clients.
 
     Args:
-      aggregation: What the flags say.
-      cohort: What they say of cohorts.
-      population: Clients that these are drawn from.
-      mechanism: The plan's.
+      aggregation: Aggregation from the flags.
+      cohort: Cohort options from the flags.
+      population: Number of clients to sample from.
+      mechanism: Mechanism of the plan.
     """
     is_simulated = (mechanism.population, mechanism.cohort) != (population, cohort.size)
     noise = mechanism.noise_multiplier
@@ -141,27 +141,27 @@ def planned(
 
 
 def simulated(aggregation: Aggregation, population: int, cohort: int) -> str:
-    """Reason why a simulation guarantees nothing, as words after "because"; empty if the run is no simulation."""
+    """Why a simulated deployment has no privacy guarantee, to follow "because"; empty without a simulation."""
     plan = aggregation.plan
     if plan is None or (plan.population, plan.cohort) == (population, cohort):
         return ""
     return (
-        f"it simulates training on {plan.population:,} clients, about {plan.cohort:,} a round: "
-        f"its noise is too little for the {population:,} clients of this run"
+        f"it simulates training on {plan.population:,} clients, about {plan.cohort:,} per round: "
+        f"its noise is too weak for the {population:,} clients of this run"
     )
 
 
 def mechanism(
     aggregation: Aggregation, cohort: options_lib.Cohorts, population: int, dimension: int, *, voided: str = ""
 ) -> mechanisms.Mechanism:
-    """Returns what is accounted.
+    """Returns the mechanism whose privacy loss is accounted.
 
     Args:
-      aggregation: How updates become one.
-      cohort: How cohorts are drawn.
-      population: Clients that they are drawn from.
-      dimension: Parameters of the model.
-      voided: Why nothing is guaranteed whatever these flags say, as the words after "because".
+      aggregation: How client updates are aggregated.
+      cohort: How cohorts are sampled.
+      population: Number of clients to sample from.
+      dimension: Number of model parameters.
+      voided: Why there is no guarantee regardless of these flags, to follow "because".
 
     Raises:
       UsageError: If the flags do not fit the population or each other.
@@ -196,7 +196,7 @@ def mechanism(
             may_be_absent=cohort.availability.may_be_absent,
             **of_kind.get(kind, {}),
         )
-        mechanism.epsilon(1)  # Some combinations turn out to be impossible only here.
+        mechanism.epsilon(1)  # Some invalid combinations are detected only here.
     except ValueError as error:
         raise UsageError(f"--noise_multiplier={noise_multiplier:g} with --aggregator_type={kind}: {error}") from error
     return mechanism

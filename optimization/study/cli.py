@@ -29,20 +29,20 @@ from optimization.study.formatting import user_path as user_path
 from optimization.study.formatting import whole_numbers as whole_numbers
 from optimization.study.settings import Settings as Settings
 
-_DISK_ERRORS = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}  # Writing to an open file names no file.
+_DISK_ERRORS = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}  # Such errors may not name the file.
 _DATA_DIR = "FEDBANDITS_DATA_DIR"  # Default folder of the user's data.
 # Repeating a finished run's command must not start it over.
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
 _FULL = {"--helpfull", "-helpfull"}
 HELP = {"--help", "-help", "-h", *_FULL}  # Arguments that print help.
-MOST_REPEATS = 500  # All runs' folders are locked beforehand, one open file each.
+MOST_REPEATS = 500  # The folders of all runs are locked in advance, with one open file each.
 
 
 def seeds(settings: Mapping[str, Any]) -> range:
     """Seeds of `--seed` and `--repeat`.
 
     Raises:
-      UsageError: If they are too many, or one has more than 32 bits.
+      UsageError: If there are too many runs, or a seed has more than 32 bits.
     """
     first, count = settings["seed"], settings["repeat"] or 1
     if count > MOST_REPEATS:
@@ -53,9 +53,9 @@ def seeds(settings: Mapping[str, Any]) -> range:
 
 
 def command_line(module: str | None = None, arguments: Sequence[str] = ()) -> str:
-    """Command of a program from the repository's root, quoted for a shell.
+    """Command that runs a program from the repository's root, quoted for a shell.
 
-    Environment variables of the working directory and of the data folder precede it.
+    It starts with environment variables for the working directory and the data folder, if they are needed.
 
     Args:
       module: The program; by default this process's program, with its arguments.
@@ -90,7 +90,7 @@ def _is_about_no_tracing(record: logging.LogRecord) -> bool:
 
 
 def _drop_unwritten() -> None:
-    """Drops what standard output cannot take: Python would try again at the exit, and change the status."""
+    """Discards output that cannot be written: at exit, Python would try again and change the exit status."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -112,8 +112,8 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
             sys.exit(0)
         with interruption.held() as received:
             status = program(flag_set.parse(sys.argv))
-        status = 128 + received[0] if received else status  # Even if all is finished.
-        sys.stdout.flush()  # Here, where a failure can still be reported.
+        status = 128 + received[0] if received else status  # Even if the program has finished.
+        sys.stdout.flush()  # Flush here, where a failure can still be reported.
     except UsageError as error:
         print(f"Usage error: {error}", file=sys.stderr)
         status = 2

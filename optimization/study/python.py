@@ -34,7 +34,7 @@ _ONLY_FOR_PROGRAMS = "list_presets"
 _MOST_WHOLE = 1 << 53
 _Result = TypeVar("_Result")
 _running = threading.Lock()  # Runs share one worker and compiled computations.
-_pids: set[int] = set()  # The process that has executed runs, and those it was forked from.
+_pids: set[int] = set()  # The process that has executed runs, and its ancestors by forks.
 
 
 @functools.cache
@@ -44,25 +44,25 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
     def run_study(**settings: Any) -> results.Run | results.Runs:
         """Starts or continues the runs of a command, as `./scripts/python -m {module}` does.
 
-        The same call continues a run that was interrupted, and reads one that is finished. Runs of several threads
-        wait for each other.
+        The same call continues a run that was interrupted, and reads one that is finished. Calls from several
+        threads run one after the other.
 
         Example:
           >>> run = {package}.run(total_rounds=20, seed=1)
           >>> run.metrics.tail()
 
         Args:
-          **settings: The settings below. None leaves a setting out.
+          **settings: The settings below. None means that a setting is not given.
           {objects}
 
         Returns:
-          The finished run, a `Run`; or several, a `Runs`.
+          The finished run as a `Run`, or several as `Runs`.
 
         Raises:
-          TypeError: For a keyword that is no setting.
-          UsageError: For values that the program refuses, too.
-          Failure: If it cannot be done; finished rounds are saved.
-          KeyboardInterrupt: After Ctrl-C, once the round in progress is saved; the same call continues.
+          TypeError: For a keyword that is not a setting.
+          UsageError: For values that the command line refuses, too.
+          Failure: If a run fails; finished rounds are saved.
+          KeyboardInterrupt: After Ctrl-C, once the round in progress is saved; the same call continues the run.
 
         Settings, with their defaults:
 
@@ -71,15 +71,15 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
         return run(study, settings)
 
     flags, module = frame.flag_set(study), _module(study)
-    kinds = {name: one.type if isinstance(one.type, type) else str for name, one in flags.declared.items()}
+    kinds = {name: flag.type if isinstance(flag.type, type) else str for name, flag in flags.declared.items()}
     parameters = [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=None if callable(one.default) else one.default,
+            default=None if callable(flag.default) else flag.default,
             annotation=kinds[name],
         )
-        for name, one in flags.declared.items()
+        for name, flag in flags.declared.items()
         if name != _ONLY_FOR_PROGRAMS
     ]
     objects = _objects(flags, study)
@@ -98,30 +98,30 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
 
 def _objects(flags: cli.FlagSet, study: frame.Study) -> dict[str, str]:
     """Keywords that take objects, with their help."""
-    table = {_TABLE: "A pandas DataFrame instead of data_file; it is neither changed nor kept."}
+    table = {_TABLE: "A pandas DataFrame instead of data_file; it is neither changed nor stored."}
     return (table if "data_file" in flags.declared else {}) | dict(study.objects)
 
 
 def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | results.Runs:
     """Starts or continues the runs of a command, as the study's binary does.
 
-    Runs of several threads wait for each other.
+    Calls from several threads run one after the other.
 
     Args:
       study: The study.
-      flag_values: Values of flags by name: numbers, texts, paths, True and False; a list for words separated by commas;
-        None leaves a flag out. `table`, a pandas DataFrame, replaces
-        --data_file, and is neither changed nor kept.
+      flag_values: Values of flags by name: numbers, strings, paths, True or False; a list for a comma-separated flag;
+        None if a flag is not given. `table`, a pandas DataFrame, replaces --data_file, and is neither changed nor
+        stored.
 
     Returns:
       The finished run, or several.
 
     Raises:
-      TypeError: For a keyword that is no setting.
-      UsageError: For the usage errors of the binary.
-      Failure: If it cannot be done, such as in a fork of a process that has executed runs; finished rounds are saved.
-      KeyboardInterrupt: After Ctrl-C, once the round in progress is finished and saved, or at once while it waits for
-        another thread's run, which goes on; the same call continues.
+      TypeError: For a keyword that is not a setting.
+      UsageError: For values that the binary refuses, too.
+      Failure: If a run fails, or this process was forked from one that has executed runs; finished rounds are saved.
+      KeyboardInterrupt: After Ctrl-C, once the round in progress is saved, or immediately while it waits for another
+        thread's run, which goes on; the same call continues the run.
     """
     flag_values = checked(study, flag_values, study.objects)
     declared = frame.flag_set(study).declared
@@ -137,18 +137,18 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
             remedy = "Use a frozen dataclass of a module to keep the run"
             print(f"The run ends with this process: {'; '.join(problems)}. {remedy}.", file=sys.stderr)
     table, flags = flag_values.pop(_TABLE, None), frame.flag_set(study)
-    given = words(flag_values)
-    settings = flags.parse(["", *given])
+    arguments = words(flag_values)
+    settings = flags.parse(["", *arguments])
     if _pids - {os.getpid()}:  # A fork lacks the threads of gRPC and TensorFlow, which would end its parent.
         raise Failure("This process was forked after a run, and cannot run: let multiprocessing spawn its processes.")
-    folders = _in_a_thread(lambda: _execute(study, settings, given, table))
+    folders = _in_a_thread(lambda: _execute(study, settings, arguments, table))
     runs = [results.read(folder, [study.columns], study.predictor) for folder in folders]
     return runs[0] if len(runs) == 1 else results.Runs(runs)
 
 
 @functools.cache
 def _in_memory() -> tempfile.TemporaryDirectory:
-    """Folder of runs that end with this process."""
+    """Folder of runs that are deleted when this process ends."""
     return tempfile.TemporaryDirectory(prefix="federated_bandits_")
 
 
@@ -160,11 +160,11 @@ def checked(
     Args:
       study: The study.
       flag_values: Values of its flags by name.
-      more: Further keywords.
+      more: Further permitted keywords.
       name: Name of the function that has the keywords.
 
     Raises:
-      TypeError: For a keyword that is no setting.
+      TypeError: For a keyword that is not a setting.
       UsageError: If the study takes no table, or another flag names one.
     """
     flag_values = {name: value for name, value in flag_values.items() if value is not None}
@@ -180,20 +180,20 @@ def checked(
 
 
 def words(flag_values: Mapping[str, Any]) -> list[str]:
-    """Keywords as words of a command line.
+    """Keywords as arguments of a command line.
 
     Raises:
-      UsageError: If a value has no spelling there.
+      UsageError: If a value cannot be written there.
     """
     return [f"--{name}={_text(name, value)}" for name, value in flag_values.items()]
 
 
 def _in_a_thread(execute: Callable[[], _Result]) -> _Result:
-    """Calls `execute` in another thread, because an exception by Ctrl-C would break gRPC and TensorFlow.
+    """Calls `execute` in another thread, because a KeyboardInterrupt inside of it would break gRPC and TensorFlow.
 
     Raises:
-      KeyboardInterrupt: After Ctrl-C: at once while it waits for another thread's run, else after the round in
-        progress is finished and saved. After a second Ctrl-C, at once.
+      KeyboardInterrupt: After Ctrl-C: immediately while it waits for another thread's run, otherwise once the round in
+        progress is saved. After a second Ctrl-C, immediately.
     """
     context, future = contextvars.copy_context(), concurrent.futures.Future[_Result]()
 
@@ -213,13 +213,13 @@ def _in_a_thread(execute: Callable[[], _Result]) -> _Result:
     except KeyboardInterrupt:
         if not future.cancel():  # It has started.
             if not interruption.stop(thread) and future.running():
-                interruption.print_line("\nStopping before the next round; once more to return at once.")
+                interruption.print_line("\nStopping before the next round; press Ctrl-C again to return immediately.")
             _wait(future)
         raise
 
 
 def _wait(future: concurrent.futures.Future) -> None:
-    """Waits, by short naps: a signal that comes just before a wait begins is answered when it ends."""
+    """Waits in short intervals, because a signal that comes just before a wait is handled only after it."""
     while not concurrent.futures.wait([future], timeout=0.5).done:
         pass
 
@@ -252,30 +252,30 @@ def load(
 ) -> results.Run | results.Runs:
     """Reads a run's folder, or all runs of a folder; seeds that have not begun are left out.
 
-    Runs that cannot be read, such as in their first round, are also left out, with a warning, if others can be read.
+    Runs that cannot be read, such as those in their first round, are left out with a warning if others can be read.
 
     Args:
       folder: The folder.
       studies: See `results.read`.
-      predictor: Likewise.
+      predictor: See `results.read`.
 
     Returns:
-      The run, if it is one, or a sequence.
+      One run, or a sequence of several.
 
     Raises:
-      UsageError: If there is none, or none can be read.
+      UsageError: If there is no run, or none can be read.
     """
     if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
         raise UsageError(f"load takes the path of a folder, not {folder!r}.")
     path = pathlib.Path(cli.user_path(os.fspath(folder)))
-    folders = [one for group in results.find(path).values() for one in group if (one / "metrics.csv").is_file()]
+    folders = [run for group in results.find(path).values() for run in group if (run / "metrics.csv").is_file()]
     if not folders:
-        raise UsageError(f"{path} holds no metrics.csv; has the run begun?")
+        raise UsageError(f"{path} holds no metrics.csv; has the run started?")
     columns = list(studies)
     runs, unread = [], []
-    for one in folders:
+    for run_path in folders:
         try:
-            runs.append(results.read(one, columns, predictor))
+            runs.append(results.read(run_path, columns, predictor))
         except UsageError as error:
             unread.append(error)
     if not runs:
@@ -305,10 +305,10 @@ def _text(name: str, value: Any) -> str:
         text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
         if isinstance(text, str) and "\0" not in text:
             return text
-    if isinstance(value, list | tuple | range) and not any(isinstance(one, list | tuple) for one in value):
-        return cli.joined([_text(name, one) for one in value])
+    if isinstance(value, list | tuple | range) and not any(isinstance(item, list | tuple) for item in value):
+        return cli.joined([_text(name, item) for item in value])
     raise UsageError(
-        f"--{name} takes a number, a text, a path, True or False, or a list of such, not a {type(value).__name__}."
+        f"--{name} takes a number, a string, a path, True or False, or a list of these, not a {type(value).__name__}."
     )
 
 

@@ -27,7 +27,7 @@ _ASIDE = re.compile(r"before_restart_\d+")  # Folders that `--restart` moved asi
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Run:
-    """Content of a run's folder, compared by identity.
+    """Contents of a run's folder. Two runs are equal only if they are the same object.
 
     Attributes:
       folder: The folder.
@@ -38,7 +38,7 @@ class Run:
       data_report: Report on the data; may be empty.
       columns: Metrics of the run's study.
       bounds: Content of `bounds.json`: rewards of the uniform policy and best fixed action, and the range of rewards.
-      predictor: Package with the modules `predictions` and `exports`; empty if the study predicts nothing.
+      predictor: Package with the modules `predictions` and `exports`; empty if the study has no predictions.
     """
 
     folder: pathlib.Path
@@ -68,8 +68,8 @@ class Run:
     def predict(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Predicted rewards and the policy's probabilities on new contexts, from the run's final model.
 
-        Columns are encoded with the statistics that the run learned from its clients. A scheduled parameter has the
-        value of the next deployment.
+        Columns are encoded with the statistics that the run learned from its clients. A scheduled policy
+        parameter has its value for the next deployment.
 
         Example:
           >>> run = bandits.run(table=frame, client_column="store", label_column="bought")
@@ -83,14 +83,14 @@ class Run:
           (its number, if --reward_columns=all).
 
         Raises:
-          UsageError: If the run is not of run_federated on a table, has no model yet, or the frame lacks a column.
+          UsageError: If it is not a run of run_federated on a table, has no model yet, or the frame lacks a column.
         """
         return self._module("predictions").predict(self, frame)
 
     def export(self, path: str | os.PathLike) -> pathlib.Path:
         """Writes the final model, with its preprocessing and policy, for use without this project.
 
-        The folder gets `saved_model` (TensorFlow), `model.tflite` (TensorFlow Lite, for numbers and categories alone)
+        The folder gets `saved_model` (TensorFlow), `model.tflite` (TensorFlow Lite, only for numbers and categories)
         and `signature.json`, which describes the inputs and names the actions. See docs/deploy.md.
 
         Example:
@@ -103,14 +103,14 @@ class Run:
           The folder.
 
         Raises:
-          UsageError: If `predict` refuses the run, the run has no feature column, or its policy draws random numbers;
-            or if the folder holds anything other than an export.
+          UsageError: If the run cannot predict, has no feature column, or has a policy that samples random numbers; or
+            if the folder contains anything other than an export.
         """
         return self._module("exports").export(self, pathlib.Path(path))
 
     def _module(self, name: str) -> Any:
         if not self.predictor:
-            raise UsageError(f"{self.folder} predicts nothing: only runs of run_federated on a table do.")
+            raise UsageError(f"{self.folder} cannot predict: only runs of run_federated on a table can.")
         return importlib.import_module(f"{self.predictor}.{name}")
 
     def plot(self, *names: str) -> "panels.Figure":
@@ -120,7 +120,7 @@ class Run:
           >>> run.plot("bandits/average_rewards").savefig("reward.png")
 
         Raises:
-          UsageError: If one of them is not among its metrics.
+          UsageError: If a name is not one of the run's metrics.
         """
         return Runs([self]).plot(*names)
 
@@ -161,7 +161,7 @@ class Runs(Sequence[Run]):
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["run", "seed"])
 
     def _groups(self) -> dict[str, list[Run]]:
-        """Runs by name. NAME/seed_0 and NAME/seed_1 belong together, and NAME and NAME_seed_1 if only seeds differ."""
+        """Runs by name. NAME/seed_0 and NAME/seed_1 share a name; so do NAME and NAME_seed_1 if only seeds differ."""
         groups: dict[tuple[pathlib.Path, str], list[Run]] = {}
         for run in self._runs:
             groups.setdefault(_configuration(run), []).append(run)
@@ -177,7 +177,7 @@ class Runs(Sequence[Run]):
           band: Kind of band over seeds, one of `curves.BANDS`.
 
         Raises:
-          UsageError: If one of them is not among the metrics, or there is no run.
+          UsageError: If a name is not one of the metrics, or there is no run.
         """
         from optimization.study import panels
 
@@ -185,7 +185,7 @@ class Runs(Sequence[Run]):
             raise UsageError("There are no runs to plot.")
         present = dict.fromkeys(column for run in self._runs for column in run.metrics if column != "round_num")
         if unknown := [name for name in names if name not in present]:
-            raise UsageError(f"There is no metric {unknown[0]}: there are {', '.join(present)}.")
+            raise UsageError(f"There is no metric {unknown[0]}; the metrics are {', '.join(present)}.")
         declared: dict[str, Metric] = {
             metric: metric for run in self._runs for metric in run.columns if metric in present
         }
@@ -205,8 +205,8 @@ def _has_finite(metrics: "pd.DataFrame", column: str) -> bool:
 def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
     """Runs in a folder, at any depth, by name.
 
-    The runs NAME/seed_N, which differ in their seed, are named NAME. Folders below a run are not runs, such as its
-    first phase and the files that `--restart` moved aside.
+    The runs NAME/seed_N, which differ only in their seed, share the name NAME. Folders inside a run are skipped, such
+    as its first phase and the files that `--restart` moved aside.
 
     Raises:
       UsageError: If there is no run.
@@ -218,7 +218,7 @@ def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
 
 
 def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathlib.Path, list[pathlib.Path]]:
-    """Runs in a folder; `above` are its parent folders, to which a link could lead back."""
+    """Runs in a folder; `above` holds its parent folders, because a link could lead back to them."""
     try:
         with os.scandir(folder) as entries:
             is_folder_of = {entry.name: entry.is_dir() for entry in entries}
@@ -238,7 +238,7 @@ def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathl
 
 
 def _configuration(run: Run) -> tuple[pathlib.Path, str]:
-    """Folder without the seed, and the flags that seeds share if the folder alone does not identify them."""
+    """Folder without the seed; and, if that does not identify the configuration, the flags that its seeds share."""
     if _is_seed(run.folder):
         return run.folder.parent, ""
     apart = {*run_folder.FREE_FLAGS, "seed"}
@@ -265,16 +265,16 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
 
     Args:
       folder: The folder.
-      studies: The columns of the studies that the run may belong to.
+      studies: The metrics of each study that the run may belong to.
       predictor: See `Run`.
 
     Raises:
-      UsageError: If a file is missing, damaged, of another format or not of a run; the message names the file.
+      UsageError: If a file is missing, damaged, in another format or not from a run; the message names the file.
     """
     config = read_json(folder / "config.json")
     flags, command = config.get("flags"), newest_command(config)
     if not isinstance(flags, dict) or not command:
-        raise UsageError(f"{folder / 'config.json'} lacks a run's flags and command: name the folder of a run.")
+        raise UsageError(f"{folder / 'config.json'} lacks a run's flags and command: give the folder of a run.")
     run_folder.check_format(folder, config)
     for name, kind in (("seed", int), ("task_type", str), ("data_file", str)):
         if not isinstance(flags.get(name), kind | None):
@@ -284,8 +284,8 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
         for name in (run_folder.PRIVACY_FILE, run_folder.BOUNDS_FILE)
     )
     if not all(
-        isinstance(one, dict) and all(isinstance(value, int | float | None) for value in one.values())
-        for one in bounds.values()
+        isinstance(group, dict) and all(isinstance(value, int | float | None) for value in group.values())
+        for group in bounds.values()
     ):
         raise UsageError(f"{folder / run_folder.BOUNDS_FILE} is damaged: it must hold numbers by name.")
     return Run(
@@ -328,7 +328,7 @@ def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFra
     """Reads the `metrics.csv` of a run's folder, up to a round if `rounds` is given.
 
     Raises:
-      UsageError: If it is missing, damaged, not of a run, or without a finished round.
+      UsageError: If the file is missing, damaged, not from a run, or has no finished round.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Values of settings: those of the user, a file, a preset or the program, and the defaults of all others."""
+"""Values of settings, which the user, a file, a preset or the program sets; all others have defaults."""
 
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from data.errors import UsageError, did_you_mean, near_names
 from data.settings import Parameter, Setting
 from optimization.study import formatting
 
-_MOST_VALUES = 4  # If a setting applies to more values, the excluded ones are listed instead when they are fewer.
+_MOST_VALUES = 4  # A condition with more values lists the excluded values instead, if these are fewer.
 
 
 def condition(setting: Setting, values: Sequence[str] | bool) -> str:
@@ -21,7 +21,7 @@ def condition(setting: Setting, values: Sequence[str] | bool) -> str:
 
 
 def _lacks_few(setting: Setting, values: Sequence[str]) -> bool:
-    """Whether a setting has fewer other values than these, which are many."""
+    """Whether the list of values is long, and the list of all other values is shorter."""
     return len(values) > max(_MOST_VALUES, len(set(setting.words) - set(values)))
 
 
@@ -29,7 +29,7 @@ class Settings(Mapping[str, Any]):
     """Values of all settings, read as `settings.name` or `settings["name"]`.
 
     A setting without a given value has its default, which may depend on other settings. Defaults are computed when they
-    are read, so their order does not matter.
+    are read, so the order of declarations does not matter.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class Settings(Mapping[str, Any]):
         """Stores the given values.
 
         Args:
-          given: Values by setting that replace its default.
-          set_by_user: Settings of the command line, and of the file that it names.
-          declared: The declarations by name.
-          from_file: Those of them that the file sets.
+          given: Values that replace the defaults, by setting.
+          set_by_user: Names of the settings that the command line, or the file that it names, sets.
+          declared: Declarations of the settings, by name.
+          from_file: Names of the settings that the file sets.
         """
         self._given = dict(given)
         self._values: dict[str, Any] = {}
@@ -79,13 +79,13 @@ class Settings(Mapping[str, Any]):
             value = None if self._misfits(name) else declaration.applied_default
         elif numbers := [kind for _, _, kind in self._chosen(name)] or list(declaration.of.values())[:1]:
             defaults = {number.default for number in numbers}
-            value = defaults.pop() if len(defaults) == 1 else None  # With several, each run has its own.
+            value = defaults.pop() if len(defaults) == 1 else None  # With several, each run has its own default.
         if callable(value):
             return value(self)
         return formatting.user_path(value) if value and declaration.type is pathlib.Path else declaration.parsed(value)
 
     def is_given(self, name: str) -> bool:
-        """Whether the user, a file, a preset or the program sets a value, so that there is no default."""
+        """Whether the user, a file, a preset or the program sets a value instead of the default."""
         return name in self._given
 
     def replace(self, **values: Any) -> "Settings":
@@ -97,7 +97,7 @@ class Settings(Mapping[str, Any]):
         return self._with(values, self.set_by_user | set(values))
 
     def without(self, *names: str) -> "Settings":
-        """Copy in which some settings have their defaults."""
+        """Copy in which some settings are reset to their defaults."""
         given = {name: value for name, value in self._given.items() if name not in names}
         return Settings(given, self.set_by_user - set(names), self._declared, self.from_file)
 
@@ -105,43 +105,43 @@ class Settings(Mapping[str, Any]):
         return Settings({**self._given, **values}, set_by_user, self._declared, self.from_file)
 
     def converted(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Converts values of a file or preset to those of the command line.
+        """Converts values from a file or preset to the types of command-line values.
 
         Raises:
-          UsageError: If there is no such setting, or the command line would refuse its value.
+          UsageError: If there is no such setting, or its value is invalid.
         """
         converted = {}
         for name, value in values.items():
             if name not in self._declared:
                 near = did_you_mean(near_names(name, self._declared), "--helpfull lists all.")
-                raise UsageError(f"{name} is no setting: {near}")
+                raise UsageError(f"{name} is not a setting: {near}")
             value = self._declared[name].converted(value)
             is_path = value and self._declared[name].type is pathlib.Path
             converted[name] = formatting.user_path(value) if is_path else value
         return converted
 
     def with_file(self, values: Mapping[str, Any]) -> "Settings":
-        """Copy with the values of a file, which count as set by the user, where the command line does not decide.
+        """Copy with the values of a file, which count as set by the user; the command line takes precedence.
 
-        A value that does not apply to the command line's choices is dropped: the command line wins.
+        A file's value is dropped if the command line sets it, or makes a choice that the setting does not apply to.
 
         Raises:
           UsageError: See `converted`.
         """
-        kept = {name: value for name, value in self.converted(values).items() if name not in self.set_by_user}
-        overruled, lost = self.set_by_user, {""}
-        while lost:  # A setting that applies to a dropped value is dropped, too.
-            changed = self.replace(**kept)
-            lost = {name for name in kept if not overruled.isdisjoint(changed._misfits(name))}
-            kept = {name: value for name, value in kept.items() if name not in lost}
-            overruled = overruled | lost
-        return Settings(changed._given, self.set_by_user | set(kept), self._declared, frozenset(kept))
+        applied = {name: value for name, value in self.converted(values).items() if name not in self.set_by_user}
+        overruled, dropped = self.set_by_user, {""}
+        while dropped:  # A setting that depends on a dropped value is dropped, too.
+            changed = self.replace(**applied)
+            dropped = {name for name in applied if not overruled.isdisjoint(changed._misfits(name))}
+            applied = {name: value for name, value in applied.items() if name not in dropped}
+            overruled = overruled | dropped
+        return Settings(changed._given, self.set_by_user | set(applied), self._declared, frozenset(applied))
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "Settings":
         """Copy with these values for settings that the user did not set.
 
         Raises:
-          UsageError: See `converted`; also for settings of the user.
+          UsageError: See `converted`; values for settings that the user set are checked, too.
         """
         return self.replace(
             **{name: value for name, value in self.converted(defaults).items() if name not in self.set_by_user}
@@ -152,7 +152,7 @@ class Settings(Mapping[str, Any]):
         return self.without(name)[name] if name in self._declared else None
 
     def _misfits(self, name: str) -> dict[str, str]:
-        """Settings whose values exclude a setting, each with the error."""
+        """Settings whose values rule out the setting `name`, each with an error message."""
         errors = {}
         for flag, values in self._declared[name].only.items():
             value = self[flag]
@@ -171,7 +171,7 @@ class Settings(Mapping[str, Any]):
         return errors
 
     def checked(self, *checks: Callable[["Settings"], None]) -> "Settings":
-        """These settings.
+        """Returns these settings after checking them.
 
         Args:
           *checks: Further checks of settings that depend on each other.
@@ -184,22 +184,22 @@ class Settings(Mapping[str, Any]):
                 raise UsageError(wrong)
             for flag, choice, kind in self._chosen(name):
                 if wrong := kind.complaint(self[name]):
-                    raise UsageError(f"--{name}={self[name]}: {wrong}, as --{flag}={choice} needs.")
+                    raise UsageError(f"--{name}={self[name]}: {wrong}, because of --{flag}={choice}.")
         for check in checks:
             check(self)
         return self
 
     def check_order(self, low: str, high: str) -> None:
-        """Refuses a number above another one.
+        """Refuses a lower limit that is above the upper limit.
 
         Raises:
-          UsageError: Naming both.
+          UsageError: If `low` is above `high`; the message names both.
         """
         if self[low] > self[high]:
             raise UsageError(f"--{low}={self[low]:g} must be at most --{high}={self[high]:g}.")
 
     def _chosen(self, name: str) -> list[tuple[str, str, Parameter]]:
-        """PolicySpec values of a number's setting: (setting, value, type of the number)."""
+        """Chosen values of the setting that a numeric setting depends on: (setting, value, type of the number)."""
         numbers = self._declared[name].of
         flag = next(iter(self._declared[name].only)) if numbers else ""
         return [

@@ -113,7 +113,7 @@ def test_ctrl_c_before_the_first_round_is_reported_at_once_and_no_round_is_run(r
     monkeypatch.setattr(interruption, "print_line", print_line)
     with pytest.raises(KeyboardInterrupt):
         bandits.run()
-    assert message == ["\nStopping before the next round; once more to return at once."]
+    assert message == ["\nStopping before the next round; press Ctrl-C again to return immediately."]
     assert not rounds.begun.is_set()
 
 

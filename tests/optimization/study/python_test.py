@@ -50,8 +50,8 @@ def test_importing_bandits_loads_nothing_slow():
     ("flags", "answer"),
     [
         ({"total_rounds": "many"}, "--total_rounds=many: not a whole number"),
-        ({"root_output_dir": "a\0b"}, "--root_output_dir takes a number, a text, a path"),
-        ({"seed": {}}, "--seed takes a number, a text, a path, True or False, or a list of such, not a dict"),
+        ({"root_output_dir": "a\0b"}, "--root_output_dir takes a number, a string, a path"),
+        ({"seed": {}}, "--seed takes a number, a string, a path, True or False, or a list of these, not a dict"),
         ({"list_presets": True}, "--list_presets is for the command line"),
         ({"table": [1]}, "table must be a pandas DataFrame, not a list"),
         ({"table": pd.DataFrame(), "data_file": "x.csv"}, "table and --data_file are two tables"),
