@@ -1,7 +1,8 @@
-"""Rounds in which each client trains its own model, and nothing leaves it.
+"""Rounds in which each client trains its own model and sends nothing to a server.
 
-A client's round is that of a cohort of one, with the server's state at the client: model, optimizer and clip norm. So a
-population of one has the numbers of a federated run, bit for bit. States are on disk; memory holds 64 at a time.
+Each client runs federated rounds with a cohort of one, and keeps the state that a server would have: model, optimizer
+and clip norm. A population of one therefore gives the same results as a federated run, bit for bit. States are stored
+on disk; at most 64 are in memory at a time.
 """
 
 import functools
@@ -21,14 +22,14 @@ from optimization import fed_avg
 from optimization.runtime import rounds
 from optimization.study import run_folder
 
-_MOST_MODELS = 64  # In memory.
+_MOST_MODELS = 64  # Most models in memory at a time.
 
 
 class ClientStates:
-    """States of clients on disk, of the rounds that a checkpoint may continue from."""
+    """Clients' states on disk, for the rounds that a checkpoint may resume from."""
 
     def __init__(self, folder: pathlib.Path, checkpoint_rounds: Callable[[], Sequence[int]]):
-        """Opens a folder, which its owner alone can read.
+        """Opens the folder, or creates one that only its owner can read.
 
         Args:
           folder: The folder.
@@ -51,10 +52,10 @@ class ClientStates:
         Args:
           client: The client.
           round_num: The round.
-          like: A state of the same structure.
+          like: A state with the same structure.
 
         Raises:
-          Failure: If it is not readable.
+          Failure: If the file cannot be read.
         """
         path = self._path(client, round_num)
         try:
@@ -64,7 +65,7 @@ class ClientStates:
             raise Failure(f"{path} is not readable ({error}). Restore a copy of it, or start over.") from error
 
     def save(self, client: int, round_num: int, state: Any) -> None:
-        """Writes a client's state after a round, and deletes those that no checkpoint needs.
+        """Writes a client's state after a round, and deletes its states that no checkpoint needs.
 
         Raises:
           Failure: If it cannot be written.
@@ -74,7 +75,7 @@ class ClientStates:
         files.save_arrays(self._path(client, round_num), arrays, mode=0o600)
         rounds = self._rounds.setdefault(client, set())
         rounds.add(round_num)
-        past = [[one for one in rounds if one <= checkpoint] for checkpoint in self._checkpoint_rounds()]
+        past = [[saved for saved in rounds if saved <= checkpoint] for checkpoint in self._checkpoint_rounds()]
         needed = {round_num, *(max(before) for before in past if before)}
         for unneeded in rounds - needed:
             self._path(client, unneeded).unlink(missing_ok=True)
@@ -82,7 +83,7 @@ class ClientStates:
 
 
 def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[tuple[fed_avg.State, Any]]:
-    """Runs a round of each client, all in one call of the worker: pairs (state, input) -> pairs (state, metrics)."""
+    """Runs one round for each client in a single call to the worker; maps (state, input) to (state, metrics)."""
     results: dict[int, tuple[fed_avg.State, Any]] = {}
     rounds.current_context().each_client(rounds.each_alone(process.next), (), pairs, results.__setitem__)
     return [results[place] for place in range(len(pairs))]
@@ -92,7 +93,7 @@ class AloneState(NamedTuple):
     """State of the server, which only counts rounds, and each client's participation.
 
     Attributes:
-      round_num, weights, deployed, optimizer, aggregator: The fields of the first `fed_avg.State`.
+      round_num, weights, deployed, optimizer, aggregator: The fields of the initial `fed_avg.State`.
       taken_part: int64 [clients, 2], each client's first and last round; 0 for none.
     """
 
@@ -122,7 +123,7 @@ class AloneRounds(round_parts.FederatedRounds):
         """Stores the definition of the rounds.
 
         Args:
-          process_of: Process of federated rounds, from the round's number.
+          process_of: Returns the process of a federated round, given the round number.
           definition: Definition of the process.
           states: The clients' states.
           population: Number of clients.
@@ -142,7 +143,7 @@ class AloneRounds(round_parts.FederatedRounds):
         return participations
 
     def next(self, server: Any, inputs: Sequence[Participation], round_num: int) -> tuple[Any, fed_avg.RoundMetrics]:
-        """Runs a round; its metrics are sums over clients, and means of norms."""
+        """Runs a round. Its metrics are summed over clients, except for norms, which are averaged."""
         server = server._replace(round_num=np.int32(round_num))
         if not inputs:
             return server, self._process.next(self._state(0, 0, round_num), [])[1]
@@ -169,7 +170,7 @@ class AloneRounds(round_parts.FederatedRounds):
         return [f"Keep {models} private: it holds a model of each client that took part."]
 
     def _state(self, client: int, last: int, round_num: int) -> fed_avg.State:
-        """A client's state at the start of a round, with the deployments since its `last` round; 0 is none."""
+        """A client's state at the start of a round, with all deployments since its `last` round (0 if it had none)."""
         state = self.states.load(client, last, self._first) if last else self._first
         missed = (round_num - 1) // self._deploy_every - last // self._deploy_every
         models = [tuple(state.weights)] * missed + list(state.deployed)

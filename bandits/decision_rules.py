@@ -1,11 +1,12 @@
 """Context-free decision rules: which action to execute next, from the rewards seen so far.
 
-One interface for a server that decides once a round and for thousands of clients that decide in one TensorFlow
-computation: `init`, `select`, `update` are pure, made of TensorFlow operations, and work eagerly and in graphs, on a
-single state or on a batch of states with leading axes, where each state has its own key. Names and parameter ranges,
-for flags, are in `bandits.registry`, which needs no TensorFlow.
+The same interface serves a server that decides once per round, and thousands of clients who decide in one TensorFlow
+computation. `init`, `select` and `update` are pure functions of TensorFlow operations, and work eagerly and in graphs.
+They take a single state, or a batch of states with leading axes and a key for each state. `bandits.registry`, which
+needs no TensorFlow, has the names and parameter ranges for flags.
 
-Sections and equations without another source: Lundahl, "Personalization by Combination", Stockholm University 2021:14.
+Unless noted otherwise, sections and equations are those of Lundahl, "Personalization by Combination", Stockholm
+University 2021:14.
 """
 
 import abc
@@ -45,7 +46,7 @@ class BetaState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecisionRule(abc.ABC):
-    """Chooses one of several actions, again and again. A key is an int32 [..., 2] seed; equal keys, equal draws.
+    """Repeatedly chooses one of several actions. A key is an int32 [..., 2] seed; equal keys give equal samples.
 
     Attributes:
       explores_all: Whether every round executes all actions instead of the selected one.
@@ -118,7 +119,7 @@ class _ValueRule(DecisionRule):
         return tf.convert_to_tensor(state.values)
 
     def _learn(self, state: ValueState, tried: tf.Tensor, rewards: tf.Tensor) -> ValueState:
-        # With N discounted, the step 1/N keeps the mean of discounted rewards: S/N = q + (r - q)/N.
+        # With discounted counts N, steps of 1/N give the mean of the discounted rewards: S/N = q + (r - q)/N.
         counts = self.gamma * state.counts + tried
         # An action that was not tried has step 0; its count may be 0 too.
         step = tried * self.alpha if self.alpha is not None else tf.math.divide_no_nan(tried, counts)
@@ -130,8 +131,8 @@ class Greedy(_ValueRule):
     """Executes the action with the highest estimate (section 4.1).
 
     Attributes:
-      initial_value: Estimate of an action before its first reward. Above any mean reward, it makes the rule try every
-        action first: the optimistic start.
+      initial_value: Estimate of an action before its first reward. A value above all mean rewards makes the rule try
+        every action first (optimistic initialization).
     """
 
     initial_value: float = 0.0
@@ -146,12 +147,12 @@ class Greedy(_ValueRule):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpsilonGreedy(Greedy):
-    """Executes the greedy action, or with probability epsilon one at random.
+    """Executes the greedy action or, with probability `epsilon`, a random action.
 
-    The random one may be the greedy one too (Sutton and Barto, "Reinforcement Learning", section 2.2).
+    The random action may also be the greedy one (Sutton and Barto, "Reinforcement Learning", section 2.2).
 
     Attributes:
-      epsilon: That probability, in [0, 1].
+      epsilon: Exploration rate, in [0, 1].
     """
 
     epsilon: float = 0.1
@@ -163,7 +164,7 @@ class EpsilonGreedy(Greedy):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpsilonNonGreedy(EpsilonGreedy):
-    """The form of section 4.1.1: with probability epsilon an action that is not the greedy one."""
+    """The variant of section 4.1.1: with probability `epsilon`, executes an action other than the greedy one."""
 
     spares_greedy: ClassVar[bool] = True
 
@@ -172,12 +173,12 @@ class EpsilonNonGreedy(EpsilonGreedy):
 class Ucb(_ValueRule):
     """Upper confidence bound (section 4.1.2), and its discounted form (Garivier and Moulines, 2011, section 3).
 
-    Executes the action with the highest q(a) + c sqrt(2 ln t / N(a)), where t is the sum of all N, and every action
-    once first. Garivier and Moulines' B and xi make c = B sqrt(2 xi).
+    Executes every action once, and then the action with the highest q(a) + c sqrt(2 ln t / N(a)), where t is the sum of
+    all N. In the notation of Garivier and Moulines, c = B sqrt(2 xi).
 
     Attributes:
-      c: Inclination to explore, above 0.
-      gamma: Weight of a reward relative to that of the next, in (0, 1]; 1 is the undiscounted rule.
+      c: Exploration coefficient, above 0.
+      gamma: Discount: weight of a reward relative to the next one, in (0, 1]; 1 is the undiscounted rule.
     """
 
     c: float = 1.0
@@ -199,7 +200,7 @@ class Thompson(DecisionRule):
     """Thompson sampling with Beta prior and Bernoulli rewards (Algorithms 3 and 4).
 
     Attributes:
-      gamma: Factor of the earlier successes and failures at each reward, in (0, 1]; 1 is the undiscounted rule
+      gamma: Discount of earlier successes and failures at each new reward, in (0, 1]; 1 is the undiscounted rule
         (Raj and Kalyani, 2017).
       prior_alpha: Prior successes, alpha_0 of Algorithm 4, above 0; never discounted.
       prior_beta: Prior failures, beta_0, above 0; never discounted.
@@ -218,14 +219,14 @@ class Thompson(DecisionRule):
         return successes / (successes + failures)
 
     def select(self, state: BetaState, key: Array) -> tf.Tensor:
-        # X / (X + Y) of two Gamma variables is Beta.
+        # If X and Y are Gamma variables, X / (X + Y) is Beta.
         shapes = tf.stack(self._posterior(state), axis=-2)
         draws = _draw(lambda one, shape: tf.random.stateless_gamma(tf.shape(shape), one, shape), key, shapes)
         samples = draws[..., 0, :] / (draws[..., 0, :] + draws[..., 1, :])
         return tf.argmax(samples, axis=-1, output_type=tf.int32)
 
     def _posterior(self, state: BetaState) -> tuple[tf.Tensor, tf.Tensor]:
-        # Averaged counts can be negative where noise for differential privacy was added to them.
+        # Averaged counts can be negative if noise for differential privacy was added to them.
         successes, failures = (tf.maximum(counts, 0.0) for counts in (state.successes, state.failures))
         return self.prior_alpha + successes, self.prior_beta + failures
 
@@ -235,7 +236,7 @@ class Thompson(DecisionRule):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExtremeExplore(Greedy):
-    """Executes every action every round (section 8.3.2), with the estimates of the value rules.
+    """Executes every action in every round (section 8.3.2), with the estimates of the value rules.
 
     The caller adopts `best_action` of the round's rewards. If rewards are observed one round later, it adopts the
     action with the highest estimate, by `select`.
@@ -269,9 +270,9 @@ def select_epsilon_greedy(values: Array, epsilon: float | Array, key: Array, *, 
 
     Args:
       values: float32 [..., actions].
-      epsilon: A number, or float32 [...].
+      epsilon: Exploration rate, a number or float32 [...].
       key: int32 [..., 2].
-      spares_greedy: Whether the random one is never the best; a single action is executed all the same.
+      spares_greedy: Whether the random action is never the best one. A single action is executed anyway.
     """
     num_actions = values.shape[-1]
     draws = _uniform(key, num_actions + 2)
@@ -290,7 +291,7 @@ def _best(scores: Array, noise: tf.Tensor) -> tf.Tensor:
 
 
 def _uniform(key: Array, count: int) -> tf.Tensor:
-    return _draw(lambda one: tf.random.stateless_uniform((count,), one), key)
+    return _draw(lambda seed: tf.random.stateless_uniform((count,), seed), key)
 
 
 def _draw(sample: Callable[..., tf.Tensor], key: Array, *parameters: Array) -> tf.Tensor:
@@ -298,4 +299,4 @@ def _draw(sample: Callable[..., tf.Tensor], key: Array, *parameters: Array) -> t
     key = tf.convert_to_tensor(key)
     if key.shape.rank == 1:
         return sample(key, *parameters)
-    return tf.map_fn(lambda one: _draw(sample, *one), (key, *parameters), fn_output_signature=tf.float32)
+    return tf.map_fn(lambda row: _draw(sample, *row), (key, *parameters), fn_output_signature=tf.float32)

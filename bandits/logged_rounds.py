@@ -1,10 +1,11 @@
-"""Rounds on logs: of clients that act before the round, and of a server that has the logs of its cohort.
+"""Rounds that train on logs: of clients who acted before the round, or of a whole cohort, pooled at a server.
 
-**A run that writes its log.** Rounds return sums alone. So the clients' inference is a computation of its own, and the
-round trains on what it gave, by `process.BanditProcess` with `feedback="logged"`: its numbers are those of a round that
-acts itself.
+**A run that writes its log.** Rounds return only sums. Therefore the clients' inference is a separate computation, and
+the round trains on its output, with `feedback="logged"` in `process.BanditProcess`. The results are the same as if the
+clients acted during the round.
 
-**Pooled logs.** Each client acts as in a federated round. To training, the cohort is one client with all of their logs.
+**Pooled logs.** Each client acts as in a federated round. For training, the cohort counts as one client who has all of
+their logs.
 """
 
 import dataclasses
@@ -27,20 +28,20 @@ _LOGGED = {"action": tf.int32, "reward": tf.float32, "propensity": tf.float32}
 
 
 def trained(definition: process.BanditProcess) -> process.BanditProcess:
-    """Rounds of clients that have acted before."""
+    """Definition of the same rounds for clients who have already acted."""
     return dataclasses.replace(definition, feedback="logged", label_spec=tf.TensorSpec((None, len(_LOGGED))))
 
 
 class Group(NamedTuple):
-    """Several clients behind each other: one call for all, as a call takes longer than a small client's inference.
+    """Several clients, concatenated: one call serves all, since a call takes longer than a small client's inference.
 
     Attributes:
-      features: Their contexts, as `process.ClientInput` has those of one.
-      labels: Their labels, as `process.ClientInput` has those of one.
-      bounds: int32 [clients + 1], where each one's examples begin, and the end.
+      features: Contexts of all clients, in the format of `process.ClientInput`.
+      labels: Labels of all clients, in the format of `process.ClientInput`.
+      bounds: int32 [clients + 1], where each client's examples begin, and where the last ones end.
       keys: int32 [clients, 2], keys of their actions.
-      scalars: Numbers of `process.ClientInput`, each [clients].
-      half: bool [examples], as the clients' `half`.
+      scalars: Scalar fields of `process.ClientInput`, each [clients].
+      half: bool [examples], the clients' `half`, concatenated.
     """
 
     features: clients.Features
@@ -51,7 +52,7 @@ class Group(NamedTuple):
     half: np.ndarray
 
     def client(self, place: tf.Tensor) -> process.ClientInput:
-        """Input of the client at this place, in TensorFlow; its mini-batches have the key of its actions."""
+        """Input of the client at an index, in TensorFlow. The key of its actions also orders its mini-batches."""
         start, end = self.bounds[place], self.bounds[place + 1]
         features = self.features
         if isinstance(features, text.Bags):
@@ -91,13 +92,13 @@ class LoggedRounds(round_parts.FederatedRounds):
 
         Args:
           task: The task.
-          acting: Definition of rounds whose clients act themselves.
-          process_of: Process of a round of `trained(acting)`, from the round's number.
+          acting: Definition of rounds in which clients act.
+          process_of: Returns the process of a round of `trained(acting)`, given the round number.
         """
         super().__init__(process_of, acting)
         self.loggers = [functools.partial(interactions.LogFiles, task, acting.deploy_every, lambda: self.logged)]
         self.logged: interactions.LoggedRound | None = None
-        all_act = dataclasses.replace(acting, is_delayed=False)  # Whenever their rewards are observed.
+        all_act = dataclasses.replace(acting, is_delayed=False)  # No matter when their rewards are observed.
         deployed_type = tff.to_type((acting.weights_type,) * (1 + acting.max_delay))
 
         @tff.tensorflow.computation(deployed_type, acting.client_type)
@@ -126,7 +127,7 @@ class LoggedRounds(round_parts.FederatedRounds):
         """Lets a round's clients act, stores their log in `logged`, and returns the inputs that train on it.
 
         Args:
-          deployed: The models of the round, as `fed_avg.State` has them before it.
+          deployed: Deployed models before the round, as in `fed_avg.State`.
           participations: Clients of the round.
           round_num: The round.
         """
@@ -148,7 +149,7 @@ class LoggedRounds(round_parts.FederatedRounds):
         return [each._replace(labels=logged) for each, logged in zip(cohort, labels, strict=False)]
 
     def _columns(self, deployed: Sequence, cohort: Sequence[process.ClientInput]) -> list[np.ndarray]:
-        """Concatenated clients' actions int32, rewards and propensities float32, each [examples]."""
+        """All clients' actions (int32), rewards and propensities (float32), concatenated, each [examples]."""
         logs: list[Sequence] = [()] * len(cohort)
         rounds.current_context().each_client(self._each, [deployed], cohort, logs.__setitem__)
         empty = [np.zeros(0, dtype.as_numpy_dtype) for dtype in _LOGGED.values()]
@@ -172,10 +173,10 @@ _ROWS: tuple = (None,)
 
 
 class PooledInput(NamedTuple):
-    """Input of a cohort to a round.
+    """Input of a whole cohort to a round.
 
     Attributes:
-      group: Clients of the group.
+      group: Clients of the cohort.
       key: int32 [2], key of the mini-batches.
       position: int32, 0.
     """
@@ -191,7 +192,7 @@ def pooled_inputs(cohort: Sequence[process.ClientInput], key: np.ndarray) -> lis
 
 
 class PooledRounds(round_parts.FederatedRounds):
-    """Rounds of one client that has the logs of a cohort."""
+    """Rounds of one client who has the logs of a whole cohort."""
 
     def __init__(self, process_of: Callable[[int], Any], definition: process.BanditProcess, seed: int, population: int):
         """Stores the rounds, the seed of the run, and the task's number of clients."""
@@ -205,7 +206,7 @@ class PooledRounds(round_parts.FederatedRounds):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PooledProcess(process.BanditProcess):
-    """Rounds of one client that has the logs of a cohort."""
+    """Rounds of one client who has the logs of a whole cohort."""
 
     @property
     def client_type(self) -> tff.Type:
@@ -227,11 +228,11 @@ class PooledProcess(process.BanditProcess):
                 sums[name] = tf.zeros((2, self.halves), dtype)
 
         def act(place, logs, sums):
-            one = process.BanditProcess.log(self, deployed, group.client(place))
-            logs = {name: log.write(place, one.examples[name]) for name, log in logs.items()}
-            return place + 1, logs, {name: total + one.sums[name] for name, total in sums.items()}
+            logged = process.BanditProcess.log(self, deployed, group.client(place))
+            logs = {name: log.write(place, logged.examples[name]) for name, log in logs.items()}
+            return place + 1, logs, {name: total + logged.sums[name] for name, total in sums.items()}
 
-        # One after the other, so that sums have one order.
+        # One client at a time, so that sums are always taken in the same order.
         _, logs, sums = tf.while_loop(lambda place, *_: place < count, act, (0, logs, sums), parallel_iterations=1)
         examples = {"features": models.dense(group.features), **{name: log.concat() for name, log in logs.items()}}
         rows = group.bounds[-1]
@@ -239,7 +240,7 @@ class PooledProcess(process.BanditProcess):
 
     @property
     def _columns(self) -> dict[str, tuple[tf.DType, tuple]]:
-        """Dtype and shape of what training reads of a client's log, beside its features."""
+        """Dtypes and shapes of the columns that training reads from a client's log, besides its features."""
         if self.loss.full_feedback:
             columns = {losses.FULL_FEEDBACK: (tf.float32, (*_ROWS, self.reward_matrix.shape[-1]))}
         else:

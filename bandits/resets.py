@@ -25,13 +25,13 @@ WHEN: Mapping[str, str] = {
 }
 LOSS, REWARD = "loss", "reward"
 WATCHED: Mapping[str, str] = {
-    LOSS: "rises of train/loss",
-    REWARD: "falls of bandits/round_rewards, for rare rewards: low predictions that become wrong cost little loss",
+    LOSS: "increases in train/loss",
+    REWARD: "drops in bandits/round_rewards; for rare rewards, where low predictions that become wrong add little loss",
 }
 MOST_LOSSES = 10_000  # Fixed size of the record in the state.
 TOLERATED_RISE = 0.005  # Tolerated rise of the series per round in Page-Hinkley's test.
-FALSE_DETECTION = 0.2  # Probability for ADWIN, with values in [0, 1]; a smaller one detects later.
-ADWIN_SCALE = 100.0  # Scales the series to [0, 1]: 1 / its spread from round to round.
+FALSE_DETECTION = 0.2  # Probability for ADWIN, for values in [0, 1]; with a smaller one, detection takes longer.
+ADWIN_SCALE = 100.0  # Scales the series to [0, 1]: the inverse of its spread from round to round.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Reset:
         applied_default=LOSS,
     )
     window: Count = setting(
-        None, "Rounds from one reset to the next", name="reset_window", unset=0, only={"reset_when": (WINDOW,)}
+        None, "Number of rounds between resets", name="reset_window", unset=0, only={"reset_when": (WINDOW,)}
     )
     warmup: Count = setting(
         None,
@@ -86,12 +86,12 @@ class Reset:
 
     @property
     def reads_losses(self) -> bool:
-        """Whether rounds' losses decide."""
+        """Whether resets depend on the rounds' losses."""
         return self.what != "none" and self.when in DETECTORS
 
     @property
     def voids(self) -> str:
-        """Why noise guarantees nothing, as the words after "because"; empty if it does."""
+        """Why noise gives no privacy guarantee, worded to follow "because"; empty if it gives one."""
         if not self.reads_losses:
             return ""
         read = {LOSS: "losses", REWARD: "rewards"}[self.watched]
@@ -105,18 +105,18 @@ class Reset:
         """Warning if no reset can happen within the run, or resets happen without a change; else empty.
 
         Args:
-          total_rounds: Rounds.
-          is_weighted: Whether an example's loss weighs 1 / propensity.
+          total_rounds: Number of rounds.
+          is_weighted: Whether losses are weighted by 1 / propensity.
         """
         if not self.reads_losses:
             return ""
         if self.warmup >= total_rounds:
             return (
-                f"--reset_when={self.when} resets nothing up to round {total_rounds}: see --reset_warmup={self.warmup}."
+                f"--reset_when={self.when} never resets in {total_rounds} rounds: lower --reset_warmup={self.warmup}."
             )
         if is_weighted and self.watched == LOSS:
             return (
-                f"--reset_watch={LOSS}: importance weights make losses jump without a change: give "
+                f"--reset_watch={LOSS}: importance weights make losses jump without a change: use "
                 f"--reset_watch={REWARD}."
             )
         return ""
@@ -133,7 +133,7 @@ class Watch:
     """Decides when to reset."""
 
     def __init__(self, reset: Reset):
-        """Starts."""
+        """Starts with a new detector."""
         self._reset = reset
         self._detector = self._new_detector()
         self._seen: list[float] = []  # Values that the detector has read.
@@ -172,7 +172,7 @@ class Watch:
                 continue
             before = self._detector.estimation
             self._detector.update(ADWIN_SCALE * loss)
-            # ADWIN finds falls as well, which are what learning looks like.
+            # ADWIN also detects falling losses, which are only a sign of learning.
             self._has_risen = self._detector.drift_detected and self._detector.estimation > before
         self._seen = losses
         return self._has_risen
@@ -180,7 +180,7 @@ class Watch:
     def _new_detector(self):
         if not self._reset.reads_losses:
             return None
-        from river import drift  # Here: it takes seconds, and flags are checked before anything slow.
+        from river import drift  # Imported here because it takes seconds, and flags are checked first.
 
         warmup, threshold = self._reset.warmup, self._reset.threshold
         if self._reset.when == PAGE_HINKLEY:

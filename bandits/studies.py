@@ -60,12 +60,12 @@ def resolve(module: str, arguments: Sequence[str]) -> cli.Settings:
     """
     runs = plan(module, parse(module, arguments))
     if len(runs) != 1:
-        raise UsageError(f"These flags describe {len(runs)} runs of {module}: describe one, and use --sweep for more.")
+        raise UsageError(f"These flags describe {len(runs)} runs of {module}: describe one, or use --sweep for more.")
     return runs[0]
 
 
 def without_file(module: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """The flags with those of `--config` inserted, so that the file may change while runs are executed.
+    """The flags, with those in the `--config` file inserted, so that the file may change while runs are executed.
 
     Raises:
       UsageError: If a flag is unknown.

@@ -3,10 +3,11 @@
 Errors that make every estimate meaningless raise a `UsageError` with the row and the value; weaknesses become a
 `Finding`, a sentence to print.
 
-`check` tests what conclusions from a log rest on: propensities, columns from before the action, one set of actions.
+`check` tests the assumptions behind conclusions from a log: correct propensities, columns that were recorded before the
+action, and a single set of actions.
 With correct propensities p, the mean of 1{A = a} / p * g is at most the mean of g, for each action a and each g >= 0
-that is known before the action. For some action it is larger if g comes after the action, such as whether there was a
-conversion. The mean weight of a policy is 1 if the log has all of its actions.
+that is known before the action. If g was recorded after the action, such as whether there was a conversion, the former
+is larger for some action. The mean weight of a policy is 1 if the log has all of its actions.
 """
 
 import re
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from data.interaction_log import InteractionLog
 
 _COUNT = (0, np.iinfo(np.int32).max)
-# Sums over clients of products of squared weights, and of squared rewards, stay finite far beyond these.
+# Sums over clients of squared weights times squared rewards are finite even far beyond these limits.
 _WITHIN = {
     "reward": (-1e18, 1e18),
     "propensity": (1e-18, 1),
@@ -46,21 +47,21 @@ _FEWEST_EFFECTIVE = 100
 _LARGE_SHARE = 0.1  # Share of all weight on a single client.
 _NAMED = 5
 SELECTED = "selected rows"
-_SUMS = "Wrong ones often do not sum to 1 over the actions of a row, which --propensity_columns checks."
+_SUMS = "Wrong propensities often do not sum to 1 over the actions of a row, which --propensity_columns checks."
 
 # Names of findings that allow no conclusion.
 COLUMNS, PROPENSITIES, ACTION_SETS = "columns from after the action", "weights", "sets of actions"
-LEVEL = 0.05  # Probability that a correct log fails, at most.
-_FEWEST_ROWS, _FEWEST_CLIENTS = 20, 10  # With an action that is tested.
+LEVEL = 0.05  # Maximum probability that a correct log fails.
+_FEWEST_ROWS, _FEWEST_CLIENTS = 20, 10  # An action with fewer of either is not tested.
 _MOST_TESTS, _MOST_NUMBERS = 2000, 20_000_000
-_DIGITS = range(1, 7)  # Decimals that propensities may be rounded to; with one, such as 0.5, they are exact.
+_DIGITS = range(1, 7)  # Decimals that propensities may be rounded to; with one, such as 0.5, they count as exact.
 _SETS = (
     "A policy over all actions, such as the uniform one, is not defined on such a log. Name a column with the policy's "
     "probability of the logged action: --policy=column:NAME."
 )
 _AFTER = (
-    "Either they were filled in after the action, as the time of a conversion is; or they describe it, as its "
-    "probability under a policy does; or the propensities are wrong. Leave such columns out with --ignore_columns."
+    "Either they were filled in after the action, like the time of a conversion; or they describe it, like its "
+    "probability under a policy; or the propensities are wrong. Leave such columns out with --ignore_columns."
 )
 
 
@@ -69,8 +70,8 @@ class Finding(NamedTuple):
 
     Attributes:
       name: Name of the check, such as `overlap`.
-      is_warning: Whether it impairs estimates.
-      text: A sentence, or several.
+      is_warning: Whether it makes estimates less reliable.
+      text: One or more sentences.
     """
 
     name: str
@@ -82,13 +83,13 @@ def numbers(table: table_file.Table, column: "pd.Series", flag: str, role: str) 
     """Numbers of a column of a log, float64 [rows].
 
     Args:
-      table: The log, as `Table.numbers` takes it.
+      table: Table of the log.
       column: The column.
       flag: The flag that names the column or the log, for messages.
       role: `reward`, `propensity`, `probability`, `round`, `period`, `model`, `row` or `time`.
 
     Raises:
-      UsageError: If a number is missing, or is not one of its role; it names the place.
+      UsageError: If a number is missing or invalid for its role; the message names the place.
     """
     return table.numbers(column, flag, role, within=_WITHIN[role], is_whole=_WITHIN[role] == _COUNT)
 
@@ -113,7 +114,7 @@ def check_sums(probabilities: np.ndarray, flag: str, place: Callable[[int], str]
 def propensities_of_actions(
     every: np.ndarray, chosen: np.ndarray, by_action: Mapping[str, str], logged: np.ndarray | None
 ) -> Finding:
-    """Compares the propensities of all actions with 1, and with those that were logged.
+    """Checks that the propensities of all actions sum to 1 and agree with those that were logged.
 
     Args:
       every: float64 [rows, actions].
@@ -127,9 +128,7 @@ def propensities_of_actions(
     text = (
         f"The probabilities of all actions ({described(by_action)}) sum to {sums.min():.4g} to {sums.max():.4g} in a "
     )
-    text += (
-        f"row; {off:,} of {len(sums):,} rows do not sum to 1." if off else "row; all rows sum to 1, but for rounding."
-    )
+    text += f"row; {off:,} of {len(sums):,} rows do not sum to 1." if off else "row; all rows sum to 1, up to rounding."
     if logged is not None:
         text += f" In {others:,} rows the propensity is not the chosen action's probability."
     return Finding("propensity columns", off + others > 0, text)
@@ -142,7 +141,7 @@ def check_random(propensities: np.ndarray, path: str) -> None:
       UsageError: If all propensities are 1, or there are none.
     """
     if not len(propensities):
-        raise UsageError(f"{path} holds a log without a row: no client has acted, or no reward was observed.")
+        raise UsageError(f"{path} holds an empty log: no client has acted, or no reward was observed.")
     if (propensities >= 1).all():
         raise UsageError(
             f"All propensities of {path} are 1: its policy is deterministic, such as greedy, UCB, or Thompson sampling "
@@ -155,7 +154,7 @@ def check_action(name: str, action_names: Sequence[str], flag: str) -> int:
     """Position of an action.
 
     Raises:
-      UsageError: If the log has none of that name.
+      UsageError: If the log has no action of that name.
     """
     if name not in action_names:
         listed = ", ".join(map(repr, action_names[:_NAMED])) + (" ..." if len(action_names) > _NAMED else "")
@@ -169,7 +168,7 @@ def check_action(name: str, action_names: Sequence[str], flag: str) -> int:
 def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     """Compares the mean of 1 / propensity with the number of actions, which it equals under full support.
 
-    Its standard error is over clients, whose rows depend on each other.
+    The standard error is over clients, because the rows of a client are dependent.
     """
     inverse = 1 / log.propensities
     mean, count, num_clients = float(inverse.mean()), len(log.action_names), len(log.client_ids)
@@ -183,12 +182,12 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
         if mean < count:
             causes = "an action that was impossible or very rare in some contexts, an action without a row in the log, "
             causes += "or wrong propensities: too large"
-        text += f" Possible causes: {causes}, or those of other actions than the chosen ones. {_SUMS}"
+        text += f" Possible causes: {causes}, or propensities of actions other than the chosen ones. {_SUMS}"
     return Finding("propensities", is_off, text)
 
 
 def reading(log: "InteractionLog") -> list[Finding]:
-    """Reports how a table was read: rows that were left out, signs of numbers, and odd names."""
+    """Reports how a table was read: which rows were dropped or selected, percent signs, and unusual names."""
     counts = log.report.get("dropped_rows") or {}
     reasons = [f"{count:,} without {what.removeprefix('without_')}" for what, count in counts.items() if count]
     findings = [Finding("dropped rows", True, f"Rows were left out: {' and '.join(reasons)}.")] if reasons else []
@@ -197,7 +196,7 @@ def reading(log: "InteractionLog") -> list[Finding]:
 
 
 def public(log: "InteractionLog") -> list[Finding]:
-    """Findings that reveal no client: odd names of actions, and signs of numbers."""
+    """Findings that reveal nothing about clients: unusual names of actions, and percent signs."""
     warnings = table_report.name_warnings(log.action_names, "--action_column", "action")
     signs = [f"In {table_report.of_percents(name)}." for name in log.report.get("percents", ())]
     return [Finding("names", True, text) for text in warnings] + [Finding("signs", False, text) for text in signs]
@@ -266,7 +265,7 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
 
 
 def _shown(number: float) -> str:
-    """A number with three digits, or whole."""
+    """A number with three significant digits; from 1000 on, a whole number."""
     return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
 
 
@@ -277,7 +276,7 @@ def effective_sample_size(weights: np.ndarray) -> float:
 
 
 def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
-    """Result of the tests, by Holm's method over all of them, with clients as units.
+    """Result of all tests together, adjusted by Holm's method. Their units are clients.
 
     Args:
       log: The log.
@@ -295,7 +294,7 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
     family = np.concatenate(pvalues)
     if not len(family):
         return Finding("balance", False, "No action has enough rows and clients to test the propensities.")
-    # Holm's step-down. statsmodels' multipletests collects garbage at each call, which takes seconds beside TensorFlow.
+    # Holm's step-down. statsmodels' multipletests runs the garbage collector, which takes seconds with TensorFlow.
     order = np.argsort(family)
     is_small = family[order] <= LEVEL / np.arange(len(family), 0, -1)
     fails = np.zeros(len(family), bool)
@@ -311,7 +310,7 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
         text += f"({how}). Possible causes: rows where an action of the policy was not available or very rare; "
         return Finding(PROPENSITIES, True, text + causes)
     if 0 in failed or (len(columns) > 1 and 2 * len(columns) > len(set(names[1:]))):
-        text = f"Weighted by 1 / propensity, an action's rows count for more than all rows ({how}). Possible causes: "
+        text = f"Weighted by 1 / propensity, the rows of an action outweigh all rows ({how}). Possible causes: "
         return Finding(PROPENSITIES, True, text + causes)
     if columns:
         return Finding(COLUMNS, True, f"The features of {shown} depend on the chosen action ({how}). {_AFTER}")
@@ -325,9 +324,10 @@ def rounding_unit(probabilities: np.ndarray) -> float:
 
 
 def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
-    """Constant 1 and features from 0 on, float64 [rows, 1 + m]; the column of each; the number of all features.
+    """A constant 1 and features, float64 [rows, 1 + m]; the column of each; and the total number of features.
 
-    Of many features, those that vary most. The end of a feature's range that is nearer to its mean becomes 0.
+    If there are many features, only those that vary most are included. Each is shifted, and flipped if needed, so that
+    the end of its range that is nearer to its mean becomes 0.
     """
     if log.contexts is None:
         return np.ones((len(log), 1)), [""], 0
@@ -349,33 +349,34 @@ def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
 
 
 def _column(feature: str, columns: list[str]) -> str:
-    """Column that a feature is of, such as `color` of `color=red`."""
+    """Column that a feature belongs to, such as `color` for `color=red`."""
     starts = [name for name in columns if re.match(rf"{re.escape(name)}( |=|$)", feature)]
     return max(starts, key=len, default=feature)
 
 
 def _pvalues(log: "InteractionLog", weights: np.ndarray, values: np.ndarray, *, is_policys: bool = False) -> np.ndarray:
-    """P-value of a weighted sum of each value above its sum, float64 [values]; empty with too few rows or clients.
+    """P-values of tests of whether each value's weighted sum exceeds its plain sum, float64 [values].
 
-    For a policy's weights it is two-sided, with any number of rows.
+    They are empty with too few rows or clients. For a policy's weights, the tests are two-sided, with any number of
+    rows.
 
-    Conservative where the normal approximation fails. The variance is that of clients' sums, but at least that of
-    independent rows, which sum of w (w - 1) g^2 estimates. Where the weighted sum of g^2 is smaller than expected, both
-    are raised accordingly. Degrees of freedom are the effective number of clients less 1. Rounded propensities may be
-    off by half a unit of their last decimal.
+    The tests are conservative where the normal approximation fails. The variance is that of the clients' sums, but at
+    least that of independent rows, which is estimated by the sum of w (w - 1) g^2. If the weighted sum of g^2 is
+    smaller than expected, both variances are scaled up accordingly. The degrees of freedom are the effective number of
+    clients minus 1. Rounded propensities may be off by half a unit of their last decimal.
     """
     from scipy import sparse, stats
 
     rows = np.flatnonzero(weights)
     if not is_policys and (len(rows) < _FEWEST_ROWS or len(np.unique(log.clients[rows])) < _FEWEST_CLIENTS):
         return np.zeros(0)
-    own, part, squares = weights[rows], values[rows], np.square(values[rows])
+    w, part, squares = weights[rows], values[rows], np.square(values[rows])
     by_client = sparse.csr_matrix((np.ones(len(log)), (log.clients, np.arange(len(log)))))
-    residuals = by_client[:, rows] @ (own[:, np.newaxis] * part) - by_client @ values
-    allowed = (own * (1e-9 + np.minimum(rounding_unit(log.propensities) / 2 / log.propensities[rows], 1))) @ part
+    residuals = by_client[:, rows] @ (w[:, np.newaxis] * part) - by_client @ values
+    allowed = (w * (1e-9 + np.minimum(rounding_unit(log.propensities) / 2 / log.propensities[rows], 1))) @ part
     of_clients, fourth = np.square(residuals).sum(0), (residuals**4).sum(0)
-    ratio = np.square(values).sum(0) / np.maximum(own @ squares, 1e-300)
-    variance = np.maximum(of_clients * np.maximum(1, ratio), (own * (own - 1)) @ squares * ratio)
+    ratio = np.square(values).sum(0) / np.maximum(w @ squares, 1e-300)
+    variance = np.maximum(of_clients * np.maximum(1, ratio), (w * (w - 1)) @ squares * ratio)
     effective = np.divide(of_clients**2, fourth, out=np.ones(len(fourth)), where=fourth > 0)
     excess = np.abs(residuals.sum(0)) if is_policys else residuals.sum(0)
     off = np.maximum(0, excess - allowed)

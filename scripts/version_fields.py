@@ -1,4 +1,4 @@
-"""Runs a program of the checkout in the working directory, and writes the field names of its checkpoints.
+"""Runs a program from the checkout in the working directory, and writes the field names of its checkpoints.
 
 `compare_versions` starts this file; nothing imports it.
 
@@ -13,7 +13,7 @@ import sys
 from typing import Any
 from unittest import mock
 
-# The checkout's modules, not those beside this file, whose folder Python puts first unless PYTHONSAFEPATH is set.
+# Import the checkout's modules, not those in this file's folder, which Python puts first without PYTHONSAFEPATH.
 sys.path = [os.getcwd(), *(path for path in sys.path if path != os.path.dirname(__file__))]
 
 import tensorflow as tf  # noqa: E402

@@ -51,15 +51,15 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         if options.tries_all_first and options.local_pulls <= num_ads:
             raise UsageError(
                 f"--decision_rule={options.decision_rule} tries every ad once in each round before it chooses: "
-                f"--local_pulls={options.local_pulls} of {num_ads} ads are a uniform display. Give more than {num_ads} "
-                "pulls, or federated_ucb, whose intervals last."
+                f"--local_pulls={options.local_pulls} with {num_ads} ads shows them uniformly. Use more than {num_ads} "
+                "pulls, or federated_ucb, which keeps its intervals between rounds."
             )
         each = options.pulls_per_impression
         pulls = options.local_pulls * options.total_rounds
         if pulls > share * each:
             repeats = f"each is shown {each} times" if each > 1 else "none is shown twice"
             raise UsageError(
-                f"--local_pulls={options.local_pulls} in --total_rounds={options.total_rounds} are {pulls} pulls, but "
+                f"--local_pulls={options.local_pulls} in --total_rounds={options.total_rounds} make {pulls} pulls, but "
                 f"each of --clients={options.num_clients} has {share} impressions, and {repeats}."
             )
         return ()
@@ -84,7 +84,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         for learner in metrics.LEARNERS:
             clicks, share, reward, regret = (last[metrics.column(learner, name)] for name in metrics.METRICS)
             shown = (
-                "nobody took part" if math.isnan(share) else f"{clicks:.3f} clicks an impression, best ad {share:.1%}"
+                "nobody took part" if math.isnan(share) else f"{clicks:.3f} clicks per impression, best ad {share:.1%}"
             )
             print(f"{learner}: {int(reward)} clicks, regret {regret:.1f}; in the last round {shown}.")
         print(spent["summary"])

@@ -24,7 +24,7 @@ from optimization.privacy import calibration
 from optimization.privacy.mechanisms import Mechanism
 from optimization.study import run_folder
 
-_SHOWN = 0.5  # Share of the linear model's gain in the average reward of all rounds.
+_SHOWN = 0.5  # Required share of the linear model's gain, in the mean reward over all rounds.
 _ALONE = (f"--federation={run_options.ALONE}",)
 
 
@@ -36,7 +36,7 @@ class Stages:
       session: Executes runs.
       spaces: Search spaces by strategy.
       data: Facts about the data.
-      deployment: Where the model would be trained.
+      deployment: Privacy mechanism of the deployment in which the model would be trained.
       epsilons: Epsilons to try.
       results: Results so far.
       can_lengthen: Whether the command leaves the number of rounds open.
@@ -58,7 +58,7 @@ class Stages:
             self.session.end()
 
     def search(self, plan: Plan) -> None:
-        """Tunes each strategy, with equal numbers of points and rounds."""
+        """Tunes each strategy with the same number of points and rounds."""
         results = self.results
         if plan.points < 2:
             defaults = {name: self.spaces[name].tried_first[0] for name in plan.configurations}
@@ -66,7 +66,7 @@ class Stages:
             return
         base, best = (*self.session.base, f"--total_rounds={plan.search_rounds}"), {}
         for name in plan.configurations:
-            # The uniform policy's reward does not depend on hyperparameters: its model is searched.
+            # The uniform policy's reward does not depend on hyperparameters, so its model is tuned instead.
             metric = metrics.HELD_OUT_REWARD if name == UNIFORM else findings.REWARD
             seeds = planning.TUNING_SEED, plan.tuning_seeds
             points = self.spaces[name].points(plan.points)
@@ -98,9 +98,9 @@ class Stages:
         self.results.searched = self._run("search", self.results.configurations, *seeds, rounds=rounds)
 
     def _is_far(self) -> bool:
-        """Whether no model comes near the central linear model, or no strategy's reward shows what was learned.
+        """Whether every model is far below the central linear model, or no strategy's reward reflects its learning.
 
-        Without references, or if the linear model is no better than the uniform policy, there is nothing to reach.
+        Without references, or if the linear model is no better than the uniform policy, the answer is no.
         """
         references, searched = self.data.references, self.results.searched
         if references is None or math.isnan(references.near_linear):
@@ -127,11 +127,11 @@ class Stages:
 
         Args:
           folder: Name of the runs' folder.
-          strategies: The strategies, by the name of their results.
-          first_seed: Their first seed.
+          strategies: The strategies, keyed by the name of their results.
+          first_seed: First seed.
           seeds: Number of consecutive seeds.
-          more: Further flags, by the same names.
-          rounds: Rounds (default: the plan's).
+          more: Additional flags, keyed by the same names.
+          rounds: Number of rounds (default: the plan's).
         """
         base = (*self.session.base, f"--total_rounds={rounds or self.session.plan.rounds}")
         planned = {
@@ -161,13 +161,13 @@ class Stages:
         if self.results.verdict.all_diverged:
             return "every strategy diverged, or failed"
         if name is None:
-            return "no strategy earns significantly more than the uniform policy, so noise would show nothing"
+            return "no strategy earns significantly more than the uniform policy, so adding noise would show nothing"
         if not all(map(math.isfinite, self.results.configurations[name].by_seed(metrics.CLIP_NORM).values())):
             return "its runs do not clip, and the noise is a multiple of the clip norm"
         return ""
 
     def confirm(self, plan: Plan) -> None:
-        """Runs the best strategy and greedy on seeds that did not select it."""
+        """Runs the best strategy and greedy on seeds that were not used to select it."""
         results, best = self.results, self.results.verdict.best
         if best and results.verdict.recommended and GREEDY in results.configurations and plan.independent_seeds:
             both = {name: results.configurations[name] for name in (best, GREEDY)}
@@ -195,7 +195,7 @@ class Stages:
         results.with_noise = self._run("noise", dict.fromkeys(flags, strategy), *seeds, flags)
 
     def federate(self, plan: Plan) -> None:
-        """Trains each client alone, and together."""
+        """Trains the clients separately, and together."""
         results, name = self.results, self.results.verdict.recommended or GREEDY
         if not plan.federation_seeds or name not in results.configurations:
             return
@@ -209,7 +209,7 @@ class Stages:
 
 
 def refused_federation(base: Sequence[str], num_clients: int) -> str:
-    """Why the flags of all runs, or their number of clients, exclude clients that train alone; empty if they do not."""
+    """Why clients cannot train alone with these flags or this number of clients; empty if they can."""
     try:
         settings = studies.resolve(planning.BINARY, (*base, f"--bandits_type={GREEDY}", "--report_clients", *_ALONE))
         federation_flags.warnings(run_flags.options(settings), num_clients)
@@ -219,15 +219,15 @@ def refused_federation(base: Sequence[str], num_clients: int) -> str:
 
 
 def refused_noise(base: Sequence[str]) -> str:
-    """Why the flags of all runs exclude noise, in words; empty if they do not."""
+    """Why noise cannot be added with these flags; empty if it can."""
     try:
         settings = studies.resolve(planning.BINARY, (*base, f"--bandits_type={GREEDY}", *noise_flags(1.0, 0.1)))
     except UsageError as error:
         return f"noise needs --aggregator_type=dpsgd, with one clip norm, which these flags exclude: {error}"
     if settings.scenario in task_defaults.PRETRAINED or settings.initial_model_path:
-        return "initial training spends privacy, too (scripts.privacy_budget and docs/privacy.md compose both)"
+        return "initial training spends privacy budget too (scripts.privacy_budget and docs/privacy.md compose both)"
     if settings.availability or settings.drop_out:
-        return "absent clients make no Poisson sample, so sampling does not amplify privacy (docs/environments.md)"
+        return "cohorts with absent clients are not Poisson samples, so privacy is not amplified (docs/environments.md)"
     return make_options(resets.Reset, settings).voids
 
 
@@ -235,18 +235,18 @@ def noise(deployment: Mechanism, rounds: int, cohort: int, epsilon: float, dimen
     """The mechanism with the least noise for an epsilon in deployment, its noise in a run, and its guarantee.
 
     Args:
-      deployment: Where the model would be trained.
-      rounds: Rounds.
-      cohort: Clients of a round of the run.
+      deployment: Privacy mechanism of the deployment in which the model would be trained.
+      rounds: Number of rounds.
+      cohort: Number of clients in a round of the run.
       epsilon: The epsilon.
-      dimension: Parameters of the model.
+      dimension: Number of model parameters.
 
     Returns:
-      `mechanism`, in words; `noise_multiplier` in deployment; `run_noise_multiplier`; `bands`, 0 for independent noise;
-      `guarantee`, as in privacy.json of a run. `error` alone if no noise in a wide range reaches the epsilon.
+      `mechanism`, a description; `noise_multiplier` in deployment; `run_noise_multiplier`; `bands`, 0 for independent
+      noise; `guarantee`, as in privacy.json of a run. `error` alone if no noise in a wide range reaches the epsilon.
     """
     plans = calibration.alternatives(deployment, rounds, epsilon, dimension)
-    # No tree: bands with the same cohorts have less noise.
+    # Tree aggregation is left out: banded noise with the same cohorts is smaller.
     mechanisms = [plan.mechanism for plan in plans if plan.mechanism.kind != "dpftrl"]
     if not mechanisms:
         return {"error": f"no noise multiplier from 0.01 to 1e6 reaches epsilon {epsilon:g}"}
@@ -261,9 +261,9 @@ def noise(deployment: Mechanism, rounds: int, cohort: int, epsilon: float, dimen
 
 
 def noise_flags(run_noise_multiplier: float, clip_norm: float, bands: int = 0) -> tuple[str, ...]:
-    """Flags of a run with noise, which is seeded, so that runs of one seed differ in the noise alone.
+    """Flags of a run with seeded noise, so that runs with the same seed differ only in the noise.
 
-    All runs have Poisson cohorts, whatever the deployment's sampling, so that all epsilons have the same cohorts.
+    All runs sample Poisson cohorts, even if the deployment does not, so that all epsilons have the same cohorts.
 
     Args:
       run_noise_multiplier: Noise multiplier of the run.

@@ -20,7 +20,7 @@ Which clients should train? Federated training whose clients are chosen at rando
   run_client_selection --preset=figure_1                  # a published study, with its table
 
 Several selectors or cohort sizes, separated by commas, are compared: each runs in a folder of its own, and all are
-drawn together. Where a default is missing here, it is the task's own; config.json in a run's folder records all values.
+plotted together. Defaults that are missing here depend on the task; config.json in a run's folder records all values.
 """
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
@@ -31,7 +31,7 @@ class _Cohorts:
     """Client selection."""
 
     clients_per_round: str = setting(
-        "3", "Clients in a cohort, m, one or several; the default at most all clients", basic=True
+        "3", "Clients in a cohort, m, one or several; the default is capped at the population", basic=True
     )
 
 
@@ -44,9 +44,9 @@ class _Training:
     steps: Count = setting(30, "Mini-batch steps of a client in a round, tau", name="client_steps_per_round")
     learning_rate: Positive = setting(0.05, "Learning rate on the client, eta", name="client_learning_rate", basic=True)
     learning_rate_drops: tuple[int, ...] = setting(
-        None, "Rounds, separated by commas, after which it is multiplied", str, unset=()
+        None, "Rounds, separated by commas, after which the client learning rate drops", str, unset=()
     )
-    learning_rate_factor: PositiveFraction = setting(0.5, "By this number", only={"learning_rate_drops": True})
+    learning_rate_factor: PositiveFraction = setting(0.5, "Factor of each drop", only={"learning_rate_drops": True})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class _Clients:
     client_weighting: str = setting("uniform", "Weight of a client in the mean", ["uniform", "num_examples"])
     max_examples_per_client: int = setting(
         functools.partial(registry.default, "max_examples_per_client"),
-        "Cap on a client's examples, a seeded choice; 0 for none",
+        "Maximum number of examples of a client, sampled by seed; 0 for no limit",
     )
 
 
@@ -110,7 +110,7 @@ def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
     """Settings of each cohort size and selector, with the names of their folders.
 
     Raises:
-      UsageError: On names or numbers that are none, or a flag that belongs to no selector that is compared.
+      UsageError: If a name or number is invalid, or a flag belongs to none of the compared selectors.
     """
     settings = presets.applied(settings, PRESETS)
     names = _words("client_selection", settings.client_selection)
@@ -122,8 +122,8 @@ def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
     compared = []
     for cohort, name in itertools.product(cohorts, names):
         folders = [f"m_{cohort}"] * (len(cohorts) > 1) + [name] * (len(names) > 1)
-        one = settings.replace(client_selection=name, clients_per_round=cohort, experiment_name=top)
-        compared.append(("/".join(folders), one))
+        variant = settings.replace(client_selection=name, clients_per_round=cohort, experiment_name=top)
+        compared.append(("/".join(folders), variant))
     return compared
 
 
@@ -131,16 +131,16 @@ def check(settings: cli.Settings) -> None:
     """Checks the flags of one run's selector and task; see `variants`.
 
     Raises:
-      UsageError: If `--learning_rate_drops` are no rounds, or the task has no clients to make again.
+      UsageError: If `--learning_rate_drops` are not rounds, or the task's clients cannot be sampled again.
     """
     _numbers("learning_rate_drops", settings.learning_rate_drops)
     if settings.resplit and "partition_seed" not in registry.TASKS[settings.task_type].options:
-        raise UsageError(f"--resplit has no effect with --task_type={settings.task_type}, whose clients are given.")
+        raise UsageError(f"--resplit has no effect with --task_type={settings.task_type}, whose clients are fixed.")
     task_flags.check(settings)
 
 
 def options(settings: cli.Settings) -> SelectionOptions:
-    """Options of flags."""
+    """Options of a run from its flags."""
     drops = tuple(_numbers("learning_rate_drops", settings.learning_rate_drops))
     return training_flags.options(
         settings, SelectionOptions, cohort_size=settings.clients_per_round, learning_rate_drops=drops
@@ -151,7 +151,7 @@ def _numbers(flag: str, text: str | None) -> list[int]:
     """Distinct integers of a comma-separated flag; empty for None.
 
     Raises:
-      UsageError: If one is none, or below 1.
+      UsageError: If a value is not an integer, or is below 1.
     """
     return cli.whole_numbers(flag, ",".join(_words(flag, text))) if text is not None else []
 

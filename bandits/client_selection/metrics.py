@@ -9,7 +9,7 @@ LEARNING_RATE = Metric("train/learning_rate", "Learning rate of the clients")
 EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
 NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS
 MODEL_TRANSFERS = Metric(
-    "communication/model_transfers", "Models sent to clients, those for polls too, and updates sent back", better="down"
+    "communication/model_transfers", "Models sent to clients, including for polls, and updates sent back", better="down"
 )
 BYTES_DOWN = metrics.BYTES_DOWN
 BYTES_UP = metrics.BYTES_UP

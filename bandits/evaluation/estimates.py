@@ -1,4 +1,4 @@
-"""Estimates of a policy's value by all estimators, and tests of their change over time, without TensorFlow."""
+"""Estimates of a policy's value by all estimators, and tests for changes over time; needs no TensorFlow."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ from optimization.study.intervals import CONFIDENCE, Interval
 BIASED = "biased, no interval"  # Printed in place of an interval, as the size of the bias is unknown.
 # Kinds of intervals, as files name them.
 DELTA, BOOTSTRAP, BETTING = "delta method", "bootstrap", "betting"
-# Effective number of clients, and its share of all. Below both, bootstrap intervals cover the value more often than the
-# delta method's, otherwise less often (docs/logs.md).
+# Thresholds for the effective number of clients, and for its share of all clients. Below both, bootstrap intervals
+# cover the value more often than the delta method's; otherwise, less often (docs/logs.md).
 FEW_CLIENTS, FEW_OF_CLIENTS = 30, 0.5
-_ONE_CLIENT = 2  # Below this effective number neither covers it.
-# The headline is the first estimator with a result; then the reason that is printed.
+_ONE_CLIENT = 2  # Below this effective number, neither interval is reliable.
+# The headline is the first of these estimators that has a result. The text is the reason that is printed.
 HEADLINES = {
     "dr": "is unbiased if the propensities or the reward model are right, and usually has less variance than IPS",
     "switch_dr": "is doubly robust, as no weight exceeds --tau",
@@ -28,8 +28,8 @@ HEADLINES = {
     "ips": "is unbiased if the propensities are right",
     "clipped_ips": "is IPS, as no weight exceeds --clip: unbiased if the propensities are right",
 }
-_LAST = 1 / 3  # Part of a log that is compared with the rows before it: fixed, not chosen by a look at the log.
-_LEVEL = 0.05  # Of the tests of changes.
+_LAST = 1 / 3  # Last part of a log, compared with the earlier rows. Fixed, not chosen from the data.
+_LEVEL = 0.05  # Significance level of the tests for changes.
 _COLUMNS = (
     "estimator", "parameter", "value", "low", "high", "difference", "difference_low", "difference_high",
     "bootstrap_low", "bootstrap_high", "bias", "interval", "difference_interval",
@@ -37,16 +37,16 @@ _COLUMNS = (
 
 
 class Estimate(NamedTuple):
-    """A policy's value by one estimator.
+    """A policy's value, as estimated by one estimator.
 
     Attributes:
       name: Name of the estimator.
-      parameter: Its parameter, such as `clip=20`; empty without one.
-      value: The policy's value with its interval over clients; without the interval where the estimator is biased.
-      difference: The value less the log's mean reward; None for the log's mean, and where the estimator is biased.
-      bootstrap: The value with the bootstrap's interval; None without draws, or without an interval.
-      is_biased: Whether it has a bias of unknown size: DM, DRos, and a parameter that binds.
-      value_by: Kind of the value's interval: `DELTA`, `BOOTSTRAP`, `BETTING`, or empty without one.
+      parameter: The estimator's parameter, such as `clip=20`; empty if it has none.
+      value: The policy's value with its interval over clients; the interval is NaN if the estimator is biased.
+      difference: The value minus the log's mean reward; None for the log's mean itself, and for a biased estimator.
+      bootstrap: The value with a bootstrap interval; None without bootstrap samples or without an interval.
+      is_biased: Whether the bias has an unknown size: DM, DRos, and any estimator that limits some of the weights.
+      value_by: Kind of the value's interval: `DELTA`, `BOOTSTRAP`, `BETTING`, or empty if there is none.
       difference_by: Kind of the difference's interval.
     """
 
@@ -68,15 +68,15 @@ class Estimate(NamedTuple):
         return dict(zip(_COLUMNS, cells, strict=True))
 
     def in_unit_of(self, bounds: RewardBounds) -> "Estimate":
-        """The estimate of rewards that were mapped to [0, 1], in the user's unit."""
+        """Converts an estimate for rewards in [0, 1] back to the user's unit."""
         return self._replace(
             value=self.value.scaled(bounds.span, bounds.low),
-            difference=self.difference and self.difference.scaled(bounds.span),  # Both values have the offset.
+            difference=self.difference and self.difference.scaled(bounds.span),  # The offsets cancel.
             bootstrap=self.bootstrap and self.bootstrap.scaled(bounds.span, bounds.low),
         )
 
 
-_WithKind = tuple[Interval, Interval | None, str]  # An interval, the bootstrap's, and the kind of the first.
+_WithKind = tuple[Interval, Interval | None, str]  # An interval, the bootstrap interval, and the kind of the first.
 
 
 def headline(results: Sequence[Estimate]) -> tuple[Estimate, str] | None:
@@ -91,7 +91,7 @@ def headline(results: Sequence[Estimate]) -> tuple[Estimate, str] | None:
 def few_clients(rows: Terms, draws: int) -> tuple[log_checks.Finding | None, bool]:
     """Warning if the log has few effective clients, and whether the bootstrap then gives the intervals.
 
-    The effective number is that of log_checks, of clients' rows or of their weights, whichever is smaller.
+    The effective number of clients (see `log_checks`) is the smaller of those by rows and by weights.
 
     Args:
       rows: Terms of the log's rows.
@@ -108,27 +108,27 @@ def few_clients(rows: Terms, draws: int) -> tuple[log_checks.Finding | None, boo
     elif not is_uneven:
         intervals = "95% intervals contained the value in 91 to 94% of simulated logs"
     elif draws:
-        intervals = "95% intervals are the bootstrap's, which contained the value in 89 to 94% of simulated logs"
+        intervals = "95% intervals come from the bootstrap, and contained the value in 89 to 94% of simulated logs"
     else:
         intervals = (
             "95% intervals of the delta method contained the value in 77 to 94% of simulated logs; leave out --draws=0 "
-            "for the bootstrap's"
+            "for bootstrap intervals"
         )
     text = f"Few clients: the effective number is {effective:.1f} of {clients:,}, and {intervals} (docs/logs.md)."
     return log_checks.Finding("few clients", True, text), is_uneven and draws > 0
 
 
 def names(text: str | None) -> tuple[str, ...] | None:
-    """Distinct names of `--estimators`; None for None.
+    """Distinct names in `--estimators`; None if the flag is not set.
 
     Raises:
-      UsageError: If one is not known.
+      UsageError: If a name is unknown.
     """
     if text is None:
         return None
     distinct = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     if unknown := [name for name in distinct if name not in KINDS]:
-        raise UsageError(f"--estimators: {unknown[0]!r} is none of {', '.join(KINDS)}.")
+        raise UsageError(f"--estimators: {unknown[0]!r} is not one of {', '.join(KINDS)}.")
     return distinct
 
 
@@ -166,12 +166,12 @@ def estimates(
     Args:
       rows: Terms of the log's rows.
       asked: The estimators.
-      names: Names of the clients with rows, in their order.
+      names: Names of the clients that have rows, in order.
       seed: Random seed of the bootstrap.
-      draws: Number of its resamples.
-      by_bootstrap: Whether values and differences have the bootstrap's intervals.
-      few: Outcomes whose finite-sample interval replaces these, the same for all estimators, but widened to contain
-        their values; None if there are none.
+      draws: Number of bootstrap samples.
+      by_bootstrap: Whether values and differences have bootstrap intervals.
+      few: Outcomes whose finite-sample interval replaces the intervals above, for all estimators alike; it is widened
+        to contain the estimate. None if there are no such outcomes.
     """
     totals = {each: each.totals(rows) for each in (LOGGED, *asked)}
     drawn = estimators.ratio(estimators.resampled(np.stack([*totals.values()], axis=1), names, seed, draws))
@@ -198,7 +198,7 @@ def estimates(
     def of_difference(each: Estimator) -> _WithKind:
         if not few or few.is_same:
             return large_sample(each, CONFIDENCE, LOGGED)
-        first, second = (of_value(one, (1 + CONFIDENCE) / 2)[0] for one in (each, LOGGED))  # They hold jointly.
+        first, second = (of_value(which, (1 + CONFIDENCE) / 2)[0] for which in (each, LOGGED))  # Both hold jointly.
         low, high = first.low - second.high, first.high - second.low
         mean = math.nan if math.isnan(low) else first.mean - second.mean
         return Interval(mean, low, high, len(names)), None, "" if math.isnan(low) else BETTING
@@ -209,7 +209,7 @@ def estimates(
         flag, is_biased = KINDS[each.name].parameter, each.is_biased(largest_weight)
         parameter = f"{flag}={each.parameter:g}" if flag else ""
         value, resampled, kind = of_value(each)
-        # Nothing is known without a reward. If the policy chooses no logged action, only a model's guess is left.
+        # Without a reward there is no estimate. If the policy chooses none of the logged actions, only DM has one.
         if not has_reward or (each.name != "dm" and not has_weight):
             value = value._replace(mean=math.nan)
         if is_biased or math.isnan(value.mean):
@@ -222,16 +222,16 @@ def estimates(
 
 
 def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values before and after a cut, their changes with intervals, and Holm's p-values.
+    """Values before and after a cut, their changes with intervals, and Holm-adjusted p-values.
 
     The two quantities are the policy's difference from the log and the log's mean reward. A change's error is computed
-    from each client's residuals of both parts together, since a client may have rows in both. Student's t has as many
-    degrees of freedom as there are effective clients (Kish) by these residuals, less one: fewer where few clients
-    determine the change.
+    from each client's residuals of both parts together, since a client may have rows in both. The degrees of freedom of
+    Student's t are the effective number of clients (Kish) by these residuals, minus one. There are fewer if only a few
+    clients determine the change.
 
     Args:
       rows: Terms of the log's rows.
-      is_last: bool [rows], the part after the cut.
+      is_last: bool [rows], whether a row is after the cut.
       estimator: Estimator of the policy's value.
 
     Returns:
@@ -249,15 +249,15 @@ def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.
         of_policy, of_log = estimators.influences(policy), estimators.influences(log)
         residuals.append(np.stack([of_policy - of_log, of_log], axis=1))
     (before, after), count = np.array(values), len(residuals[0])
-    own = residuals[1] - residuals[0]
-    squares = (own**2).sum(axis=0)
-    squares[squares <= 1e-26 * np.square(values).max()] = np.nan  # All clients agree, but for rounding.
-    freedom = squares**2 / (own**4).sum(axis=0) - 1
+    shifts = residuals[1] - residuals[0]
+    squares = (shifts**2).sum(axis=0)
+    squares[squares <= 1e-26 * np.square(values).max()] = np.nan  # All clients agree, up to rounding.
+    freedom = squares**2 / (shifts**4).sum(axis=0) - 1
     errors = np.sqrt(squares * count / (count - 1)) if count > 1 else squares * np.nan
     gap = after - before
     p_values = 2 * stats.t.sf(np.abs(gap / errors), freedom)
     known = p_values[np.isfinite(p_values)]
-    p_values = np.minimum(1, np.maximum(p_values, len(known) * np.min(known, initial=1)))  # Holm's, for up to two.
+    p_values = np.minimum(1, np.maximum(p_values, len(known) * np.min(known, initial=1)))  # Holm, up to two tests.
     half = errors * stats.t.ppf(1 - _LEVEL / 2, freedom)
     return np.stack([before, after], axis=1), np.stack([gap, gap - half, gap + half], axis=1), p_values
 
@@ -265,14 +265,14 @@ def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.
 def findings_on_changes(
     rows: Terms, times: log_time.Times | None, estimator: Estimator, policy: str, unit: RewardBounds = UNIT
 ) -> list[log_checks.Finding]:
-    """Sentences on changes, as warnings if they are significant; none without times, or if all are equal.
+    """Findings about changes, as warnings if they are significant; empty without times or if all are equal.
 
     Args:
       rows: Terms of the log's rows.
       times: Times of the rows.
       estimator: Estimator of the policy's value.
-      policy: The policy, in words.
-      unit: The user's unit of rewards; those of `rows` are mapped to [0, 1] from it.
+      policy: Description of the policy.
+      unit: The user's unit of rewards; the rewards in `rows` were mapped from it to [0, 1].
     """
     if times is None or (cut := times.cut(_LAST)) == times.values.min():
         return []
@@ -289,7 +289,7 @@ def findings_on_changes(
         text += f"{after} from then on (last third of the rows), {interval.text(signed=True, label='95% CI ')}, "
         text += f"Holm-adjusted p = {p_value:.2g}."
         if is_warning:
-            text += f" Estimates average over both: evaluate them alone, with --until={since} and --from={since}."
+            text += f" Estimates average over both parts: evaluate each alone, with --until={since} and --from={since}."
         if np.isfinite(p_value):
             findings.append(log_checks.Finding("change", is_warning, text))
     return findings

@@ -26,13 +26,13 @@ from data.tasks.options import TaskOptions
 from optimization.study import results
 
 _SAVED_MODEL, _LITE, _SIGNATURE = "saved_model", "model.tflite", "signature.json"
-_SIGNATURES = {"predicted_rewards": "predicted_reward", "probabilities": "probability"}  # With their outputs.
+_SIGNATURES = {"predicted_rewards": "predicted_reward", "probabilities": "probability"}  # And their outputs.
 _DISCLOSURE = (
     "Warning: epsilon covers the weights of the exported model, but not the means and categories that it takes "
-    "from the clients' columns. --public_statistics takes them from elsewhere."
+    "from the clients' columns. --public_statistics takes them from public data."
 )
-_SPACES = r"[\t-\r\x1c-\x1f\x{85}\p{Z}]+"  # Those that Python's `str.strip` removes.
-# Beyond this ratio of mean and deviation, float32 is too coarse for a column.
+_SPACES = r"[\t-\r\x1c-\x1f\x{85}\p{Z}]+"  # The characters that Python's `str.strip` removes.
+# Above this ratio of mean to standard deviation, float32 is too coarse for a column.
 _LARGEST_RATIO = 1000.0
 Kinds: TypeAlias = dict[str, dict[str, Any]]
 
@@ -51,7 +51,7 @@ def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
         raise UsageError(f"{run.folder} cannot be exported: its policy draws random numbers from a key.")
     names = _SAVED_MODEL, _LITE, _SIGNATURE
     if folder.exists() and not (folder / _SIGNATURE).is_file() and (folder.is_file() or any(folder.iterdir())):
-        raise UsageError(f"{folder} holds other files than an exported model: choose another folder.")
+        raise UsageError(f"{folder} holds files other than an exported model: choose another folder.")
     with files.write_errors(folder), _quiet():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".part") as temporary:
@@ -77,7 +77,7 @@ def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences TensorFlow's warnings of deprecated functions, and of names of columns."""
+    """Silences TensorFlow's warnings about deprecated functions and column names."""
     logging.disable(logging.WARNING)
     try:
         yield
@@ -86,16 +86,16 @@ def _quiet() -> Iterator[None]:
 
 
 def _save(predictor: predictions.Predictor, kinds: Kinds, folder: pathlib.Path, dtype: tf.DType) -> None:
-    """Writes a SavedModel whose numbers have this dtype; with float32, what TensorFlow Lite takes.
+    """Writes a SavedModel whose numeric inputs have this dtype; TensorFlow Lite needs float32.
 
-    It is built as a graph, since a `tf.function` renames arguments that contain spaces or signs.
+    It is built as a graph, since a `tf.function` renames arguments that contain spaces or special characters.
     """
     v1, known, options = tf.compat.v1, predictor.known, predictor.task
     with tf.Graph().as_default(), v1.Session() as session:
         types = {name: dtype if kind["type"] == "number" else tf.string for name, kind in kinds.items()}
         inputs = {name: v1.placeholder(types[name], [None]) for name in kinds}
         contexts = features(inputs, known, options, is_lite=dtype == tf.float32)
-        # In a function, == of the user's policy compares tensors; in a graph, it would compare Python's objects.
+        # In a tf.function, == in the user's policy compares tensors; in a graph, it would compare Python objects.
         outputs = tf.function(functools.partial(_outputs, predictor, dtype), autograph=False)(contexts)
         define, builder = v1.saved_model.predict_signature_def, v1.saved_model.Builder(str(folder))
         signatures = {name: define(inputs, {output: outputs[output]}) for name, output in _SIGNATURES.items()}
@@ -113,7 +113,7 @@ def _outputs(predictor: predictions.Predictor, dtype: tf.DType, contexts: tf.Ten
 
 
 def _convert(predictor: predictions.Predictor, kinds: Kinds, folder: pathlib.Path) -> str:
-    """Writes the TensorFlow Lite file to a folder; returns why it cannot, else an empty text."""
+    """Writes the TensorFlow Lite file to a folder; returns why that is impossible, or an empty string."""
     if problem := why_not_lite(predictor.known):
         return problem
     _save(predictor, kinds, folder / "float32", tf.float32)
@@ -159,13 +159,13 @@ def why_not_lite(known: statistics.OfTable) -> str:
 def features(
     inputs: Mapping[str, tf.Tensor], known: statistics.OfTable, options: TaskOptions, *, is_lite: bool
 ) -> tf.Tensor:
-    """Features as the model takes them.
+    """Features in the form that the model expects.
 
     Args:
       inputs: The columns of `kinds`, [rows] each: numbers of one dtype, NaN if missing; else text, empty if missing.
-      known: Their statistics.
+      known: Statistics of the columns.
       options: The run's options.
-      is_lite: Whether to leave out what TensorFlow Lite lacks: no spaces around text are removed.
+      is_lite: Whether to use only operations of TensorFlow Lite; spaces around text are then not removed.
     """
     words = schema.listed(options.missing_values)
     blocks = []
@@ -187,8 +187,8 @@ def _numbers(values: tf.Tensor, known: statistics.Numbers, words: Sequence[str])
     is_present = tf.math.is_finite(values)
     for word in words:
         try:
-            is_present &= tf.not_equal(values, float(word))  # In a graph, != compares the objects.
-        except ValueError:  # A text, which no number equals.
+            is_present &= tf.not_equal(values, float(word))  # In a graph, != compares objects.
+        except ValueError:  # The word is not a number.
             continue
     standard = tf.zeros_like(values)
     if known.deviation:
@@ -202,7 +202,7 @@ def _numbers(values: tf.Tensor, known: statistics.Numbers, words: Sequence[str])
 
 
 def _is_missing(written: tf.Tensor, words: Sequence[str]) -> tf.Tensor:
-    """Bool [rows, 1]."""
+    """Whether each value is missing, bool [rows, 1]."""
     return tf.reduce_any(tf.equal(written[:, tf.newaxis], [[*table_file.MISSING, *words]]), axis=1, keepdims=True)
 
 

@@ -1,7 +1,8 @@
 """A private evaluation: checks of its flags, its cost, its single release, and its output.
 
-A run's model that was trained on the same clients is a release too and is composed. All bounds are fixed beforehand.
-Nothing else of the log may be shown, so most checks of a log are not made.
+If the policy is a run's model that was trained on the same clients, that model counts as a release too, and its
+guarantee is composed with this one. All bounds are fixed in advance. Nothing else about the log may be shown, so most
+checks of a log are skipped.
 """
 
 import dataclasses
@@ -27,20 +28,20 @@ from optimization.study import cli, run_folder
 
 _RELEASE = "client sums of a log"
 _COVERS = (
-    "the values and intervals of these queries; not the log, which is as private as the data and outside every "
-    "guarantee (--log_interactions), and nothing else that is computed from it"
+    "the values and intervals of these queries, but neither the log itself (--log_interactions), which is as sensitive "
+    "as the data, nor anything else that is computed from it"
 )
 _ASSUMED = (
-    "neighbouring logs differ in one client's rows alone: what a client's data changed in others' rows, through the "
-    "models that acted, is for the guarantee of the run that wrote the log",
+    "neighbouring logs differ only in the rows of one client: its influence on other clients' rows, through the models "
+    "that acted, is covered by the guarantee of the run that wrote the log",
     "the number of clients, and the names and number of the actions, are public",
-    "target policies and all bounds were fixed without a query on these clients, unless they are counted above",
-    "the generator's numbers are taken for random, and floating-point numbers for real ones",
+    "target policies and all bounds were chosen without querying these clients, except for the queries counted above",
+    "the generator's output is treated as truly random, and floating-point numbers as real numbers",
 )
 _ROUNDING = 1.005  # A propensity may be written with few digits.
 _ABOVE = (
-    "With correct propensities it is at most 1, so the propensities are wrong: too small, or those of other actions "
-    "than the chosen ones."
+    "With correct propensities it is at most 1, so the propensities are wrong: they are too small, or belong to "
+    "actions other than the chosen ones."
 )
 _BELOW = (
     "It is 1 if every action was possible in every row and no weight exceeds --largest_weight. Otherwise, actions were "
@@ -56,13 +57,13 @@ def models(settings: cli.Settings, target: Target) -> list[ledger.Spent]:
     """Checks the flags of private and anytime-valid values; returns the model that counts as a release of the clients.
 
     Raises:
-      UsageError: If something would not be private, or has no effect.
+      UsageError: If a flag would break privacy, or has no effect.
     """
     bounds_lib.check(settings)
     if not settings.private:
         return []
     if settings.reward_window and not settings.log_until:
-        raise UsageError("--private: --reward_window needs --log_until: the latest time in the log is one client's.")
+        raise UsageError("--private: --reward_window needs --log_until: the log's latest time reveals one client.")
     run = target.name if target.kind == "run" else target.run
     if not run and "policy_is_public" in settings.set_by_user:
         raise UsageError("--policy_is_public has an effect only with --policy=run:FOLDER.")
@@ -75,36 +76,36 @@ def models(settings: cli.Settings, target: Target) -> list[ledger.Spent]:
     if reason := spent.mechanism.reason:
         raise UsageError(
             f"--private: {what} was trained on clients and has no guarantee, because {reason}: train it with "
-            "differential privacy, or say that no client of it needs protection (--policy_is_public)."
+            "differential privacy, or declare that none of its clients needs protection (--policy_is_public)."
         )
     return [spent]
 
 
 def mechanism(clients: int, noise_multiplier: float, **others: Any) -> mechanisms.Mechanism:
-    """Accounting of one release.
+    """Privacy accounting of one release.
 
     Args:
       clients: Number of clients of the log, which is public.
       noise_multiplier: Standard deviation of the noise on each number of the sum, in clip norms.
-      **others: Further fields of `mechanisms.Mechanism`: its delta, if it is not 1 / clients^1.1, and its accountant.
+      **others: Other fields of `mechanisms.Mechanism`: `delta` (default: 1 / clients^1.1) and `accountant`.
     """
-    # With all clients in each query nothing is random, and a client's absence leaves the others as they are.
+    # Every query includes all clients, so nothing is sampled, and removing a client does not change the others.
     return mechanisms.Mechanism("dpsgd", noise_multiplier, clients, clients, "cyclic", **others)
 
 
 def calibrated(
     mechanism: mechanisms.Mechanism, looks: int, target_epsilon: float, models: Sequence[ledger.Spent] = ()
 ) -> mechanisms.Mechanism:
-    """Mechanism with the least noise for which several queries and the models cost at most an epsilon.
+    """Mechanism with the least noise at which the queries and the models together stay within an epsilon.
 
     Args:
       mechanism: The mechanism; its noise multiplier is not used.
       looks: Number of queries.
-      target_epsilon: Epsilon of everything together.
+      target_epsilon: Total epsilon of the queries and the models.
       models: Models that were fitted on the same clients.
 
     Raises:
-      UsageError: If no noise does that.
+      UsageError: If no amount of noise is enough.
     """
     queries = ledger.Spent(_RELEASE, dataclasses.replace(mechanism, noise_multiplier=1.0), looks)
     whole, rounds = ledger.composed([*models, queries])
@@ -122,16 +123,16 @@ def pay(
     *,
     target_epsilon: float | None = None,
 ) -> dict[str, Any]:
-    """Writes a release into the ledger, before it is made, and returns the guarantee of everything so far.
+    """Records a release in the ledger before it is made, and returns the guarantee for everything released so far.
 
     Args:
-      path: The ledger of these clients; made if there is none.
+      path: The ledger of these clients; created if it does not exist.
       mechanism: The release's mechanism.
-      models: Models that were fitted on the same clients. Each counts once, in however many queries it is used.
-      target_epsilon: Epsilon that may be spent in all; None for any.
+      models: Models that were fitted on the same clients. Each counts once, no matter how many queries use it.
+      target_epsilon: Total epsilon that may be spent; None for no limit.
 
     Raises:
-      UsageError: If that would spend more; nothing is written then.
+      UsageError: If the release would spend more; nothing is written in that case.
     """
     with ledger.opened(path) as book:
         new = [*(model for model in models if model not in book.entries), ledger.Spent(_RELEASE, mechanism)]
@@ -147,11 +148,11 @@ def pay(
 
 
 def guarantee(whole: mechanisms.Mechanism, rounds: int, looks: int, models: Sequence[str]) -> dict[str, Any]:
-    """The guarantee in JSON's types, with its sentences.
+    """The guarantee as a dict for JSON, with the sentences to print.
 
     Args:
-      whole: All that was spent as one mechanism, at the delta of the last release.
-      rounds: The mechanism's rounds.
+      whole: Everything spent so far, composed into one mechanism, with the delta of the last release.
+      rounds: Number of rounds of that mechanism.
       looks: Number of queries.
       models: Names of the other releases.
     """
@@ -179,17 +180,17 @@ def evaluate(
     log: interaction_log.InteractionLog,
     probabilities: np.ndarray,
 ) -> list[dict[str, Any]]:
-    """Makes the release, prints it, writes it and returns its rows; nothing else of the log is released.
+    """Makes the release, prints it, writes it and returns its rows; nothing else from the log is released.
 
     Args:
       settings: The flags.
       spent: Models that were trained on the same clients, see `models`.
-      target: The policy, in words.
+      target: Description of the policy.
       log: The log, with rewards in [0, 1].
       probabilities: float64 [rows, actions], or [rows] of the logged actions: the target's probabilities.
 
     Raises:
-      UsageError: If the log does not keep its bounds, or the budget is spent.
+      UsageError: If the log violates its bounds, or the budget is used up.
     """
     limits, actions = bounds_lib.of_settings(settings), len(log.action_names)
     query = private_sums.Query(limits, settings.clip_norm)
@@ -237,7 +238,7 @@ def evaluate(
 
 
 def checks(answer: Answer) -> list[Finding]:
-    """Findings on the propensities, from the release itself; with a warning, no conclusion is drawn."""
+    """Findings about the propensities, computed from the release itself. After a warning, no conclusion is drawn."""
     findings = []
     for interval, what in (
         (answer.mean_weight, "The mean of the policy's weights, its probabilities divided by propensities,"),
@@ -269,7 +270,7 @@ def sentences(values: Sequence[Value], policy: str, limits: bounds_lib.Bounds) -
 
 
 def not_made(settings: cli.Settings) -> str:
-    """Sentence on the checks that would not be private, and on how the data holder makes them."""
+    """Sentence that lists the checks skipped for privacy, and says how the data holder can run them."""
     left_out = ["varying sets of actions", "actions without a row", "duplicate and left-out rows", "uneven clients"]
     left_out += ["changes over time"] * bool(settings.time_column)
     flags = [f"--{name}" for name in sorted(settings.set_by_user & bounds_lib.PRIVATE)]

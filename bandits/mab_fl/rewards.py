@@ -1,4 +1,4 @@
-"""Rewards of a change of the target's AUC, and the test of whether its learning curve falls.
+"""Rewards for changes in the target's AUC, and a test of whether its learning curve is falling.
 
 Lundahl 2021, sections 8.2.2, 8.4, 9 and 10, and Figure 19.
 """
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import scipy.interpolate
 
 KINDS = {
-    "increment": "the increase of the target's AUC over its own model, trained in the same round",
+    "increment": "the increase in AUC over the target's own model, trained in the same round",
     "binary": "1 for an increase above --threshold, else 0",
 }
 _QUANTILE = "quantile:"
-MIN_POINTS = 5  # Of a cubic spline.
-_LEAST_VARIANCE = 1e-10  # The fit cannot end without any.
+MIN_POINTS = 5  # For a cubic spline.
+_LEAST_VARIANCE = 1e-10  # With a variance of 0, the fit might not terminate.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Reward:
 
     Attributes:
       kind: A key of KINDS.
-      threshold: Threshold of binary rewards: a number, or `quantile:Q` of the increases so far; None for the others.
+      threshold: Threshold of binary rewards: a number, or `quantile:Q` of the increases so far; None for other kinds.
     """
 
     kind: str
@@ -41,8 +41,8 @@ class Reward:
         """Threshold of a round's binary rewards.
 
         Args:
-          increases: float [...], those of all combinations tried in earlier rounds (section 9), NaN for none. Without
-            any, a quantile is 0: what is better than what it is compared with pays.
+          increases: float [...], the increases of all combinations tried in earlier rounds (section 9), NaN for others.
+            If none was tried, a quantile is 0, so that any improvement earns a reward.
         """
         if isinstance(self.threshold, str):
             seen = increases[~np.isnan(increases)]
@@ -78,7 +78,7 @@ def smooth(values: np.ndarray) -> "scipy.interpolate.UnivariateSpline":
 
 
 def is_falling(values: np.ndarray) -> bool:
-    """Whether the spline of a learning curve falls at its end; never with fewer than `MIN_POINTS` points."""
+    """Whether the spline of a learning curve falls at its end; False with fewer than `MIN_POINTS` points."""
     if len(values) < MIN_POINTS:
         return False
     return bool(smooth(values).derivative()(len(values) - 1) < 0)

@@ -35,15 +35,15 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def flat(runs: Several) -> list[Run]:
-    """All runs, without repetitions.
+    """All distinct runs.
 
     Raises:
-      UsageError: If there is none, or an item is not a run.
+      UsageError: If there are no runs, or an item is not a run.
     """
     groups = runs if isinstance(runs, Iterable) else [runs]
     every = [run for group in groups for run in (group if isinstance(group, Iterable) else [group])]
     if not every or not all(isinstance(run, Run) for run in every):
-        raise UsageError("These are not runs, or none at all: pass what bandits.run or bandits.load returns.")
+        raise UsageError("Expected one or more runs: pass what bandits.run or bandits.load returns.")
     return list(dict.fromkeys(every))
 
 
@@ -55,7 +55,7 @@ def plot(runs: Several, *names: str, band: str = "ci") -> "panels.Figure":
       >>> bandits.plot([greedy, softmax], "bandits/average_rewards")
 
     Args:
-      runs: Runs, or sequences of runs. Seeds of one run become their mean and a band.
+      runs: Runs, or sequences of runs. The seeds of a run are drawn as their mean with a band.
       *names: Columns of `metrics.csv`; by default those that the study marks for summaries.
       band: `ci`, 95% interval of the seeds' mean; `minmax`, their range; or `sd`, one standard deviation.
 
@@ -68,7 +68,7 @@ def plot(runs: Several, *names: str, band: str = "ci") -> "panels.Figure":
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Items by a key, in their order."""
+    """Groups items by a key, and keeps their order."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -102,13 +102,13 @@ def named(settings: cli.Settings) -> list[pathlib.Path]:
       UsageError: If no folder is named, or a name is empty.
     """
     if not settings.folders or not all(settings.folders):
-        raise UsageError("No run is named: give run folders, as in: runs/a runs/b.")
+        raise UsageError("No run is named: give one or more run folders, such as runs/a runs/b.")
     return [pathlib.Path(cli.user_path(name)) for name in settings.folders]
 
 
 @functools.cache
 def declared() -> Mapping[str, Metric]:
-    """Metrics that studies declare, by name; if several studies declare a name, the first study's."""
+    """Metrics that studies declare, by name; the first study counts if several declare the same name."""
     metrics: dict[str, Metric] = {}
     for columns in studies.columns():
         for metric in columns:
@@ -161,14 +161,14 @@ def has_noise(seed_runs: Sequence[Run]) -> bool:
 
 
 def bootstrapped(values: np.ndarray, statistic: Callable[[np.ndarray], float]) -> intervals.Interval:
-    """A statistic with a 95% interval by a bootstrap over seeds and over clients, both with replacement.
+    """A statistic with a 95% interval from a bootstrap over both seeds and clients, with replacement.
 
-    Owen, "The Pigeonhole Bootstrap", 2007. It is conservative: where neither seeds nor clients differ but by noise, the
-    interval is sqrt(3) times as wide as it need be. With one row it is the percentile bootstrap over clients.
+    Owen, "The Pigeonhole Bootstrap", 2007. It is conservative: if seeds and clients differ only by noise, the interval
+    is sqrt(3) times as wide as necessary. With a single seed, it is the percentile bootstrap over clients.
 
     Args:
       values: float [seeds, clients]; NaN where a client did not take part.
-      statistic: Of such an array.
+      statistic: Computes the statistic of such an array.
 
     Returns:
       `size` is the number of clients; the ends are NaN with fewer than `LEAST_CLIENTS`.
@@ -176,7 +176,7 @@ def bootstrapped(values: np.ndarray, statistic: Callable[[np.ndarray], float]) -
     (seeds, clients), low, high = values.shape, math.nan, math.nan
     if clients >= LEAST_CLIENTS:
         generator = np.random.default_rng(0)
-        # One by one, so that memory never holds all samples together.
+        # One sample at a time, so that they are never all in memory.
         samples = [
             statistic(values[generator.integers(seeds, size=seeds)][:, generator.integers(clients, size=clients)])
             for _ in range(_DRAWS)
@@ -194,14 +194,14 @@ def seed_folders(folder: pathlib.Path) -> list[pathlib.Path]:
     groups = find(folder)
     if len(groups) > 1:
         raise UsageError(f"{folder} holds {len(groups)} runs: name one of them, such as {next(iter(groups))}.")
-    found = [path for path in next(iter(groups.values())) if (path / "metrics.csv").is_file()]
-    if not found:
+    folders = [path for path in next(iter(groups.values())) if (path / "metrics.csv").is_file()]
+    if not folders:
         raise UsageError(f"{folder} holds no metrics.csv, so no round is finished.")
-    return found
+    return folders
 
 
 def headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
-    """Default metric: the reward, or the headline of the study with the most columns of the first run."""
+    """Default metric: the reward, or the headline of the study that shares the most columns with the first run."""
     columns = set(next(iter(tables.values()))[0].columns)
     if metrics.ROUND_REWARD in columns:
         return metrics.ROUND_REWARD
@@ -210,7 +210,7 @@ def headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
 
 
 class Found(NamedTuple):
-    """Runs below some folders.
+    """Runs found in some folders.
 
     Attributes:
       runs: Runs that were read.
@@ -228,7 +228,7 @@ class Found(NamedTuple):
 def read_all(folders: Iterable[pathlib.Path]) -> Found:
     """Reads all runs in some folders, at any depth; each once.
 
-    Runs of searches and of time measurements are left out, unless a folder names them, or their own folder.
+    Runs of searches and of time measurements are left out, unless `folders` names them or the folder of the search.
     """
     paths: dict[pathlib.Path, pathlib.Path] = {}  # Resolved path -> path as named.
     found = Found([], [], [], [])
@@ -254,12 +254,12 @@ def _is_search(path: pathlib.Path, folder: pathlib.Path, tuning: Callable[[pathl
     """Whether a run below a folder is one of a search or of a time measurement."""
     if not _SEARCHES.isdisjoint(path.relative_to(folder).parts[:-1]):
         return True
-    grids = (one for one in path.parents if one.name == "runs" and one.is_relative_to(folder))
-    return any(path.relative_to(one).as_posix() in tuning(one.parent) for one in grids)
+    grids = (parent for parent in path.parents if parent.name == "runs" and parent.is_relative_to(folder))
+    return any(path.relative_to(parent).as_posix() in tuning(parent.parent) for parent in grids)
 
 
 def _tuning(grid: pathlib.Path) -> set[str]:
-    """Runs of a grid that selected its best points, where fresh seeds report them."""
+    """Runs of a grid that were used to select its best points, if these are reported on new seeds."""
     try:
         with open(grid / "results.csv", encoding="utf-8", newline="") as file:
             return {row["run"] for row in csv.DictReader(file) if row.get("used_for") == "tuning"}

@@ -21,8 +21,8 @@ from optimization.study import cli, divergence
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
-SHOWN = 12  # Configurations that are drawn at first; more would hide each other.
-ROWS = 1000  # Of single runs and of commands, so that the page stays small.
+SHOWN = 12  # Configurations that are drawn initially; more would hide each other.
+ROWS = 1000  # Most rows of single runs and of commands, so that the page stays small.
 COMPARED = (
     "Configuration",
     "Compared with",
@@ -33,12 +33,12 @@ COMPARED = (
     "Minimum detectable difference (80% power)",
     "Seeds required",
 )
-_IN_TERMINAL = (*COMPARED[:4], "Verdict")  # Columns of comparisons that fit.
+_IN_TERMINAL = (*COMPARED[:4], "Verdict")  # Columns of comparisons that fit a terminal.
 VERDICT, _BASELINES = "Verdict", "Against the baselines"
 _WHAT_IT_IS = (
     "Normalized scores are 0 at the uniform policy's mean reward on a task and 1 at that of the full-feedback "
-    "baseline. Shown is the interquartile mean over all tasks and seeds, with a 95% interval by a bootstrap of "
-    "the seeds within each task: it is about other seeds, not other tasks."
+    "baseline. The table shows the interquartile mean over all tasks and seeds. Its 95% interval is a bootstrap "
+    "over the seeds of each task, so it generalizes to other seeds, not to other tasks."
 )
 _DYNAMIC_REGRET = (
     "In each round: the final reward (mean of the last tenth of its rounds) of the full-feedback baseline that was "
@@ -57,15 +57,15 @@ Styles = Sequence[Mapping[str, Any]]
 
 
 def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section:
-    """The main table: the first result, and differences from the reference.
+    """The main table: the first metric, and differences from the reference.
 
     Args:
-      part: The configurations; they have a known metric.
+      part: The configurations, which have at least one known metric.
       styles: Their styles.
       compared: Their comparisons.
     """
     column = part.columns[0]
-    comparisons = {configuration: one for configuration, _, one in compared}
+    comparisons = {configuration: each for configuration, _, each in compared}
     references = list(dict.fromkeys(reference.name for _, reference, _ in compared))
     rows = []
     style = dict(zip(part.configurations, styles, strict=True))
@@ -73,11 +73,11 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
         name = Cell(configuration.name, configuration.name, look=style[configuration])
         row: list[Any] = [name, tables.estimate(configuration.estimate(column))]
         if compared:
-            one = comparisons.get(configuration)
+            each = comparisons.get(configuration)
             word = "baseline" if configuration.role else "not compared"
             word = "reference" if configuration.name in references else word
-            row.append(tables.estimate(one.interval if one else None, signed=True))
-            row.append(phrases.short_verdict(one) if one else word)
+            row.append(tables.estimate(each.interval if each else None, signed=True))
+            row.append(phrases.short_verdict(each) if each else word)
         rows.append(row)
     difference = f"Difference to {references[0] if len(references) == 1 else 'reference'}"
     heads = ["Configuration", _title(column), *([difference, VERDICT] if compared else [])]
@@ -87,24 +87,24 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
 def finding(part: ComparableRuns, compared: Compared) -> str:
     """What a part's runs show, in one sentence."""
     column = part.columns[0]
-    best = min(part.ranked(), key=lambda one: bool(one.role))  # The first without a role, if there is one.
-    judged = [one for *_, one in compared if one.is_judged]
+    best = min(part.ranked(), key=lambda each: bool(each.role))  # The first without a role, if there is one.
+    judged = [each for *_, each in compared if each.is_judged]
     what, mean = phrases.lower(_title(column)), best.estimate(column)
     if not judged:
         earned = phrases.estimate(mean) if mean else "unknown"
         highest = "lowest" if column.better == "down" else "highest"
         if len(part.configurations) == 1:
             return f"{best.name}: {what} {earned}."
-        reasons = dict.fromkeys(phrases.why_no_test(one) for *_, one in compared if one.pairs != 1)
+        reasons = dict.fromkeys(phrases.why_no_test(each) for *_, each in compared if each.pairs != 1)
         why = "without several seeds there is no test (--repeat=8)"
         why = f"there is no test: {', '.join(reasons)}" if reasons else why
         return f"{best.name} has the {highest} {what}, {earned}; {why}."
     sign = -1 if column.better == "down" else 1
-    lead = max(judged, key=lambda one: (one.wins, sign * one.difference))
+    lead = max(judged, key=lambda each: (each.wins, sign * each.difference))
     shown = f"{phrases.lower(column.about)} {phrases.effect(lead)}"
     if lead.wins:
         return f"{lead.configuration} is significantly better than {lead.reference}: {shown}."
-    if all(one.loses for one in judged):
+    if all(each.loses for each in judged):
         others = "every other configuration, the next being " * (len(judged) > 1)
         return f"{lead.reference} is significantly better than {others}{lead.configuration}: {shown}."
     if len(judged) == 1:
@@ -116,26 +116,26 @@ def results(part: ComparableRuns, styles: Styles) -> Section:
     """Table of all results of the configurations, the best first, with their baselines, regret and epsilon."""
     columns, ranked = part.columns, part.ranked()
     style = dict(zip(part.configurations, styles, strict=True))
-    spent = {one: _privacy(one) for one in ranked}
+    spent = {each: _privacy(each) for each in ranked}
     has_epsilon = any(cell.kind for cell in spent.values())
-    summaries = {one: part.baseline_summary(one) for one in ranked}
+    summaries = {each: part.baseline_summary(each) for each in ranked}
     has_notes = any(summaries.values())
-    regrets = {one: regret(part, one) for one in ranked}
+    regrets = {each: regret(part, each) for each in ranked}
     has_regret = any(regrets.values())
     heads = ["Configuration", "Seeds", *(_title(column) for column in columns), *[_BASELINES] * has_notes]
     heads += ["Regret to full feedback"] * has_regret + ["Epsilon"] * has_epsilon + ["Rounds"]
     rows = []
-    for one in ranked:
-        cells = [Cell(one.name, one.name, look=style[one]), len(one.runs)]
-        cells += [tables.estimate(one.estimate(column)) for column in columns]
-        cells += [Cell(summaries[one], kind="text")] * has_notes
-        cells += [tables.estimate(regrets[one])] * has_regret
-        rows.append(cells + [spent[one]] * has_epsilon + [_rounds(one)])
+    for each in ranked:
+        cells = [Cell(each.name, each.name, look=style[each]), len(each.runs)]
+        cells += [tables.estimate(each.estimate(column)) for column in columns]
+        cells += [Cell(summaries[each], kind="text")] * has_notes
+        cells += [tables.estimate(regrets[each])] * has_regret
+        rows.append(cells + [spent[each]] * has_epsilon + [_rounds(each)])
     return Section("", heads, rows, left=[_BASELINES], kind="results")
 
 
 def regret(part: ComparableRuns, configuration: Configuration) -> Interval | None:
-    """A configuration's regret to its full-feedback baseline, by the first result; None without a baseline."""
+    """A configuration's regret to its full-feedback baseline, by the first metric; None without a baseline."""
     standing = part.against_baselines.get(configuration.name)
     against = standing.full_feedback if standing else None
     return baselines.regret(against, part.columns[0].better or "up") if against else None
@@ -147,16 +147,16 @@ def comparisons(part: ComparableRuns, compared: Compared, *, is_narrow: bool = F
     Args:
       part: The configurations.
       compared: Their comparisons; see `ComparableRuns.compared`.
-      is_narrow: Whether only the columns that fit a terminal are there.
+      is_narrow: Whether to include only the columns that fit a terminal.
     """
     if not compared:
         return None
-    if not any(one.is_judged for *_, one in compared):
-        reasons = list(dict.fromkeys(phrases.why_no_test(one) for *_, one in compared))
-        is_one_seed = all(one.pairs == 1 for *_, one in compared)
+    if not any(each.is_judged for *_, each in compared):
+        reasons = list(dict.fromkeys(phrases.why_no_test(each) for *_, each in compared))
+        is_one_seed = all(each.pairs == 1 for *_, each in compared)
         note = phrases.ONE_SEED if is_one_seed else f"There is no test: {', '.join(reasons)}."
         return Section("Comparisons", notes=[note])
-    section = comparison_table("Comparisons", [one for *_, one in compared])
+    section = comparison_table("Comparisons", [each for *_, each in compared])
     section = section._replace(notes=[_about(part, compared)])
     return section.narrow(_IN_TERMINAL) if is_narrow else section
 
@@ -164,28 +164,28 @@ def comparisons(part: ComparableRuns, compared: Compared, *, is_narrow: bool = F
 def comparison_table(title: str, compared: Sequence[Comparison]) -> Section:
     """Table of a family of comparisons."""
     rows = []
-    for one in compared:
-        needed = f"{one.seeds_needed:,}" if math.isfinite(one.seeds_needed) else "many"
+    for each in compared:
+        needed = f"{each.seeds_needed:,}" if math.isfinite(each.seeds_needed) else "many"
         cells = [
-            one.configuration,
-            one.reference,
-            one.pairs,
-            tables.estimate(one.interval, signed=True),
-            tables.number(one.adjusted_p, phrases.p_value(one.adjusted_p)),
-            tables.number(one.superiority, f"{one.superiority:.0%}"),
-            tables.number(one.detectable, f"{one.detectable:.2g}"),
-            tables.number(one.seeds_needed, needed),
+            each.configuration,
+            each.reference,
+            each.pairs,
+            tables.estimate(each.interval, signed=True),
+            tables.number(each.adjusted_p, phrases.p_value(each.adjusted_p)),
+            tables.number(each.superiority, f"{each.superiority:.0%}"),
+            tables.number(each.detectable, f"{each.detectable:.2g}"),
+            tables.number(each.seeds_needed, needed),
         ]
-        rows.append([*cells, Cell(phrases.short_verdict(one), notes=one.notes, kind="text notes")])
+        rows.append([*cells, Cell(phrases.short_verdict(each), notes=each.notes, kind="text notes")])
     return Section(title, [*COMPARED, VERDICT], rows, left=(COMPARED[1], VERDICT))
 
 
 def _about(part: ComparableRuns, compared: Compared) -> str:
-    """Metric of the comparisons, tests, and what intervals are over."""
+    """Note on the metric, the tests, and the variation that the intervals cover."""
     some = [run for configuration, *_ in compared for run in configuration.runs]
     notes = [
         f"Metric: {phrases.lower(part.columns[0].about)}.",
-        phrases.family(one for *_, one in compared),
+        phrases.family(each for *_, each in compared),
         phrases.what_seeds_vary(
             partition=any(run.flags.get("resplit") for run in some),
             initial_model=not all(run.flags.get("initial_model_path") for run in some),
@@ -193,8 +193,8 @@ def _about(part: ComparableRuns, compared: Compared) -> str:
         ),
         phrases.WHAT_INTERVALS_ARE_OVER,
     ]
-    shown = {one.name for *both, _ in compared for one in both}
-    if left := [one.name for one in part.configurations if not one.role and one.name not in shown]:
+    shown = {each.name for *both, _ in compared for each in both}
+    if left := [each.name for each in part.configurations if not each.role and each.name not in shown]:
         names = ", ".join(left) if len(left) <= SHOWN else f"{len(left)} configurations"
         notes.append(f"Not compared, because data, rewards, rounds or cohorts differ: {names}.")
     return " ".join(notes)
@@ -202,8 +202,8 @@ def _about(part: ComparableRuns, compared: Compared) -> str:
 
 def flags(part: ComparableRuns) -> Section | None:
     """Flags in which configurations differ, one row per configuration; None without any."""
-    names = phrases.differing_flags([one.flags for one in part.configurations])
-    rows = [[one.name, *(one.flags.get(name) for name in names)] for one in part.configurations]
+    names = phrases.differing_flags([each.flags for each in part.configurations])
+    rows = [[each.name, *(each.flags.get(name) for name in names)] for each in part.configurations]
     return Section("", ["Configuration", *(f"--{name}" for name in names)], rows, kind="flags") if names else None
 
 
@@ -226,14 +226,14 @@ def _title(column: Metric) -> str:
 
 
 def _privacy(configuration: Configuration) -> Cell:
-    """Cell of a configuration's largest epsilon: the proven value, with the one that rests on assumptions below it."""
+    """Cell with a configuration's largest epsilon: the proven value, and below it the one that needs assumptions."""
     records = [run.privacy for run in configuration.runs if isinstance(run.privacy.get("epsilon"), int | float)]
     if not records:
         return Cell("none", "")
-    spent = max(records, key=lambda one: one["epsilon"])
+    spent = max(records, key=lambda each: each["epsilon"])
     notes = [f"delta {spent['delta']:.2g}"] if spent.get("delta") else []
     shown, assumed = digits(spent["epsilon"]), list(spent.get("epsilon_assumes", ()))
-    is_poisson = any(one["sampling_assumed"] for one in spent.get("guarantees", ())[:1])
+    is_poisson = any(each["sampling_assumed"] for each in spent.get("guarantees", ())[:1])
     if is_poisson and (proven := spent.get("epsilon_proven")):
         notes.append(f"{shown} if {assumed.pop(0)}")
         shown = digits(proven)
@@ -261,12 +261,12 @@ def over_tasks(groups: Sequence[ComparableRuns]) -> list[Section]:
             known = group.baselines(one)
             if {Baseline.uniform_policy, Baseline.full_feedback} <= known.keys() and not one.role:
                 results.setdefault(group.columns[0], []).append((task, one, known))
-    found = ((metric, baselines.over_tasks(some, metric)) for metric, some in results.items())
-    return [over_tasks_section(metric.about, one) for metric, one in found if one]
+    scores = ((metric, baselines.over_tasks(some, metric)) for metric, some in results.items())
+    return [over_tasks_section(metric.about, one) for metric, one in scores if one]
 
 
 def over_tasks_section(metric: str, found: baselines.OverTasks) -> Section:
-    """Section about scores over tasks; without a row if there are none."""
+    """Section on scores over tasks; it has no rows if there are no scores."""
     rows = [[name, found.seeds[name], tables.estimate(score)] for name, score in found.scores.items()]
     notes = [f"Metric: {metric}. {_WHAT_IT_IS}"] if rows else []
     notes += [f"Left out: {'; '.join(found.left_out)}."] if found.left_out else []
@@ -275,10 +275,10 @@ def over_tasks_section(metric: str, found: baselines.OverTasks) -> Section:
 
 
 def dynamic_regret(part: ComparableRuns) -> list[Section]:
-    """Section "Dynamic regret": how much less is earned than by the best known policy of each round's environment.
+    """Section "Dynamic regret": how much less reward is earned than with the best known policy for each environment.
 
     It is empty in stationary environments. Besbes, Gur and Zeevi, "Stochastic multi-armed bandit problem with
-    non-stationary rewards", 2014, section 2: the comparator of a round is the best policy of that round's rewards. Here
+    non-stationary rewards", 2014, section 2: the comparator of a round is the best policy for its rewards. Here
     it is the full-feedback baseline that was trained in that round's environment alone.
     """
     shown, missing = [], []
@@ -292,8 +292,8 @@ def dynamic_regret(part: ComparableRuns) -> list[Section]:
             numbers = " and ".join(f"environment {environment}" for environment in lacking)
             flags = " and ".join(f"--drift_environment={environment}" for environment in lacking)
             missing.append(
-                f"The dynamic regret of {one.name} needs the full-feedback baseline of {numbers}: run the same with "
-                f"--bandits_type=supervised_mse, and {flags}."
+                f"The dynamic regret of {one.name} needs the full-feedback baseline of {numbers}: run the same "
+                f"command with --bandits_type=supervised_mse, and {flags}."
             )
         else:
             missing.append(
@@ -333,7 +333,7 @@ def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedb
     needed, last = environments(one, shares), finished_rounds(one)
     if not set(needed) <= set(full_feedback):
         return None
-    earned = {}  # The rewards by round, by seed. A diverged run has none.
+    earned = {}  # For each seed, the rewards by round. A diverged run has none.
     for seed, run in runs.seeds(one.runs).items():
         table = run.metrics.set_index("round_num").reindex(columns=[metric])[metric].loc[:last]
         is_lost = divergence.is_lost(run.metrics, run.columns, run.flags)

@@ -18,7 +18,7 @@ docs/data.md lists their sources.
 """
 # File name, converting module, and source files.
 KINDS = {
-    "mnist_writers": ("mnist_with_writers.npz", "images", "MNIST's four files, QMNIST's two of labels"),
+    "mnist_writers": ("mnist_with_writers.npz", "images", "MNIST's four files and QMNIST's two label files"),
     "fashion_mnist": ("fashion_mnist_pool.npz", "images", "Fashion-MNIST's four files"),
     "cifar100": ("cifar100_subset150.npz", "images", "CIFAR-100, Python version"),
     "heart_disease": ("heart_disease_4sites.csv", "texts", "UCI Heart Disease, processed.*.data"),
@@ -48,9 +48,9 @@ def define() -> _Parser:
     )
     parser.add_argument("--helpfull", action="help", help=argparse.SUPPRESS)
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help="data set, see below")
-    parser.add_argument("source", type=_user_path, metavar="SOURCE_DIR", help="folder of the published files")
+    parser.add_argument("source", type=_user_path, metavar="SOURCE_DIR", help="folder with the published files")
     parser.add_argument(
-        "--output", type=_user_path, required=True, metavar="DIR", help="folder for the file; existing files are kept"
+        "--output", type=_user_path, required=True, metavar="DIR", help="output folder; existing files are not replaced"
     )
     return parser
 
@@ -59,7 +59,7 @@ def program(settings: argparse.Namespace) -> None:
     """Writes the file and prints its path and its SHA-256.
 
     Raises:
-      UsageError: If an argument or a source file is invalid; then nothing is written.
+      UsageError: If an argument or a source file is invalid; nothing is written in that case.
       Failure: If the file cannot be written.
     """
     name, module, wanted = KINDS[settings.kind]
@@ -69,7 +69,7 @@ def program(settings: argparse.Namespace) -> None:
         raise UsageError(f"--output: there is no folder {settings.output}.")
     path = settings.output / name
     if path.exists():
-        raise UsageError(f"--output: {path} exists: move it away, or name another folder.")
+        raise UsageError(f"--output: {path} already exists: move it, or name another folder.")
     content = getattr(importlib.import_module(f"data.convert.{module}"), settings.kind)(settings.source)
     with files.whole(path) as file:
         if isinstance(content, bytes):

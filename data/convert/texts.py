@@ -1,10 +1,10 @@
-"""Published posts and tables as the files that tasks read.
+"""Converts published posts and tables to the files that tasks read.
 
-Posts are those of dumps of Stack Exchange sites, at https://archive.org/details/stackexchange, one archive for each
-site. Its `Posts.xml` has one `<row>` for each post.
+The posts come from the dumps of Stack Exchange sites at https://archive.org/details/stackexchange, with one archive per
+site. An archive's `Posts.xml` has one `<row>` for each post.
 
-Tables are UCI's Heart Disease, and RouteLLM's answers (Ong et al. 2024, "RouteLLM: Learning to Route LLMs with
-Preference Data") to the questions of MMLU (Hendrycks et al. 2021).
+The tables are UCI's Heart Disease, and the answers of RouteLLM's models (Ong et al. 2024, "RouteLLM: Learning to Route
+LLMs with Preference Data") to the questions of MMLU (Hendrycks et al. 2021).
 """
 
 import collections
@@ -26,7 +26,7 @@ from data.errors import UsageError
 
 _SITES = ("cleveland", "hungarian", "switzerland", "va")
 _COLUMNS = "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,target"
-_MODELS = ("mixtral", "gpt-4")  # Beginnings of the columns' names, behind an organization's.
+_MODELS = ("mixtral", "gpt-4")  # Prefixes of the column names, after the organization's name.
 _ANSWERED = ("subject", "prompt", "mixtral_correct", "gpt4_correct")
 _ANSWERS = {"True": 1, "False": 0}
 UNKNOWN_USER = "owner unknown or deleted"
@@ -37,7 +37,7 @@ OTHER_TYPE = "neither question nor answer"
 _QUESTION, _ANSWER = "1", "2"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _TAG = re.compile(r"[^<>|\s]+")  # Tags are written `<a><b>` in dumps before 2024, and `|a|b|` in later ones.
-# Comments, code with what it holds, and the other tags. A `<` that starts none of them is text.
+# Comments, code elements with their content, and all other tags. Any other `<` is text.
 _MARKUP = re.compile(
     r"<!--.*?(?:-->|\Z)|<(pre|code)\b[^>]*>.*?(?:</\1\s*>|\Z)|</?[a-z][^>]*>", re.DOTALL | re.IGNORECASE
 )
@@ -47,7 +47,7 @@ def stackexchange(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
     """Posts of Stack Exchange sites as JSON lines, without HTML and code.
 
     Args:
-      source: Folder with a folder for each site, named like it, that holds the dump's unpacked `Posts.xml`.
+      source: Folder with one subfolder per site, named after the site, that holds the dump's unpacked `Posts.xml`.
 
     Returns:
       Function that writes the compressed file to a path.
@@ -56,7 +56,7 @@ def stackexchange(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
       UsageError: If there is no dump, or, when the function is called, if one is damaged.
     """
     if not (paths := sorted(source.glob("*/Posts.xml"))):
-        raise UsageError(f"There is no folder with a Posts.xml in {source}: SOURCE_DIR must hold one a site.")
+        raise UsageError(f"There is no folder with a Posts.xml in {source}: SOURCE_DIR must hold one for each site.")
 
     def write(target: pathlib.Path) -> None:
         report: collections.Counter[str] = collections.Counter()
@@ -71,17 +71,17 @@ def stackexchange(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
 
 
 def read_dump(path: pathlib.Path, skipped: collections.Counter[str]) -> Iterator[dict[str, Any]]:
-    """Yields the posts of a dump's `Posts.xml`, whose folder is named like the site.
+    """Yields the posts in a dump's `Posts.xml`, whose folder is named after the site.
 
-    Reads it twice, because an answer may come before its question. Only the questions' titles and tags are kept in
-    memory.
+    Reads the file twice, because an answer may come before its question. Only the questions' titles and tags are kept
+    in memory.
 
     Args:
       path: The file.
       skipped: Counts the rows that are not usable posts, by reason.
 
     Raises:
-      UsageError: If the file is not readable or no such XML, such as a truncated one; names the line.
+      UsageError: If the file cannot be read or is not valid, for example truncated; the message names the line.
     """
     site = path.absolute().parent.name
     questions = {}
@@ -110,7 +110,7 @@ def read_dump(path: pathlib.Path, skipped: collections.Counter[str]) -> Iterator
 
 
 def _rows(path: pathlib.Path) -> Iterator[dict[str, str]]:
-    """Yields the attributes of the rows; what was read is forgotten."""
+    """Yields each row's attributes, and frees the memory of earlier rows."""
     try:
         with path.open("rb") as file:
             events = ElementTree.iterparse(file, events=("start", "end"))
@@ -130,7 +130,7 @@ def _rows(path: pathlib.Path) -> Iterator[dict[str, str]]:
 
 def _number(text: str) -> int:
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text[:20]!r} is no number")
+        raise ValueError(f"{text[:20]!r} is not a number")
     return int(text)
 
 
@@ -142,19 +142,19 @@ def _question(row: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
 def plain_text(markup: str) -> str:
     """Text of HTML without tags, comments, `<pre>` and `<code>`, with entities decoded.
 
-    What is left out separates words; any white space becomes one blank.
+    Anything that is removed separates words, and any run of white space becomes one space.
     """
     return " ".join(html.unescape(_MARKUP.sub(" ", markup)).split())
 
 
 def heart_disease(source: pathlib.Path) -> bytes:
-    """Table with the hospital of each patient, missing values empty.
+    """Table with each patient's hospital; missing values are empty.
 
     Args:
-      source: Folder of `processed.cleveland.data`, and so for `hungarian`, `switzerland` and `va`.
+      source: Folder with `processed.cleveland.data`, and the same for `hungarian`, `switzerland` and `va`.
 
     Raises:
-      UsageError: If a file is missing, or has a line of other than 14 numbers.
+      UsageError: If a file is missing, or a line does not have 14 numbers.
     """
     rows = [f"site,{_COLUMNS}"]
     for site in _SITES:
@@ -176,10 +176,10 @@ def routellm(source: pathlib.Path) -> bytes:
     """Gzipped CSV table with the subject and text of each question, and 1 for each model that answers correctly.
 
     Args:
-      source: Folder of `mmlu_SUBJECT.csv`, in the repository `routellm/evals/mmlu/responses`.
+      source: Folder with the files `mmlu_SUBJECT.csv`: `routellm/evals/mmlu/responses` in RouteLLM's repository.
 
     Raises:
-      UsageError: If there is none, or if one lacks a column or holds another answer than True and False.
+      UsageError: If there are no such files, or one lacks a column or has an answer other than True and False.
     """
     convert.find(source, "mmlu_abstract_algebra.csv")
     table = io.StringIO(newline="")

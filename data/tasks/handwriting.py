@@ -1,8 +1,8 @@
-"""Characters and digits by real writers, 28 x 28 pixels: of TFF's EMNIST, UNIPEN and MNIST.
+"""Characters and digits by real writers, 28 x 28 pixels, from TFF's EMNIST, UNIPEN and MNIST.
 
 `unipen62_writers.npz`: UNIPEN train_r01_v07 characters, 62 classes, 211 writers. `mnist_with_writers.npz`: MNIST with
 the NIST writers that QMNIST names, 539 for training and 297 others for testing. TFF's database is read one writer at a
-time; the pixels of the other two are uint8, background 255, in memory.
+time; the other two are held in memory, as uint8 pixels with background 255.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ ORIGIN = "https://storage.googleapis.com/tff-datasets-public/emnist_all.sqlite.l
 FILE_NAME = "emnist_all.sqlite"
 _SHAPE = (28, 28)
 _SPLITS = {62: ("all_train", "all_test"), 10: ("digits_only_train", "digits_only_test")}
-# Writers, and their examples for training and held out (documentation of TFF's EMNIST).
+# Numbers of writers, training examples and held-out examples (documentation of TFF's EMNIST).
 _SIZES = {62: (3_400, 671_585, 77_483), 10: (3_383, 341_873, 40_832)}
 # Standard deviation of a writer's examples over their mean: 88.94 / 226.83 in LEAF's FEMNIST (Caldas et al. 2018).
 _SPREAD = 0.392
@@ -57,7 +57,7 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _emnist(options: TaskOptions, num_classes: int) -> Populations:
-    """Training and held-out examples of EMNIST's writers, from TFF's database, decompressed or as it is published.
+    """Training and held-out examples of EMNIST's writers, from TFF's database, as published or decompressed.
 
     Features are float32 [examples, 28, 28, 1] in [0, 1], background 1.
     """
@@ -77,7 +77,7 @@ def random_writers(num_classes: int, num_writers: int | None = None) -> Populati
 
     Args:
       num_classes: 62 for characters, 10 for digits.
-      num_writers: Number of clients; None for that of the data set.
+      num_writers: Number of clients; None for as many as in the data set.
     """
     writers, *totals = _SIZES[num_classes]
 
@@ -105,7 +105,7 @@ def _parse(serialized: list[bytes]) -> clients.Examples:
 
 
 def unipen62(data_dir: str | None) -> Populations:
-    """Characters of 211 writers: 90% of each writer's, and the held-out rest, split as EMNIST is.
+    """Characters of 211 writers: 90% of each writer's examples for training, and the rest held out, as in EMNIST.
 
     Features are uint8 [examples, 28, 28], background 255; labels int32 in EMNIST's order.
 
@@ -116,7 +116,7 @@ def unipen62(data_dir: str | None) -> Populations:
     *pair, writers, names = files.arrays(path, "pixels", "label", "writer", "writer_ids")
     examples = images.checked(path, pair, _SHAPE, 62)
     if names.ndim != 1 or len(set(names.tolist())) < len(names):
-        raise UsageError(f"{path}: writer_ids must be different names: --data_dir must hold the undamaged file.")
+        raise UsageError(f"{path}: writer_ids must be distinct names: --data_dir must hold the undamaged file.")
     images.indices(path, "writers", writers, len(examples.labels), len(names))
     is_held_out = partition.rows_of_each(
         writers, len(names), _SPLIT_SEED, lambda count: int(np.ceil(_HELD_OUT_FRACTION * count))

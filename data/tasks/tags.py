@@ -1,8 +1,8 @@
 """Tag prediction on posts as bags of words: a client is a user of TFF's Stack Overflow, or of Stack Exchange sites.
 
 TFF's database (342,477 training users) is read user by user; words become ids when a user is read. A Stack Exchange
-post is read once and kept as numbers, 4 bytes per word, so that the text is never in memory as a whole. The vocabulary
-and the most frequent tags are counted on training clients only, for Stack Overflow by TFF.
+post is read once and kept as numbers, 4 bytes per word, so that the full text is never in memory. The vocabulary and
+the most frequent tags are counted on training clients only; for Stack Overflow, TFF publishes the counts.
 """
 
 import collections
@@ -27,12 +27,13 @@ from data.tasks.options import TaskOptions
 _ORIGIN = "https://storage.googleapis.com/tff-datasets-public/"
 FILE_NAME = "stackoverflow.sqlite"
 WORD_COUNTS, TAG_COUNTS = "stackoverflow.word_count", "stackoverflow.tag_count"
-# As TFF 0.87 has them.
+# Checksums from TFF 0.87.
 _SHA256 = {
     WORD_COUNTS: "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
     TAG_COUNTS: "6fe281cec490d9384a290d560072438e7e2b377bbb823876ce7bd6f82696772d",
 }
-# TFF's Stack Overflow: users, examples for training; users, examples held out. It leaves out users below 100 sentences.
+# Numbers of users and examples in TFF's Stack Overflow, for training and held out. Users with fewer than 100 sentences
+# are left out.
 _RANDOM_POSTS = ((342_477, 135_818_730), (38_758, 16_491_230))
 _FEWEST_POSTS = 100
 _WORDS_OF_A_POST = (5, 130)  # Assumed.
@@ -46,7 +47,7 @@ USERS_DROPPED = "users left without an example"
 
 _JSONL = "stackexchange_posts.jsonl.gz"
 _HELD_OUT_FRACTION = 0.1
-_SPLIT_SEED = 0  # The split is part of the task: runs of all seeds have the same words and tags in the same places.
+_SPLIT_SEED = 0  # The split is part of the task: words and tags have the same indices with every seed.
 
 
 def load_stackoverflow(options: TaskOptions) -> tasks.Task:
@@ -95,7 +96,7 @@ def load_stackoverflow(options: TaskOptions) -> tasks.Task:
 
 @contextlib.contextmanager
 def _counts(name: str, data_dir: str | None, cache_dir: str | None) -> Iterator[IO[bytes]]:
-    """Opens a file of counts: the user's, or that of the cache folder, downloaded on first use."""
+    """Opens a file of counts: the user's own, or one in the cache folder that is downloaded on first use."""
     published = f"{name}.tar.bz2"
     origin = f"{_ORIGIN}{published}"
     path = files.instead_of_download(data_dir, (name, published), origin)
@@ -108,7 +109,7 @@ def _counts(name: str, data_dir: str | None, cache_dir: str | None) -> Iterator[
                 yield stack.enter_context(tarfile.open(path, "r:bz2")).extractfile(name)  # type: ignore[misc]
     except (tarfile.TarError, KeyError, EOFError, OSError, ValueError, AttributeError, RecursionError) as error:
         raise UsageError(
-            f"{path} is not readable ({error}): name the folder of a sound file with --data_dir, or download {origin}."
+            f"{path} is not readable ({error}): give the folder of a good file with --data_dir, or download {origin}."
         ) from error
 
 
@@ -137,14 +138,14 @@ def random_posts(
 ) -> list[clients.ClientData]:
     """Random training and held-out posts in the shapes of TFF's Stack Overflow, with features of L2 norm 1.
 
-    The number of a client's posts above 100, the fewest of the data set, is exponential, with the data set's mean. Each
-    post has one of the tags.
+    A client has 100 posts, the minimum in the data set, plus an exponentially distributed number; the mean is that of
+    the data set. Each post has at least one tag.
 
     Args:
-      vocabulary_size: Words.
-      num_tags: Tags.
-      max_words: Most distinct words of a post.
-      num_users: Number of clients; None for that of the data set.
+      vocabulary_size: Number of words.
+      num_tags: Number of tags.
+      max_words: Maximum number of distinct words in a post.
+      num_users: Number of clients; None for as many as in the data set.
     """
     least, most = (min(count, max_words) for count in _WORDS_OF_A_POST)
 
@@ -165,10 +166,10 @@ def random_posts(
 
 
 def load_stackexchange(options: TaskOptions) -> tasks.Task:
-    """Task of posts: bags of the words of titles and bodies, and the most frequent tags as actions.
+    """Task of tagging posts: contexts are bags of words of titles and bodies, actions the most frequent tags.
 
-    The vocabulary is counted on all posts of training users, also on those dropped for their tags, so that it is the
-    same for any `num_tags` and `keep_untagged`. A user without examples is not a client.
+    The vocabulary is counted on all posts of training users, including posts dropped for lack of a frequent tag, so
+    that it is the same for any `num_tags` and `keep_untagged`. A user without examples is not a client.
 
     Raises:
       UsageError: If a file is missing or damaged, or too few users, tags, words or examples are left.
@@ -225,7 +226,7 @@ def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
       path: The file.
 
     Raises:
-      UsageError: If the file is not readable, or a line is not such an object; names the line.
+      UsageError: If the file is not readable, or a line is not such an object; the message names the line.
     """
     number = 0
     try:
@@ -236,7 +237,7 @@ def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
                     yield _parse_line(line)
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError) as error:
         raise UsageError(
-            f"{path} is not readable at or after line {number} ({error}). Name a sound file with --data_dir."
+            f"{path} is not readable at or after line {number} ({error}). Name a good file with --data_dir."
         ) from error
 
 
@@ -249,7 +250,7 @@ def _parse_line(line: bytes) -> dict[str, Any]:
 
 
 def _read(path: pathlib.Path) -> tuple[list[str], np.ndarray, text.Words, list[tuple[str, ...]]]:
-    """Users in alphabetical order, int64 [posts] positions in them, words and tags."""
+    """Users in alphabetical order, each post's index into them (int64 [posts]), words and tags."""
     authors, words, tags = [], text.Words(), []
     for post in read_jsonl(path):
         authors.append(sys.intern(post["user"]))

@@ -1,6 +1,6 @@
 """Posterior aggregation algorithms by name, flags of `run_posterior`, and every check that needs no data or TensorFlow.
 
-Another study has the algorithms' flags by `define_algorithms`, `check_algorithm` and `posterior_options`.
+Other studies can use the algorithms' flags through `define_algorithms`, `check_algorithm` and `posterior_options`.
 """
 
 import dataclasses
@@ -33,8 +33,8 @@ BANDWIDTHS = ("silverman", "scott", "plug_in", "improved_sheather_jones", "cross
 
 SQRT_2_RATE, TWICE_RATE = "sqrt_2_rate", "2_rate"
 DEVIATIONS = {
-    SQRT_2_RATE: "the root of 2 --client_learning_rate (equation 2.16, its 2 eta read as a variance)",
-    TWICE_RATE: "2 --client_learning_rate (2 eta read as a deviation, as in the published program)",
+    SQRT_2_RATE: "the square root of 2 * --client_learning_rate (equation 2.16, with 2 eta read as a variance)",
+    TWICE_RATE: "2 * --client_learning_rate (2 eta read as a standard deviation, as in the published code)",
 }
 
 
@@ -45,14 +45,14 @@ def deviation(name: str, learning_rate: float) -> float:
 
 ALGORITHMS = {
     "fedavg": "mean model, weighted by examples (Algorithm 1)",
-    "fedopt": "the same mean as a gradient of a server optimizer, by default Adam (Algorithm 2)",
+    "fedopt": "the same mean, used as a gradient by a server optimizer, by default Adam (Algorithm 2)",
     "fedag": "mean model; predicts with samples of a Gaussian posterior (Algorithm 3)",
-    "fedbe": "an ensemble of posterior samples, clients and mean, distilled on --server_data (Algorithm 4)",
+    "fedbe": "an ensemble of posterior samples, client models and their mean, distilled on --server_data (Algorithm 4)",
     "fedpa": "clients' deltas multiplied by their posterior's inverse covariance (Algorithms 5, 6)",
     "sgld": "mean model with Langevin noise at the server, whose chain is averaged after the burn-in (equation 2.16)",
-    "fedkp": "mode nearest to the mean of the models' kernel density (Algorithm 9)",
+    "fedkp": "mode of the models' kernel density that is nearest to their mean (Algorithm 9)",
     "fedkp_cluster_mean": "each client's model shifted to its mode, then averaged (Algorithm 10)",
-    "fedkppa": "Algorithm 10 on FedPA's deltas",
+    "fedkppa": "Algorithm 10, applied to FedPA's deltas",
 }
 CHAINS = ("fedpa", "fedkppa")  # Clients send results of a chain of samples.
 BURNING_IN = (*CHAINS, "sgld")
@@ -64,19 +64,19 @@ KEEP_MODELS = (*MODES, "fedag", "fedbe")
 class MeanShift:
     """FedKP and FedKPPA: mean shift of each parameter separately.
 
-    Steps are weighed by the kernel's values, as in Algorithm 8. They climb the density whose slope the kernel is: for
-    Epanechnikov's, that of the biweight kernel; the Gaussian is its own slope.
+    Steps are weighted by the kernel's values, as in Algorithm 8. So they climb the density whose gradient has this
+    kernel: with the Epanechnikov kernel, the biweight density; with the Gaussian kernel, the Gaussian density.
 
-    A parameter in which all clients agree stays as it is, and so does a start that no kernel reaches; the Gaussian's
-    reaches everywhere. The model of a single client is its own mode. As the bandwidth grows, every result becomes the
-    clients' mean.
+    A parameter on which all clients agree does not change, and neither does a starting point that no kernel reaches; a
+    Gaussian kernel reaches every point. The model of a single client is its own mode. As the bandwidth grows, every
+    result becomes the clients' mean.
 
     Raises:
       ValueError: For an unknown name, or numbers out of range.
     """
 
     kernel: str = setting(EPANECHNIKOV, "Kernel of the density", [EPANECHNIKOV, GAUSSIAN])
-    bandwidth: str = setting("silverman", "Rule of a parameter's bandwidth", list(BANDWIDTHS))
+    bandwidth: str = setting("silverman", "Rule for the bandwidth of each parameter", list(BANDWIDTHS))
     bandwidth_scale: Positive = setting(1.0, "Factor of the bandwidth")
     mean_shift_steps: Count = setting(20, "Maximum number of steps, t_max")
 
@@ -99,13 +99,13 @@ class Posterior:
     Attributes:
       name: A key of `ALGORITHMS`; each algorithm reads some of the settings.
       mean_shift: FedKP's mean shift to a mode.
-      posterior_samples: Models sampled, for predictions (FedAG) or to distil (FedBE).
+      posterior_samples: Number of sampled models, for predictions (FedAG) or to distil (FedBE).
       distillation_epochs: Passes of FedBE over the server's examples.
     """
 
     name: str
     burn_in_rounds: int = setting(
-        0, "First rounds, in which clients train as in FedAvg; for sgld, those outside its average (default: half)"
+        0, "Initial rounds, in which clients train as in FedAvg; for sgld, those left out of the mean (default: half)"
     )
     steps_per_sample: int = setting(0, "Number of steps that a sample averages, K; 0 for one epoch")
     shrinkage: float = setting(0.1, "Shrinkage of the covariance; with 0 it is the identity")
@@ -141,7 +141,7 @@ def check_algorithm(settings: cli.Settings, flag: str) -> None:
       flag: The flag that names the algorithm.
 
     Raises:
-      UsageError: If the burn-in is longer than the run, or SGLD's as long.
+      UsageError: If the burn-in is longer than the run or, for SGLD, equally long.
     """
     settings.check_order("burn_in_rounds", "total_rounds")
     if settings[flag] == "sgld" and settings.burn_in_rounds == settings.total_rounds:
@@ -149,7 +149,7 @@ def check_algorithm(settings: cli.Settings, flag: str) -> None:
 
 
 def posterior_options(settings: Mapping[str, Any], flag: str) -> Posterior:
-    """Algorithm of flags.
+    """Algorithm and its settings, from flags.
 
     Args:
       settings: Flags.
@@ -158,7 +158,7 @@ def posterior_options(settings: Mapping[str, Any], flag: str) -> Posterior:
     return make_options(Posterior, settings, name=settings[flag], mean_shift=make_options(MeanShift, settings))
 
 
-_SERVER_LEARNING_RATE = 0.01  # Of the adaptive optimizers; SGD's is 1, which applies the aggregate unchanged.
+_SERVER_LEARNING_RATE = 0.01  # For adaptive optimizers. For SGD it is 1, which applies the aggregate unchanged.
 _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
 
 
@@ -179,7 +179,7 @@ class _FedagAndFedbe:
         "The server's unlabelled examples, as clients:N: those of the first N clients, who then do not train",
         only={"algorithm": ("fedbe",)},
     )
-    distillation_epochs: Count = setting(20, "Number of passes over them", only={"algorithm": ("fedbe",)})
+    distillation_epochs: Count = setting(20, "Number of passes over --server_data", only={"algorithm": ("fedbe",)})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -188,7 +188,7 @@ class _RoundsAndClients:
 
     total_rounds: Count = setting(50, "Rounds", basic=True)
     cohort_size: Count = setting(
-        20, "Number of clients in a cohort; the default is at most the population", name="clients_per_round", basic=True
+        20, "Clients in a cohort; the default is capped at the population", name="clients_per_round", basic=True
     )
     client_sampling_alpha: Positive | None = setting(
         None,
@@ -200,7 +200,7 @@ class _RoundsAndClients:
 class _Clients:
     """Clients."""
 
-    max_examples_per_client: int = setting(0, "Cap on a client's examples, a seeded choice; 0 for none")
+    max_examples_per_client: int = setting(0, "Maximum number of examples of a client, sampled by seed; 0 for no limit")
     batch_size: Count = setting(16, "Examples of a mini-batch", name="client_batch_size")
     epochs: Count = setting(5, "Passes of a client over its examples", name="client_epochs_per_round")
     learning_rate: Positive = setting(0.01, "Learning rate on the client", name="client_learning_rate", basic=True)
@@ -280,7 +280,7 @@ def check(settings: cli.Settings) -> None:
     """Checks the flags' combination.
 
     Raises:
-      UsageError: On a flag without effect, or values that do not go together.
+      UsageError: If a flag has no effect, or values are incompatible.
     """
     check_algorithm(settings, "algorithm")
     _check_server_data(settings)
@@ -296,7 +296,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> PosteriorOptions:
-    """Options of flags."""
+    """Options of a run from its flags."""
     return training_flags.options(
         settings,
         PosteriorOptions,

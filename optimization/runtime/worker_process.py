@@ -1,12 +1,14 @@
-"""Process of a TFF worker, which computes for anyone who reaches its port. Nothing here imports TFF.
+"""Starts and ends TFF's worker, which runs code for anyone who can reach its port. Nothing here imports TFF.
 
-TFF would start a worker on first use and never end it. Here it is a child process: it dies with its parent, even by
-SIGKILL; Ctrl-C at the terminal does not reach it; and it holds no stream of the parent open.
+By default, TFF would start a worker on first use and never end it. Here the worker is a child process. It dies with its
+parent, even if that is killed by SIGKILL; Ctrl-C in the terminal does not reach it; and it does not keep any of the
+parent's streams open.
 
 TFF's binary listens on all addresses. If the system allows it, a helper (`isolation_helper`) therefore moves to a new
 network namespace, starts the worker there, and relays a Unix socket that only this user can open. The helper ends when
-a pipe from this process closes, however the process ends, and the worker ends with the helper. A death signal instead
-of the pipe would follow the thread that started the helper, which may end long before the program.
+a pipe from this process closes, however the process ends, and the worker ends with the helper. A parent-death
+signal would not work instead: it is sent when the thread that started the helper ends, which may be long before the
+program ends.
 """
 
 import contextlib
@@ -32,10 +34,10 @@ from data.errors import Failure
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL("libc.so.6")
-# glibc keeps freed memory instead of returning it and faulting it in again: models and messages of the same sizes come
-# back every round, and page faults cost a fifth of a round. Few heaps, since updates pass between threads; but with
-# fewer than one for each client at work and two for messages, threads wait for each other.
-# Names, for the worker's environment, and values, as mallopt takes them here.
+# These settings make glibc keep freed memory instead of returning it to the system: every round allocates models and
+# messages of the same sizes again, and page faults would take a fifth of a round. Updates pass between threads, so few
+# heaps are better. But with fewer than one for each active client and two for messages, threads wait for each other.
+# The keys are names in the worker's environment; the values are the arguments of mallopt in this process.
 _MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, len(os.sched_getaffinity(0)) + 2)}
 
 _HELPER = pathlib.Path(__file__).with_name("isolation_helper.py")
@@ -53,7 +55,7 @@ class Server:
     """A command that listens on a port.
 
     Attributes:
-      process: The helper; it ends as the command does.
+      process: The helper, which ends when the command ends.
       pid: Process id of the command.
       port: Port of the command.
       path: Unix socket that leads to the port in a separate network; empty without isolation.
@@ -71,10 +73,10 @@ class Server:
 
     def end(self) -> None:
         """Ends both processes, and removes the socket with its folder."""
-        self.process.stdin.close()  # type: ignore[union-attr]  # A pipe, by `start`.
+        self.process.stdin.close()  # type: ignore[union-attr]  # `start` makes it a pipe.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_END_SECONDS)
-        shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)  # If the helper was killed.
+        shutil.rmtree(os.path.dirname(self.path), ignore_errors=True)  # In case the helper was killed.
 
 
 _local_workers: dict[tuple[int, str], Server] = {}
@@ -82,16 +84,16 @@ _starting = threading.Lock()
 
 
 def start(command: Sequence[str], port: int, environment: Mapping[str, str], *, isolate: bool) -> Server:
-    """Runs a command, which ends with this process, whichever thread called.
+    """Runs a command that ends with this process, no matter which thread calls.
 
     Args:
       command: Program and arguments.
-      port: Port of the command, independent of the ports of other networks if it is isolated.
+      port: Port of the command. If it is isolated, the port need not be free outside its network.
       environment: Environment variables.
       isolate: Whether the command gets a separate network.
 
     Raises:
-      RefusedError: If the system does not allow a separate network; nothing remains.
+      RefusedError: If the system does not allow a separate network; nothing is left running.
     """
     path, listener = _listener() if isolate else ("", socket.socket(socket.AF_UNIX))
     with listener:
@@ -142,14 +144,14 @@ def _listener() -> tuple[str, socket.socket]:
 
 
 def local_worker(max_concurrent_calls: int, isolate: str) -> Server:
-    """Starts the program's worker, which gets ready while the program imports TFF.
+    """Starts the program's worker, so that it gets ready while the program imports TFF.
 
     A repeated call returns the same worker, or a new one if that has died.
 
     Args:
       max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
-      isolate: `required` for a separate network, which no other user or host reaches; `auto` for a separate network or,
-        if the system refuses it, a warning; `off` for a port that is open on all of the machine's addresses.
+      isolate: `required` for a separate network, which no other user or host can reach; `auto` for a separate network
+        or, if the system refuses it, a warning; `off` for a port that is open on all of the machine's addresses.
 
     Raises:
       Failure: If isolation is required, and refused.
@@ -170,19 +172,19 @@ def _launch_local(max_concurrent_calls: int, isolate: str) -> Server:
         except RefusedError as error:
             if isolate == "required":
                 raise Failure(
-                    f"--isolation=required: this system refuses TFF's worker a separate network ({error}). Allow "
-                    "user namespaces, or accept with --isolation=auto that anyone who reaches it can run code as you."
+                    f"--isolation=required: this system allows no separate network for TFF's worker ({error}). Allow "
+                    "user namespaces, or accept with --isolation=auto that anyone who can reach it can run code as you."
                 ) from error
             print(
-                "Warning: TFF's worker listens on all of this machine's addresses, and anyone who reaches it can run "
-                f"code as you: the system refuses it a separate network ({error}). See --isolation.",
+                "Warning: TFF's worker listens on all of this machine's addresses, and anyone who can reach it can run "
+                f"code as you: the system allows it no separate network ({error}). See --isolation.",
                 file=sys.stderr,
             )
     return launch(portpicker.pick_unused_port(), max_concurrent_calls)
 
 
 def end_with_parent() -> None:
-    """Has the kernel kill this new process when the thread that started it ends; a `preexec_fn` of `subprocess`."""
+    """Makes the kernel kill this new process when the thread that started it ends; for `preexec_fn` in `subprocess`."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -192,8 +194,8 @@ def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -
     Args:
       port: A free port.
       max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
-      isolate: Whether the worker gets a separate network; otherwise it listens on all of the machine's addresses, the
-        only choice of TFF's binary.
+      isolate: Whether the worker gets a separate network; otherwise it listens on all of the machine's addresses,
+        since TFF's binary has no other option.
 
     Raises:
       RefusedError: If the system refuses the network.
@@ -202,8 +204,8 @@ def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -
     calls = max_concurrent_calls or cores
     package = importlib.util.find_spec("tensorflow_federated").origin  # type: ignore[union-attr]
     binary = pathlib.Path(str(package)).parent / "data" / "worker_binary"
-    # As many clients at a time as cores: each then gets one core's worth of threads, so that none waits for another.
-    # A client's operations run one after the other in its own thread (-1): most are shorter than waking another.
+    # By default, there are as many clients at a time as cores. Each has the threads of one core, so that none waits.
+    # A client's operations run one after the other in its own thread (-1): most take less time than waking another.
     # TensorFlow's oneDNN kernels are off by default on processors without AVX-512 VNNI, where they take half the time.
     environment = dict(
         {"TF_NUM_INTEROP_THREADS": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"} | os.environ,

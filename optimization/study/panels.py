@@ -1,6 +1,6 @@
-"""The one drawing library: figures of panels, curves over rounds, and intervals of strategies by group.
+"""Drawing functions for the whole project: figures with panels, curves over rounds, and intervals by group.
 
-A strategy has the same colour, dash and marker in all of them (`curves.STYLES`).
+A strategy has the same colour, dash and marker in every figure (`curves.STYLES`).
 """
 
 import io
@@ -19,8 +19,8 @@ from optimization.study.curves import Style
 from optimization.study.intervals import Interval
 
 _COLUMNS = 2
-_SIZE = (4.8, 3.2)  # Of a panel, inches.
-_LETTERS = 12  # An inch of text holds.
+_SIZE = (4.8, 3.2)  # Size of a panel in inches.
+_LETTERS = 12  # Per inch of text.
 _MOST_MARKS = 40  # More lines would hide the curves.
 _LOOK: dict[Any, Any] = {
     "font.size": 9,
@@ -35,7 +35,7 @@ _LOOK: dict[Any, Any] = {
     "legend.frameon": False,
 }
 styled = matplotlib.rc_context(_LOOK)  # Decorator of functions that draw.
-Groups = Mapping[str, Mapping[str, Interval]]  # By group, the interval of each strategy that it has.
+Groups = Mapping[str, Mapping[str, Interval]]  # For each group, the intervals of its strategies.
 
 
 class Figure(matplotlib.figure.Figure):
@@ -58,7 +58,7 @@ def grid(
       columns: Columns of panels.
       size: Width and height in inches.
       title: Title above all panels, wrapped to the width; empty for none.
-      **arguments: Of `Figure.subplots`.
+      **arguments: Arguments of `Figure.subplots`.
     """
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **arguments)
@@ -70,7 +70,7 @@ def grid(
 
 @styled
 def label(axes: Any, *, legend: bool = False, **words: Any) -> None:
-    """Sets title, labels, scales and limits of a panel in this project's look; `legend` adds one of its own."""
+    """Sets title, labels, scales and limits of a panel in this project's look; `legend` adds a legend to it."""
     if "ylabel" in words and "\n" not in words["ylabel"]:
         height = axes.figure.get_figheight() / axes.get_gridspec().nrows
         words["ylabel"] = textwrap.fill(words["ylabel"], max(12, int(_LETTERS * height)))
@@ -102,14 +102,14 @@ def draw(
     size: tuple[float, float] | None = None,
     **shown: Any,
 ) -> Figure:
-    """Plots metrics over rounds, one panel each; several seeds of one run become their mean and a band.
+    """Plots metrics over rounds, one panel per metric. The seeds of a run are drawn as their mean with a band.
 
     Args:
-      tables: Metrics of each label's seeds.
-      titles: By column, the label of its panel's vertical axis.
+      tables: For each label, the metrics of its seeds.
+      titles: For each column, the label of its panel's vertical axis.
       title: Title of the figure.
-      size: Width and height in inches; by default those that the number of panels needs.
-      **shown: Arguments of `curves.band`. The legend names its `kind`. Rounds are marked where its column `marks` is 1.
+      size: Width and height in inches; by default chosen for the number of panels.
+      **shown: Arguments of `curves.band`. The legend names its `kind`. Rounds in which column `marks` is 1 are marked.
     """
     width = min(_COLUMNS, len(titles))
     height = math.ceil(len(titles) / width)
@@ -144,13 +144,13 @@ def _mark(axes: Any, table: pd.DataFrame, column: str | None) -> None:
 
 @styled
 def forest(axes: Any, groups: Groups, looks: Mapping[str, Style], zero: bool = False) -> None:
-    """Draws horizontal intervals, a row for each group and one below the other for its strategies.
+    """Draws horizontal intervals, with one row per group and its strategies below each other.
 
     Args:
       axes: Matplotlib's axes.
       groups: Intervals by group and strategy.
       looks: Style of each strategy.
-      zero: Whether a line marks 0, as of differences.
+      zero: Whether to draw a line at 0, such as for differences.
     """
     step = 0.7 / max(1, len(looks))
     for row, strategies in enumerate(groups.values()):
@@ -172,9 +172,9 @@ def levels(axes: Any, groups: Groups, looks: Mapping[str, Style]) -> None:
     for place, (name, style) in enumerate(looks.items()):
         shift = 0.06 * (place - (len(looks) - 1) / 2)  # So that intervals do not hide each other.
         at = [index + shift for index, group in enumerate(groups.values()) if name in group]
-        found = [group[name] for group in groups.values() if name in group]
-        axes.plot(at, [interval.mean for interval in found], color=style.colour, linestyle=style.dash)
-        for here, interval in zip(at, found, strict=True):
+        intervals = [group[name] for group in groups.values() if name in group]
+        axes.plot(at, [interval.mean for interval in intervals], color=style.colour, linestyle=style.dash)
+        for here, interval in zip(at, intervals, strict=True):
             _point(axes, interval, here, name, style)
     axes.set_xticks(range(len(groups)), list(groups))
     axes.set_xlim(-0.4, len(groups) - 0.6)

@@ -498,8 +498,8 @@ def test_features_from_after_the_action_are_found_in_files_and_frames(tmp_path, 
 @pytest.mark.parametrize(
     ("each", "logged", "is_off", "words"),
     [
-        ((0.25, 0.5, 0.25), None, False, "sum to 1 to 1 in a row; all rows sum to 1, but for rounding"),
-        ((0.33, 0.33, 0.33), None, False, "sum to 0.99 to 0.99 in a row; all rows sum to 1, but for rounding"),
+        ((0.25, 0.5, 0.25), None, False, "sum to 1 to 1 in a row; all rows sum to 1, up to rounding"),
+        ((0.33, 0.33, 0.33), None, False, "sum to 0.99 to 0.99 in a row; all rows sum to 1, up to rounding"),
         ((0.25, 0.5, 0.35), None, True, "sum to 1.1 to 1.1 in a row; 4 of 4 rows do not sum to 1"),
         ((0.25, 0.5, 0.25), [0.25, 0.5, 0.25, 0.25], False, "In 0 rows the propensity is not"),
         ((0.25, 0.5, 0.25), [0.25, 0.5, 0.25, 0.5], True, "In 1 rows the propensity is not"),

@@ -76,8 +76,8 @@ WINDOW = ("--reset=model", "--reset_when=window", "--reset_window=20")
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (("--availability=diurnal",), "no Poisson sample"),
-        (("--drop_out=0.1",), "no Poisson sample"),
+        (("--availability=diurnal",), "not Poisson samples"),
+        (("--drop_out=0.1",), "not Poisson samples"),
         (("--drop_out=0",), ""),
         (("--reset=model",), "the clients' losses"),
         (WINDOW, ""),

@@ -60,7 +60,7 @@ def test_an_action_without_a_success_is_not_significantly_worse(tmp_path, capsys
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("draws", "words"), [(200, "intervals are the bootstrap's"), (0, "leave out --draws=0")])
+@pytest.mark.parametrize(("draws", "words"), [(200, "intervals come from the bootstrap"), (0, "leave out --draws=0")])
 def test_few_effective_clients_have_the_bootstraps_intervals_and_a_warning(tmp_path, capsys, draws, words):
     table = write_log(tmp_path / "log.csv", clients=60)
     table[(table.who <= "user 12") | (table.index % 12 == 0)].to_csv(tmp_path / "log.csv", index=False)

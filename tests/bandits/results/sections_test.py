@@ -136,7 +136,7 @@ def test_the_section_compares_each_round_with_its_baseline(arguments, total):
 def test_a_baseline_of_another_environment_or_cohort_does_not_count(other):
     section = _section(_finished(SOFTMAX), _baseline(1.0, 0), _baseline(1.0, 1, other))
     assert section.rows == []
-    assert " needs the full-feedback baseline of environment 1: run the same with" in section.notes[0]
+    assert " needs the full-feedback baseline of environment 1: run the same command with" in section.notes[0]
 
 
 def test_baselines_of_other_seeds_do_not_count():
