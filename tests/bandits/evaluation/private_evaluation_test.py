@@ -44,7 +44,7 @@ def test_with_hardly_any_noise_values_are_exact(tmp_path, capsys):
 
 def test_values_are_in_the_unit_of_the_declared_bounds(tmp_path, capsys):
     table = write_log(tmp_path / "log.csv")
-    flags = (*_PRIVATE, "--noise_multiplier=1e-8", "--clip_norm=1000", "--largest_weight=1.5")
+    flags = (*_PRIVATE, "--noise_multiplier=1e-10", "--clip_norm=1000", "--largest_weight=1.5")
     plain = _evaluate(tmp_path, *flags)
     table.assign(paid=30 - 20 * table.paid).to_csv(tmp_path / "log.csv", index=False)
     with pytest.raises(UsageError, match="--reward_bounds"):
