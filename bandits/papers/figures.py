@@ -75,7 +75,7 @@ def choose(names: str, scale: str) -> list[Figure]:
       UsageError: If a name is unknown; the message has similar names.
     """
     known = load(scale)
-    groups: dict[str, list[str]] = {OWN: [], ALL: []} | {name: [] for *_, tables in _files() for name in tables}
+    groups: dict[str, list[str]] = {name: [] for *_, tables in _files() for name in (OWN, ALL, *tables)}
     groups |= runs.grouped(known, lambda name: OWN if known[name].own else ALL)
     groups |= {path.stem: [name for name in tables if name in known] for path, _, tables in _files()}
     groups |= runs.grouped(known, _whole)
