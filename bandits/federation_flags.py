@@ -104,11 +104,14 @@ def aggregation(settings: cli.Settings) -> Aggregation:
 
 
 def check_layers(options: BanditOptions, task: tasks.Task) -> None:
-    """Refuses a local head of a model of one layer.
+    """Refuses a local head of a model of one layer, and training only the last layer of a Keras model.
 
     Raises:
       UsageError: If it is one.
     """
+    if options.personalization and options.personalization.layers == "last" and task.model == "keras":
+        kind = options.personalization.kind
+        raise UsageError(f"--personalization={kind} needs the last layer, which a Keras model does not give.")
     has_one = task.model in ("linear_l2", "bag_of_words") or task.model_arguments.get("hidden") == ()
     if options.personalization and options.personalization.kind == LOCAL_HEAD and has_one:
         raise UsageError(f"--personalization={LOCAL_HEAD} needs a model of several layers, such as --model=mlp.")

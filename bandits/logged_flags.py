@@ -67,5 +67,5 @@ def check(settings: cli.Settings) -> None:
     for name in _ACTING:
         if name in settings.set_by_user:
             raise UsageError(f"--{name} has no effect with {flag}, which trains on the log without acting.")
-    if settings.learn_from == "dr" and settings.noise_multiplier:
+    if settings.learn_from == "dr" and (settings.noise_multiplier or settings.target_epsilon):
         raise UsageError(f"{flag} fits a regression of the log without noise: with privacy use regression or ips.")

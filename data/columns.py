@@ -413,7 +413,10 @@ def _of_kind(column: pd.Series, known: statistics.OfColumn | None, show: Callabl
     if isinstance(parsed, kind):
         return parsed
     if as_text(column).notna().any():
-        raise UsageError(f"--public_statistics has a {what} of column {column.name!r}, which differs here.")
+        raise UsageError(
+            f"Column {column.name!r} has a {what} in the statistics of the run or of --public_statistics, but other "
+            f"cells here: {show(as_text(column).dropna())}."
+        )
     missing = np.full(len(column), np.nan)
     return missing if kind is np.ndarray else Moments(missing, missing, np.full(len(column), -1))
 

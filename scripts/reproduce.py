@@ -38,7 +38,7 @@ class _Figures:
     figure: str = setting(
         None,
         "Names, separated by commas; 1 means 1a to 1d; the name of a paper's file means all its figures and "
-        "tables; all: those of the papers; flagship: those of this project",
+        "tables; all: those of the papers; flagship: those of this project, which have one scale, paper",
     )
     list: bool = setting(False, "Print the names of all figures and tables, and end")
     configurations: str = setting(

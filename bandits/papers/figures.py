@@ -75,9 +75,8 @@ def choose(names: str, scale: str) -> list[Figure]:
       UsageError: If a name is unknown; the message suggests similar names.
     """
     known = load(scale)
-    groups: dict[str, list[str]] = {OWN: [], ALL: []} | runs.grouped(
-        known, lambda name: OWN if known[name].own else ALL
-    )
+    groups: dict[str, list[str]] = {name: [] for *_, tables in _files() for name in (OWN, ALL, *tables)}
+    groups |= runs.grouped(known, lambda name: OWN if known[name].own else ALL)
     groups |= {path.stem: [name for name in tables if name in known] for path, _, tables in _files()}
     groups |= runs.grouped(known, _whole)
     groups |= {other: [name] for name, figure in known.items() for other in (name, *figure.also)}
@@ -102,10 +101,10 @@ def listing() -> str:
     """All figures as text, one line each, by paper."""
     known, lines = load(PAPER), []
     for path, shared, tables in _files():
-        lines.append(f"{path.stem:<24}{shared['title']}: all of these")
+        lines.append(f"{path.stem:<26}{shared['title']}: all of these")
         for name in tables:
             others = f" (also {', '.join(known[name].also)})" if known[name].also else ""
-            lines.append(f"  {name:<22}{known[name].about}{others}")
+            lines.append(f"  {name:<24}{known[name].about}{others}")
     return "\n".join(lines)
 
 

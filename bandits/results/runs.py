@@ -157,7 +157,7 @@ def is_unpaired(seed_runs: Sequence[Run]) -> bool:
 
 def has_noise(seed_runs: Sequence[Run]) -> bool:
     """Whether these runs add noise for privacy, seeded or not."""
-    return any(run.flags.get("noise_multiplier") for run in seed_runs)
+    return any(run.flags.get("noise_multiplier") or run.flags.get("target_epsilon") for run in seed_runs)
 
 
 def bootstrapped(values: np.ndarray, statistic: Callable[[np.ndarray], float]) -> intervals.Interval:

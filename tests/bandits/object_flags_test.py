@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bandits import object_flags, policies, run_federated
+from bandits import federation_flags, object_flags, policies, run_federated
 from data.errors import UsageError
 from data.reward_bounds import RewardBounds
 from optimization.study import frame
@@ -95,6 +95,14 @@ def test_rewards_of_a_table_have_its_names():
 def test_what_does_not_fit_is_refused(given, flags, message):
     with pytest.raises(UsageError, match=message):
         _opened(given, **flags)
+
+
+@pytest.mark.parametrize("flags", [{"personalization": "local_head"}, {"personalization_layers": "last"}])
+def test_a_keras_model_has_no_last_layer_to_train_alone(flags):
+    model = tf.keras.Sequential([tf.keras.layers.Dense(10, input_shape=(64,))])
+    *_, options, task = _opened({"model": model}, **{"personalization": "fine_tune"} | flags)
+    with pytest.raises(UsageError, match="last layer, which a Keras model does not give"):
+        federation_flags.check_layers(options, task)
 
 
 @dataclasses.dataclass(frozen=True)

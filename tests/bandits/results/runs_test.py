@@ -44,6 +44,7 @@ def test_a_run_whose_clients_diverged_has_no_result():
         ({}, False),
         ({"noise_multiplier": 0.0}, False),
         ({"noise_multiplier": 0.5}, True),
+        ({"target_epsilon": 8.0}, True),
         ({"noise_multiplier": 0.5, "insecure_seeded_noise": True}, False),
         ({"privacy": {"epsilon": None}}, False),
         ({"privacy": {"epsilon": 3.0}}, True),
