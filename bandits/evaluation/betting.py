@@ -67,7 +67,7 @@ _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 COHORTS = "cohorts"  # Entry for these flags in the report on a log that is stored separately from its run.
 _STEPS = 40  # Halvings of [0, 1].
-_GRID = 128  # Number of values to which the limits of earlier observations are rounded.
+_GRID = 128  # Number of grid values to which limits of earlier observations are rounded.
 _MOST_NUMBERS = 4_000_000  # Maximum in memory at once.
 
 
@@ -97,7 +97,7 @@ class Outcomes(NamedTuple):
 
 
 class FewOutcomes(NamedTuple):
-    """Outcomes of a log and a policy, at least one of which has too few for large-sample intervals.
+    """Outcomes of a log and a policy, if either has too few distinct outcomes for large-sample intervals.
 
     Attributes:
       log: Outcomes of the log.
