@@ -273,7 +273,7 @@ class Plan:
 
     @property
     def rungs(self) -> list[int]:
-        """Rounds of each rung of a search. A rung has a few deployments, before which all strategies act alike."""
+        """Rounds of each rung of a search. Rungs span a few deployments, as all strategies act alike before those."""
         return sweep.rungs(self.search_rounds, self.points, FACTOR, self.least)
 
     @property
