@@ -1,4 +1,4 @@
-"""Flags of non-stationary environments and of resets, and what they mean."""
+"""Flags of non-stationary environments and of resets, and their interpretation."""
 
 from bandits import environments, registry, resets
 from data.errors import UsageError
@@ -8,7 +8,7 @@ from optimization.posterior import flags as posterior_flags
 from optimization.selection import availability
 from optimization.study import cli
 
-# Their defaults depend on the length of the run or of its deployment period.
+# Flags whose defaults depend on the length of the run or of its deployment period.
 OF_LENGTH = ("drift_start", "drift_rounds", "drift_period", "delay_rounds")
 _WITHOUT_REWARDS = (*task_options.OFFLINE, task_options.REPLAY)  # Values of --learn_from without simulated rewards.
 
@@ -27,7 +27,7 @@ def check(settings: cli.Settings) -> None:
     """Checks the environment and the resets against the other settings.
 
     Raises:
-      UsageError: If they contradict each other, there are too many environments, or resets cannot happen.
+      UsageError: If settings contradict each other, there are too many environments, or resets cannot happen.
     """
     if settings.scenario == environments.SCENARIO and not settings.reward_drift:
         raise UsageError(
@@ -98,7 +98,7 @@ def _environments(settings: cli.Settings) -> int:
 
 
 def drift_of(settings: cli.Settings) -> environments.Drift:
-    """How rewards change."""
+    """The change of rewards that the flags define."""
     if not settings.reward_drift:
         return environments.NO_DRIFT
     return make_options(environments.Drift, settings, environments=_environments(settings))

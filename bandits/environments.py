@@ -1,12 +1,12 @@
 """Non-stationary environments: drifting rewards, and delays of rewards.
 
-Environments are the task's reward matrix and versions with permuted actions. One number is a client's position among
-the environments in a round: 0 is the first, 1 the second, and 0.25 is a mixture of three quarters of the first and a
-quarter of the second.
+The environments are the task's reward matrix and versions of it with permuted actions. A single number describes a
+client's position among the environments in a round: 0 is the first environment, 1 is the second, and 0.25 is a mixture
+of three quarters of the first and one quarter of the second.
 
-A delay is the number of rounds between an action and the observation of its reward. Nothing is stored: a client's
-delays are sampled again in every round of a deployment period, with a key of the period, and rewards that are not
-observed yet are masked.
+A delay is the number of rounds between an action and the observation of its reward. Delays are not stored: they are
+sampled again in every round of a deployment period, always with the same key for the period, and rewards that have not
+been observed yet are masked.
 """
 
 import dataclasses
@@ -27,13 +27,13 @@ DRIFTS: Mapping[str, str] = {
 }
 SCENARIO = "drift"  # Value of --scenario: random initial weights and non-stationary rewards.
 MOST_ENVIRONMENTS = 10
-_MOST_ROUNDS = 1e9  # Above any run's length.
+_MOST_ROUNDS = 1e9  # More rounds than any run has.
 DELAYS: Mapping[str, str] = {
     "uniform": "each after 0 to --delay_rounds rounds, uniformly",
     "geometric": "each after --delay_rounds rounds on average, with the same probability in each round",
 }
 
-_LEAST_IN_TIME = 0.01  # Fraction of the rewards below which almost nothing is learned.
+_LEAST_IN_TIME = 0.01  # If a smaller fraction of the rewards is observed in time, almost nothing is learned.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,11 +115,11 @@ class Drift:
     def matrices(self, matrix: np.ndarray) -> np.ndarray:
         """Reward matrices of all environments.
 
-        Each environment permutes the previous one's columns by a random cycle through all actions: no action keeps its
-        rewards.
+        Each environment permutes the columns of the previous one with a random cycle through all actions, so no action
+        keeps its rewards.
 
         Args:
-          matrix: float32 [labels, actions], the task's own.
+          matrix: float32 [labels, actions], the task's reward matrix.
 
         Returns:
           float32 [environments, labels, actions]; [labels, actions] without drift or with `only`.
@@ -135,12 +135,12 @@ class Drift:
         return np.stack(matrices) if self.only is None else matrices[self.only]
 
     def at(self, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
-        """A client's mixture of environments in each round, float64 of the shape of `rounds`.
+        """A client's position among the environments in each round, float64 with the shape of `rounds`.
 
         Args:
-          rounds: Rounds, from 1.
-          client: Its position among the task's clients; None for examples of no client, which get the mean over
-            clients' times of change.
+          rounds: Rounds, counted from 1.
+          client: The client's index in the task; None for examples that belong to no client. These get the mean over
+            the clients' times of change.
         """
         rounds = np.asarray(rounds)
         if self.only is not None:
@@ -162,16 +162,16 @@ class Drift:
         return np.zeros(rounds.shape)
 
     def shares(self, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
-        """Mean weight of each environment over some rounds, float64 [environments]; arguments as of `at`."""
+        """Mean weight of each environment over some rounds, float64 [environments]; arguments as in `at`."""
         points = np.atleast_1d(self.at(rounds, client))
         return np.maximum(0.0, 1 - np.abs(points[:, np.newaxis] - np.arange(self.environments))).mean(axis=0)
 
     def warning(self, total_rounds: int, acted: npt.ArrayLike | None = None) -> str:
-        """Warning if the requested change does not happen within the run's rounds; else empty.
+        """Warning if the requested change does not happen within the run's rounds; otherwise empty.
 
         Args:
-          total_rounds: Rounds.
-          acted: int [total_rounds], the round in which the clients of each acted; None for the round itself.
+          total_rounds: Number of rounds.
+          acted: int [total_rounds], for each round the one in which its clients acted; None if that is the same round.
         """
         if self.kind == "none" or self.only is not None:
             return ""
@@ -188,7 +188,7 @@ class Drift:
         return ""
 
     def mean_matrix(self, matrix: np.ndarray, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
-        """Mean reward matrix over some rounds, float [labels, actions]; arguments as of `at`."""
+        """Mean reward matrix over some rounds, float [labels, actions]; arguments as in `at`."""
         if self.kind == "none" or self.only is not None:
             return self.matrices(matrix)
         return np.tensordot(self.shares(rounds, client), self.matrices(matrix).astype(float), 1)
@@ -230,14 +230,14 @@ class Delay:
     )
 
     def observed(self, seed: int, period: int, client: int, count: int, waited: int) -> np.ndarray:
-        """Whether each of a client's rewards was observed, bool [count]; observed rewards stay observed.
+        """Whether each of a client's rewards has been observed, bool [count]; observed rewards stay observed.
 
         Args:
           seed: Seed of the run.
-          period: The deployment period, from 0.
-          client: Position among the task's clients.
+          period: The deployment period, counted from 0.
+          client: The client's index in the task.
           count: Number of interactions.
-          waited: Rounds since it acted, from 0.
+          waited: Number of rounds since the client acted, from 0.
         """
         draw = keys.generator(seed, keys.Purpose.ARRIVAL, period, client)
         if self.kind == "uniform":
@@ -247,7 +247,7 @@ class Delay:
         return (after <= waited) & (draw.random(count) >= self.never)
 
     def warning(self, deploy_every: int) -> str:
-        """Warning if no reward is delayed, or almost none is observed within a period; else empty."""
+        """Warning if no reward is delayed, or if almost none is observed within a period; otherwise empty."""
         if self.kind == "none":
             return ""
         flags = f"--delay_rounds={self.rounds:g} and --delay_never={self.never:g}"
@@ -262,7 +262,7 @@ class Delay:
         )
 
     def _share(self, waited: int) -> float:
-        """Fraction of the rewards ever observed that are observed after this many rounds."""
+        """Rewards observed after this many rounds, as a fraction of those that are ever observed."""
         if self.kind == "uniform":
             return min(1.0, (waited + 1) / (int(self.rounds) + 1))
         return -math.expm1((waited + 1) * math.log1p(-1 / (1 + self.rounds))) if self.rounds else 1.0

@@ -1,13 +1,14 @@
 """The federated multi-armed bandit as a TFF process, its rounds, and a centralised bandit on the same impressions.
 
-Gerstein, "Federated Multi-Arm Bandit": Algorithm 1 is a client's pulls, Algorithm 2 the server's rounds. A simulation
-batches clients: one TFF client value is a shard of them, computed side by side, whose mean differential enters the mean
-with the weight of the whole shard, so the result is that of one value a client up to rounding. Every client draws with
-its own key, whatever its shard. An aggregator that treats each client by itself, such as clipping for differential
-privacy, needs shards of one.
+The method is from Gerstein, "Federated Multi-Arm Bandit": Algorithm 1 describes a client's pulls, and Algorithm 2 the
+server's rounds. The simulation batches clients: one TFF client value is a shard of several clients that are computed in
+parallel. The shard's mean differential enters the overall mean with the weight of the whole shard, so up to rounding
+the result is the same as with one value per client. Every client samples with its own key, which does not depend on the
+shard. An aggregator that processes each client separately, such as clipping for differential privacy, needs shards of
+one client.
 
-`GradientEpsilon` and `FederatedUcb`, whose averages hold more than values, follow the text's list of remedies for
-federated exploration, which names them in a line each; the equations are this project's.
+`GradientEpsilon` and `FederatedUcb` average more than the action values. The paper lists both as remedies for federated
+exploration, in one line each; the equations are this project's.
 """
 
 import dataclasses
@@ -26,7 +27,7 @@ from optimization.selection.availability import Attendance
 from optimization.study import aggregation_flags, compiled, payloads, runner
 from optimization.study.metrics import mean
 
-# Few enough values for TFF, of which each costs some milliseconds; enough to keep all cores busy.
+# Few enough for TFF, where each client value costs some milliseconds, and enough to keep all cores busy.
 _CLIENTS_PER_SHARD = 500
 
 
@@ -36,7 +37,7 @@ class EpsilonState(NamedTuple):
     Attributes:
       values: float32 [..., actions], estimated expected rewards.
       counts: float32 [..., actions], times each action was executed.
-      epsilon: float32 [..., 1], the probability of an action at random.
+      epsilon: float32 [..., 1], the probability of choosing a random action.
     """
 
     values: decision_rules.Array
@@ -58,8 +59,8 @@ class IntervalState(NamedTuple):
     interval: decision_rules.Array
 
 
-# The fields of a state that every client takes from the server and whose differentials are averaged; the others start
-# again with each round, as N does in Algorithm 1.
+# The fields of a state that every client receives from the server, and whose differentials are averaged. All other
+# fields are reset in each round, as N is in Algorithm 1.
 AVERAGED: Mapping[type, tuple[str, ...]] = {
     decision_rules.ValueState: ("values",),
     decision_rules.BetaState: ("successes", "failures"),
@@ -70,15 +71,16 @@ AVERAGED: Mapping[type, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GradientEpsilon(decision_rules.EpsilonGreedy):
-    """Epsilon-greedy whose epsilon follows the gradient of the expected reward.
+    """Epsilon-greedy whose exploration rate follows the gradient of the expected reward.
 
-    That reward is (1 - epsilon) max_a Q(a) + epsilon mean_a Q(a), so epsilon falls by epsilon_step times
-    max_a Q(a) - mean_a Q(a) at each reward: the faster, the better the best action stands out. That difference is never
-    below 0, so epsilon never rises, on a client or in the mean over clients; noise for privacy alone can raise it.
+    The expected reward is (1 - epsilon) max_a Q(a) + epsilon mean_a Q(a), where epsilon is the exploration rate. Each
+    reward therefore lowers it by epsilon_step times max_a Q(a) - mean_a Q(a): the clearer the best action, the faster
+    it falls. This difference is never negative, so the rate never rises, neither on a client nor in the mean over
+    clients. Only noise for privacy can raise it.
 
     Attributes:
       epsilon: Exploration rate before the first reward.
-      epsilon_step: Step along the gradient, at least 0.
+      epsilon_step: Step size along the gradient, at least 0.
     """
 
     epsilon_step: float = 0.02
@@ -102,8 +104,8 @@ class GradientEpsilon(decision_rules.EpsilonGreedy):
 class FederatedUcb(decision_rules.Ucb):
     """Upper confidence bound whose interval is a learned quantity, so that it can be averaged.
 
-    The interval is Hoeffding's at a fixed confidence, c / sqrt(n), with n = 1 before the first reward; each execution
-    adds 1 to the n that the interval stands for: 1/U^2 grows by 1/c^2.
+    The interval is Hoeffding's at a fixed confidence, U = c / sqrt(n), with n = 1 before the first reward. Each
+    execution adds 1 to the n that the interval represents, so 1/U^2 grows by 1/c^2.
     """
 
     def init(self, num_actions: int, batch_shape: tuple[int, ...] = ()) -> IntervalState:
@@ -115,7 +117,7 @@ class FederatedUcb(decision_rules.Ucb):
 
     def _learn(self, state: IntervalState, tried: tf.Tensor, rewards: tf.Tensor) -> IntervalState:
         values, counts = super()._learn(decision_rules.ValueState(state.values, state.counts), tried, rewards)
-        # Noise for differential privacy can push an averaged interval below 0: then there is nothing left to narrow.
+        # Noise for differential privacy can push an averaged interval below 0. Such an interval cannot get narrower.
         positive = tf.maximum(state.interval, 0.0)
         interval = positive / tf.sqrt(1 + tried * tf.square(positive / self.c))
         return IntervalState(values, counts, interval)
@@ -127,11 +129,11 @@ def averaged_vector(state: Any) -> tf.Tensor:
 
 
 def server_state(fresh: Any, vector: decision_rules.Array) -> Any:
-    """The server's state: its averaged fields, and the initial values of the others.
+    """The server's state: the averaged fields, and the initial values of all other fields.
 
     Args:
       fresh: The rule's `init(num_actions)`.
-      vector: float32 [numbers], as `averaged_vector` lays the averaged fields out.
+      vector: float32 [numbers], the averaged fields in the layout of `averaged_vector`.
     """
     names = AVERAGED[type(fresh)]
     parts = tf.split(vector, [getattr(fresh, name).shape[-1] for name in names])
@@ -142,7 +144,7 @@ class AdsState(NamedTuple):
     """The server's state between rounds.
 
     Attributes:
-      model: float32 [numbers], the rule's averaged fields: the action values Q, and what else the rule averages.
+      model: float32 [numbers], the rule's averaged fields: the action values Q, and anything else that it averages.
       aggregator: The aggregator's state.
     """
 
@@ -151,7 +153,7 @@ class AdsState(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """Input of the clients of one shard to a round.
+    """Input of a round for the clients of one shard.
 
     Attributes:
       clicks: uint8 [clients, pulls, actions], 1 where an action would be clicked; only the chosen one is observed.
@@ -163,12 +165,12 @@ class Shard(NamedTuple):
 
 
 class RoundMetrics(NamedTuple):
-    """Measurements of a round.
+    """Metrics of a round.
 
     Attributes:
-      clicks: int32, clicks of all clients.
+      clicks: int32, total clicks of all clients.
       executed: int32 [actions], how often each action was executed.
-      aggregator: The aggregator's measurements.
+      aggregator: The aggregator's metrics.
     """
 
     clicks: int
@@ -180,10 +182,10 @@ class Pulls(NamedTuple):
     """Outcome of a sequence of pulls.
 
     Attributes:
-      state: The rule's state after the last.
-      clicks: float32 [...], clicks.
+      state: The rule's state after the last pull.
+      clicks: float32 [...], number of clicks.
       executed: float32 [..., actions], how often each action was executed.
-      explored: float32 [...], pulls of an action whose estimate was not the highest.
+      explored: float32 [...], number of pulls of an action whose estimate was not the highest.
     """
 
     state: Any
@@ -195,14 +197,14 @@ class Pulls(NamedTuple):
 def pull(
     rule: decision_rules.DecisionRule, state: Any, clicks: tf.Tensor, key: tf.Tensor, count: tf.Tensor | None = None
 ) -> Pulls:
-    """Shows one ad per impression, in order (Algorithm 1, the loop).
+    """Shows one ad per impression, in order (the loop of Algorithm 1).
 
     Args:
       rule: The decision rule.
       state: State of the rule, with or without a leading axis of clients.
       clicks: uint8 [..., pulls, actions].
-      key: int32 [..., 2]; pull i draws with the key plus (0, i).
-      count: int32 scalar, how many of the impressions are shown, the first ones; None for all.
+      key: int32 [..., 2]; pull i samples with the key plus (0, i).
+      count: int32 scalar, number of impressions that are shown, from the first on; None for all.
     """
     num_actions = clicks.shape[-1]
     batch_dims = clicks.shape.rank - 2
@@ -244,9 +246,9 @@ class AdsProcess:
 
     Attributes:
       rule: The decision rule of every client.
-      num_actions: Ads.
+      num_actions: Number of ads.
       aggregator: Factory of a weighted aggregation of differentials.
-      exploration_weight: Weight of an exploring pull; a client weighs 1 plus the weights of its exploring pulls.
+      exploration_weight: Weight of an exploring pull; a client's weight is 1 plus the weights of its exploring pulls.
     """
 
     rule: decision_rules.DecisionRule
@@ -262,7 +264,7 @@ class AdsProcess:
           shard: The clients.
 
         Returns:
-          float32 [clients, numbers], each client's differential from the model; and the pulls.
+          Each client's differential from the model, float32 [clients, numbers], and the pulls.
         """
         fresh = self.rule.init(self.num_actions)
         count = tf.shape(shard.keys)[0]
@@ -318,8 +320,8 @@ class Totals(NamedTuple):
     """Sums over all rounds so far.
 
     Attributes:
-      reward: int64, clicks.
-      regret: float64, expected clicks of always executing the best action, less those of the executed ones.
+      reward: int64, number of clicks.
+      regret: float64, expected clicks of the best fixed action minus those of the executed actions.
     """
 
     reward: np.int64
@@ -332,9 +334,10 @@ class RoundState(NamedTuple):
     Attributes:
       server: The federation's state.
       federated: Totals of the federation.
-      central: The centralised bandit's state, of its decision rule.
+      central: State of the centralised bandit's decision rule.
       centralised: Totals of the centralised bandit.
-      cohort_seed: uint32 [4], where privacy rests on secret cohorts: their seed; else empty, and `--seed` draws them.
+      cohort_seed: uint32 [4], seed of the cohorts if privacy depends on keeping them secret. Otherwise it is empty, and
+        the cohorts are sampled with `--seed`.
     """
 
     server: AdsState
@@ -345,27 +348,28 @@ class RoundState(NamedTuple):
 
 
 def build_centralised(rule: decision_rules.DecisionRule) -> Callable:
-    """A round of the centralised bandit: (state, clicks, count, key) -> (state, clicks, executed).
+    """Builds a round of the centralised bandit: (state, clicks, count, key) -> (state, clicks, executed).
 
-    See `pull`, `Pulls`.
+    See `pull` and `Pulls`.
     """
 
     def play(state, clicks, count, key):
         pulls = pull(rule, state, clicks, key, count)
         return pulls.state, pulls.clicks, pulls.executed
 
-    # One pull after another is all overhead, of which XLA leaves a hundredth; it has no Gamma draws on the CPU.
+    # Sequential pulls are almost pure overhead, which XLA cuts by a factor of 100. On the CPU, XLA cannot sample from a
+    # Gamma distribution.
     use_xla = not isinstance(rule, decision_rules.Thompson)
     return compiled.cached(("ads, centralised", rule), lambda: tf.function(play, autograph=False, jit_compile=use_xla))
 
 
 def round_impressions(impressions: ads.Impressions, round_num: int, count: int) -> np.ndarray:
-    """Each client's next impressions, uint8 [clients, count, ads], in a round counted from 1."""
+    """Each client's impressions in a round (counted from 1), uint8 [clients, count, ads]."""
     return impressions.clicks[:, (round_num - 1) * count : round_num * count]
 
 
 def central_stream(shown: np.ndarray) -> np.ndarray:
-    """A round's impressions in order of time, all clients' first pulls first.
+    """A round's impressions in chronological order: the first pulls of all clients, then the second ones, and so on.
 
     Args:
       shown: uint8 [clients, pulls, ads].
@@ -377,14 +381,14 @@ def central_stream(shown: np.ndarray) -> np.ndarray:
 
 
 def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, size: int) -> list[Shard]:
-    """A round's clients in shards of at most `size`.
+    """Splits a round's clients into shards of at most `size` clients.
 
     Args:
       shown: uint8 [cohort, pulls, ads].
       cohort: int [cohort], the clients.
       seed: Seed of the run.
       round_num: The round.
-      size: Most clients of a shard.
+      size: Maximum number of clients per shard.
     """
     client_keys = [keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, int(client)) for client in cohort]
     return [
@@ -417,11 +421,11 @@ class AdsRounds(runner.Rounds):
             return AdsProcess(self._rule, self._num_actions, factory, options.exploration_weight).build()
 
         key = "ads", self._rule, self._num_actions, options.exploration_weight, options.aggregation, self.mechanism
-        # Two runs never share their noise.
+        # No two runs have the same noise.
         self._process = build() if self.mechanism.noise_multiplier else compiled.cached(key, build)
         self._payloads = payloads.of_model(shapes), payloads.of_update(shapes, options.aggregation)
         self._pull_central = build_centralised(self._rule)
-        # Clipping is of one client's differential, not of a shard's.
+        # Clipping applies to the differential of one client, not of a whole shard.
         self._shard_size = _CLIENTS_PER_SHARD if options.aggregation.clip_norm is None else 1
 
     def initial_state(self) -> RoundState:
@@ -436,7 +440,7 @@ class AdsRounds(runner.Rounds):
         Args:
           round_num: The round.
           cohort_seed: As in `RoundState`.
-          with_drop_outs: Whether clients count that start the round and drop out.
+          with_drop_outs: Whether to include clients that start the round but drop out.
         """
         seed = cohorts.as_integer(cohort_seed) if len(cohort_seed) else self._options.seed
         sampled = cohorts.draw(self._options.cohorts, self._num_clients, seed, round_num)
@@ -444,22 +448,22 @@ class AdsRounds(runner.Rounds):
         return np.sort(attending(sampled, round_num, fill=self._options.cohorts.sampling == "fixed"))
 
     def run_round(self, state: RoundState, round_num: int) -> tuple[RoundState, dict[str, float]]:
-        """Runs a round of the federation, and one of the centralised bandit on the same impressions.
+        """Runs one round of the federation, and one of the centralised bandit on the same impressions.
 
-        Clients that do not take part show nothing: their impressions of this round are lost to both.
+        Clients that do not participate show no ads, so neither bandit uses their impressions of this round.
         """
         seed, rates = self._options.seed, self._impressions.rates
         pulls, each = self._options.local_pulls, self._options.pulls_per_impression
         cohort = self.cohort(round_num, state.cohort_seed)
         shown = np.repeat(round_impressions(self._impressions, round_num, pulls // each), each, axis=1)[cohort]
         server, reached, executed = state.server, 0, np.zeros(self._num_actions, int)
-        if len(cohort) or self.mechanism.noise_multiplier:  # Noise is released in every round: who came is private.
+        if len(cohort) or self.mechanism.noise_multiplier:  # Noise in every round hides who participated.
             server, counts = self._process.next(server, shards(shown, cohort, seed, round_num, self._shard_size))
             reached, executed = int(counts.clicks), counts.executed
-        # The centralised learner draws as one more client.
+        # The centralised learner samples with the key of an additional client.
         key = keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, self._num_clients)
         stream = central_stream(shown)
-        # XLA compiles once for each length, so the length is the same in all rounds.
+        # XLA compiles again for each new length, so all rounds have the same length.
         padded = np.pad(stream, [(0, self._num_clients * pulls - len(stream)), (0, 0)])
         central, clicks, central_executed = self._pull_central(state.central, padded, tf.constant(len(stream)), key)
         federated, row = _count(state.federated, reached, executed, rates, "federated")
@@ -474,7 +478,7 @@ class AdsRounds(runner.Rounds):
 
 
 def _learned(state: Any, learner: str) -> dict[str, float]:
-    """Columns of a rule's epsilon and mean interval over ads; NaN for rules without them."""
+    """Columns with a rule's exploration rate and its mean interval over ads; NaN for rules without them."""
     values = zip(metrics.LEARNED, ("epsilon", "interval"), strict=True)
     return {metrics.column(learner, name): float(np.mean(getattr(state, field, np.nan))) for name, field in values}
 
@@ -482,7 +486,7 @@ def _learned(state: Any, learner: str) -> dict[str, float]:
 def _count(
     totals: Totals, clicks: int, executed: np.ndarray, rates: np.ndarray, learner: str
 ) -> tuple[Totals, dict[str, float]]:
-    """Updated totals, and a learner's columns of `metrics.csv`."""
+    """The updated totals, and a learner's columns of `metrics.csv`."""
     pulls = executed.sum()
     best = rates.max()
     totals = Totals(np.int64(totals.reward + clicks), np.float64(totals.regret + executed @ (best - rates)))

@@ -1,4 +1,4 @@
-"""Flags of the ad study, and every check that needs no data and no TensorFlow."""
+"""Flags of the ad study, and all checks that need neither data nor TensorFlow."""
 
 import dataclasses
 import pathlib
@@ -37,11 +37,11 @@ _RULES_OF_STUDY = {
     ),
 }
 _SAMPLINGS = {name: words for name, words in mechanisms.SAMPLINGS.items() if name != "cyclic_poisson"}
-# An impression shows one ad, so rules that execute every action each time have no place here.
+# An impression shows one ad, so rules that execute all actions at once do not apply.
 RULES: Mapping[str, PolicyEntry] = {
     name: entry for name, entry in registry.RULES.items() if name not in registry.EXTREME
 } | _RULES_OF_STUDY
-# What a client knows of its executions starts again with each round, and these rules with it.
+# A client's execution counts are reset in each round, so these rules start over in each round, too.
 _TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
@@ -133,11 +133,11 @@ class AdsOptions(_Weights, _RoundsAndClients, _Data):
       seed: Random seed.
       decision_rule: Name of the decision rule.
       rule: The decision rule of every client, and of the centralised bandit.
-      tries_all_first: Whether it executes every ad once in a round before it chooses.
-      cohorts: Which of the clients take part in a round.
-      aggregation: A mean of differentials, of shards of clients or of clipped ones, with noise or without.
+      tries_all_first: Whether the rule executes every ad once per round before it chooses.
+      cohorts: Sampling of the clients that participate in a round.
+      aggregation: Aggregation of the differentials: a mean over shards, or over clipped clients with or without noise.
       rates: Click rates of synthetic impressions; empty for a table.
-      rounds_per_checkpoint: Rounds between checkpoints.
+      rounds_per_checkpoint: Number of rounds between checkpoints.
     """
 
     seed: int
@@ -150,10 +150,10 @@ class AdsOptions(_Weights, _RoundsAndClients, _Data):
 
 
 def define(flags: cli.FlagSet) -> None:
-    """Defines the study's own flags."""
+    """Defines the flags of this study."""
     flags.add(*registry.rule_settings(RULES, "epsilon_greedy"), _Weights)
     flags.group("Rounds and clients", _RoundsAndClients)
-    # Clients here have no labels, by which they could share time zones.
+    # The clients of this study have no labels, so time zones cannot be assigned by label.
     when = [one for one in declared(availability.Availability) if one.name != "time_zones_by_label"]
     flags.group("Devices that are not always connected", *when, _World)
     flags.group("Privacy", _Privacy)
@@ -169,7 +169,7 @@ def check(settings: cli.Settings) -> None:
     """Checks flags against each other.
 
     Raises:
-      UsageError: On a flag without effect, or values that do not go together.
+      UsageError: If a flag has no effect, or values are incompatible.
     """
     if settings.rates is not None:
         ads.parse_rates(settings.rates)
@@ -183,7 +183,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> AdsOptions:
-    """Options of flags."""
+    """Builds the options from the flags."""
     return make_options(
         AdsOptions,
         settings,

@@ -1,4 +1,4 @@
-"""Metrics of an ad run: each of METRICS and LEARNED for each of LEARNERS, the clients, and the privacy spent."""
+"""Metrics of an ad run: METRICS and LEARNED for each of LEARNERS, the number of clients, and the privacy spent."""
 
 from bandits.metrics import EPSILON
 from optimization.study import metrics
@@ -16,7 +16,7 @@ BYTES_UP = metrics.BYTES_UP
 
 LEARNERS = ("federated", "centralised")
 METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
-LEARNED = (EXPLORATION_RATE, UPPER_INTERVAL)  # Beside the values; empty for a rule that does not learn it.
+LEARNED = (EXPLORATION_RATE, UPPER_INTERVAL)  # Learned besides the values; empty for rules that do not learn them.
 _ABOUT: dict[str, tuple[str, Better | None, bool]] = {
     AVERAGE_CLICKS: ("clicks an impression", "up", True),
     OPTIMAL_SHARE: ("share of the best ad", "up", False),
@@ -28,7 +28,7 @@ _ABOUT: dict[str, tuple[str, Better | None, bool]] = {
 
 
 def column(learner: str, metric: str) -> Metric:
-    """Metric of a learner's column."""
+    """The metric in a learner's column."""
     about, better, in_summary = _ABOUT[metric]
     in_summary = in_summary and learner == LEARNERS[0]
     return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, in_summary=in_summary)

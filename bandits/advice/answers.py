@@ -1,8 +1,8 @@
-"""Answers of a recommendation, each of at most 40 words, with their details and tables.
+"""Answers of a recommendation, each at most 40 words long, with their details and tables.
 
-One family of tests decides, adjusted by Holm: each strategy's average reward against that of greedy, of the uniform
-policy and of the best fixed action. All other differences are estimates with their intervals. A line that begins with a
-dash is an item of a list.
+The conclusions rest on one family of tests with Holm's adjustment, which compares each strategy's average reward with
+that of greedy, of the uniform policy and of the best fixed action. All other differences are reported as estimates with
+intervals. A line that begins with a dash is a list item.
 """
 
 import dataclasses
@@ -37,22 +37,22 @@ TITLES: Mapping[str, str] = {
     "federating": "Does federating pay?",
     "not_tried": "What was not tried?",
 }
-_MAX_EPSILONS = 3  # In an answer; the details have all.
-_SHOWN = 2  # Parts that were left out; the details have the others.
+_MAX_EPSILONS = 3  # Maximum in an answer; the details list all.
+_SHOWN = 2  # Omitted parts that an answer lists; the details list the rest.
 
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # Heads and rows.
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # Column headings and rows.
 
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """Facts that the sentences state.
+    """Facts that the answers report.
 
     Attributes:
       session: Session of all runs.
       results: Results of all stages.
       data: Facts about the data.
       deployment: Where the model would be trained.
-      command: The command to paste; empty for none.
+      command: The command for the user to copy; empty for none.
     """
 
     session: Session
@@ -63,7 +63,7 @@ class Context:
 
 
 def write(context: Context) -> dict[str, str]:
-    """Answers by the keys of `TITLES`, each of at most 40 words without the command; some have none."""
+    """Answers by the keys of `TITLES`, each at most 40 words long without the command; some keys have no answer."""
     answers = {
         "scope": scope(context),
         "exploration": exploration(context),
@@ -77,7 +77,7 @@ def write(context: Context) -> dict[str, str]:
 
 
 def details(context: Context) -> dict[str, str]:
-    """Details by the keys of `TITLES`; a section without any is missing."""
+    """Details by the keys of `TITLES`; sections without details are omitted."""
     macros: Any = templates().get_template("details.jinja").module
     sections = {name: str(getattr(macros, name)(context)).strip() for name in TITLES if hasattr(macros, name)}
     return {name: text for name, text in sections.items() if text}
@@ -85,7 +85,7 @@ def details(context: Context) -> dict[str, str]:
 
 @functools.cache
 def templates() -> "jinja2.Environment":
-    """Templates of this folder; only those of HTML escape what they insert."""
+    """The templates in this folder; only HTML templates escape inserted values."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
@@ -98,7 +98,7 @@ def templates() -> "jinja2.Environment":
 
 
 def paragraphs(text: str) -> list[tuple[str, list[str]]]:
-    """A section's paragraphs, each with the items of its list."""
+    """A section's paragraphs, each with its list items."""
     parsed: list[tuple[str, list[str]]] = []
     for line in filter(None, (line.strip() for line in text.split("\n"))):
         if line.startswith("- ") and parsed:
@@ -169,7 +169,7 @@ def exploration(context: Context) -> str:
 
 
 def _not_compared(context: Context) -> str:
-    """The planned strategies that were left out or failed, in parentheses."""
+    """The planned strategies that were omitted or failed, in parentheses."""
     tested = {GREEDY, *(comparison.configuration for comparison in context.results.verdict.tested)}
     planned = [name for name in context.session.full.configurations if name in planning.STRATEGIES]
     left = [NAMES[name] for name in planned if name not in tested]
@@ -177,13 +177,13 @@ def _not_compared(context: Context) -> str:
 
 
 def on_independent_seeds(results: Findings) -> Comparison | None:
-    """The best strategy against greedy on seeds that did not select it; None if it was not run on them."""
+    """The best strategy compared with greedy on seeds that did not select it; None if there are no such runs."""
     compared = findings.compared(results.confirmed, GREEDY).values()
     return next((comparison for comparison in compared if math.isfinite(comparison.difference)), None)
 
 
 def _effect_and_p(comparison: Comparison) -> str:
-    """A difference with Holm's p, where there is a test."""
+    """A difference, with its Holm-adjusted p-value if it was tested."""
     if not comparison.is_judged:
         return effect(comparison)
     p = phrases.p_value(comparison.adjusted_p)
@@ -191,7 +191,7 @@ def _effect_and_p(comparison: Comparison) -> str:
 
 
 def _power(comparison: Comparison | None, context: Context) -> list[str]:
-    """The minimum detectable difference, and the seeds that the observed one requires."""
+    """The minimum detectable difference, and the seeds required for the observed difference."""
     if comparison is None or math.isnan(comparison.detectable):
         return []
     if comparison.detectable > context.data.reward_width:
@@ -211,7 +211,7 @@ def _why_not(results: Findings) -> str:
 
 
 def _is_complete(results: Findings, name: str) -> bool:
-    """Whether a strategy has runs, none of which diverged."""
+    """Whether a strategy has runs and none of them diverged."""
     finished = results.configurations.get(name)
     return finished is not None and len(finished.values) > 0 and not finished.diverged
 
@@ -247,7 +247,7 @@ def _why(context: Context, name: str) -> str:
 
 
 def _no_strategy(context: Context) -> str:
-    """Why no strategy is recommended, and whether one fixed action earns more."""
+    """Why no strategy is recommended, and whether a fixed action earns more."""
     results, plan, full = context.results, context.session.plan, context.session.full
     if results.verdict.all_diverged:
         return "None: every strategy diverged, or failed. Give lower learning rates as flags."
@@ -277,7 +277,7 @@ def _no_strategy(context: Context) -> str:
 
 
 def references(data: Data) -> str:
-    """Held-out rewards of the references of some data; empty without any."""
+    """Held-out rewards of the data's reference policies; empty if there are none."""
     if not data.references:
         return ""
     values = phrases.listed([f"{name} {estimate(reward)}" for name, reward in data.references.rewards.items()])
@@ -285,7 +285,7 @@ def references(data: Data) -> str:
 
 
 def privacy(context: Context) -> str:
-    """Whom epsilon protects, and the cost of each epsilon."""
+    """The clients that epsilon protects, and the cost of each epsilon."""
     results, earned, clients = context.results, context.results.with_noise, context.data.clients
     if results.why_no_noise or not earned:
         why = (
@@ -309,7 +309,7 @@ def privacy(context: Context) -> str:
 
 
 def federated(context: Context) -> str:
-    """The gain over clients that train alone, and the shares of clients that it helps and hurts."""
+    """The gain over clients that train alone, and the fractions of clients that federated training helps and hurts."""
     results = context.results
     if results.why_no_federation:
         return f"Not known: no client can train alone ({results.why_no_federation.partition(':')[0]})."
@@ -326,7 +326,7 @@ def federated(context: Context) -> str:
 
 
 def not_tried(session: Session) -> str:
-    """The first parts that were left out for lack of time, and the minutes that all need."""
+    """The first parts that were omitted for lack of time, and the minutes that all of them would take."""
     shown, others = parts_left_out(session)
     if not shown:
         return "Nothing was left out for lack of time."
@@ -337,13 +337,13 @@ def not_tried(session: Session) -> str:
 
 
 def parts_left_out(session: Session) -> tuple[list[str], list[str]]:
-    """Parts that were left out for lack of time: those that the answer names, and those in the details."""
+    """Parts that were omitted for lack of time: those that the answer lists, and those in the details."""
     parts = planning.left_out(session.full, session.plan)
     return parts[:_SHOWN], parts[_SHOWN:]
 
 
 def tables(results: Findings) -> list[Table]:
-    """The table of the comparison and, after runs with noise, that of the reward by epsilon."""
+    """The comparison table and, if there were runs with noise, the table of rewards by epsilon."""
     heads = ["configuration", "seeds", "average reward", "minus greedy's", "Holm-adjusted p"]
     heads += [
         "reward, last tenth of the rounds",

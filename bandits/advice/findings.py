@@ -1,4 +1,4 @@
-"""Results of a recommendation as configurations, and the verdict that follows from them."""
+"""Results of a recommendation as configurations, and the resulting verdict."""
 
 import dataclasses
 import math
@@ -22,23 +22,23 @@ MEASURED = (REWARD, metrics.ROUND_REWARD, metrics.HELD_OUT_REWARD, metrics.WORST
 NO_NOISE = "no noise"
 UNIFORM_POLICY, BEST_FIXED = baselines.UNIFORM, baselines.FIXED
 
-Results = Mapping[str, Configuration]  # By name: mostly `--bandits_type`, with the searched flags.
+Results = Mapping[str, Configuration]  # By name: usually `--bandits_type` with the searched flags.
 
 
 def with_point(name: str, point: planning.Point) -> Configuration:
-    """A strategy at a point, without runs yet."""
+    """A strategy at a point of its search space, without runs so far."""
     import pandas as pd
 
     return Configuration(name, pd.DataFrame(), point)
 
 
 def with_runs(name: str, point: planning.Point, outcomes: Iterable[Outcome], folder: pathlib.Path) -> Configuration:
-    """A configuration with the values of its runs after the planned rounds, even if they went on.
+    """A configuration with the values of its runs after the planned rounds, even if the runs continued.
 
     Args:
-      name: Its name.
-      point: Its searched flags.
-      outcomes: Outcomes of its runs; failed ones are left out.
+      name: Name of the configuration.
+      point: Searched flags of the configuration.
+      outcomes: Outcomes of the runs; failed runs are omitted.
       folder: Folder of the runs.
     """
     read, diverged = [], set()
@@ -55,7 +55,7 @@ def with_runs(name: str, point: planning.Point, outcomes: Iterable[Outcome], fol
 
 
 def recorded_baselines(results: Results) -> Baselines:
-    """The uniform policy and the best fixed action, as far as the runs recorded their rewards."""
+    """The uniform policy and the best fixed action, if the runs recorded their rewards."""
     return baselines.recorded([run for result in results.values() for run in result.runs], REWARD)
 
 
@@ -63,7 +63,7 @@ def compared(results: Results, reference: str) -> dict[str, Comparison]:
     """Comparisons of average rewards with a reference, paired by seed; empty without the reference.
 
     Args:
-      results: Results by name; those without runs are left out.
+      results: Results by name; those without runs are omitted.
       reference: Name of the reference.
     """
     finished = {name: result for name, result in results.items() if len(result.values)}
@@ -78,16 +78,17 @@ class Verdict:
     """Verdict on exploration, and the recommended strategy.
 
     Attributes:
-      against: Comparisons by reference and by strategy: with greedy, the uniform policy and the best fixed action. All
-        are one family of tests.
-      best: The recommended strategy, if it explores; else the one that explores with the highest mean. None if all
-        diverged, or none was run.
-      recommended: The strategy to deploy, among those significantly above the uniform policy: the best of those
-        significantly above greedy. If there is none: greedy; or the best other strategy, if it is significantly above
-        the best fixed action and greedy is not, or if greedy is not significantly above the uniform policy. None if no
-        strategy qualifies.
-      pays: Whether a strategy that explores is significantly above greedy and the uniform policy.
-      costs: Whether all tested strategies that explore are significantly below greedy.
+      against: Comparisons by reference and by strategy. The references are greedy, the uniform policy and the best
+        fixed action. All comparisons belong to one family of tests.
+      best: The recommended strategy if it explores, and otherwise the exploring strategy with the highest mean. None if
+        all of them diverged or none was run.
+      recommended: The strategy to deploy. Only strategies that are significantly better than the uniform policy
+        qualify. The first choice is the best of those that are also significantly better than greedy. If there is none,
+        the choice is greedy, with two exceptions that lead to the best other strategy: if that strategy is
+        significantly better than the best fixed action and greedy is not, or if greedy is not significantly better than
+        the uniform policy. None if no strategy qualifies.
+      pays: Whether a strategy that explores is significantly better than greedy and the uniform policy.
+      costs: Whether all tested strategies that explore are significantly worse than greedy.
       all_diverged: Whether every strategy diverged or failed.
     """
 
@@ -103,13 +104,13 @@ class Verdict:
         return self.against.get(reference, {}).get(name or "")
 
     def beats(self, name: str, baseline: str) -> bool:
-        """Whether a strategy is significantly above a baseline, or that is unknown."""
+        """Whether a strategy is significantly better than a baseline, or was not compared with it."""
         comparison = self.than(name, baseline)
         return comparison is None or comparison.wins
 
     @property
     def tested(self) -> list[Comparison]:
-        """Strategies that explore, against greedy, where there is a test."""
+        """Comparisons of exploring strategies with greedy that were tested."""
         return [comparison for comparison in self.against.get(GREEDY, {}).values() if comparison.is_judged]
 
 
@@ -134,7 +135,7 @@ def verdict(results: Results, known: Baselines) -> Verdict:
 
     def lead(name: str) -> tuple[bool, float]:
         than = tests.than(name, GREEDY)
-        if greedy and than:  # Some runs may have failed: only shared seeds count.
+        if greedy and than:  # Some runs may have failed, so only shared seeds count.
             return than.is_judged, than.difference
         return True, judged[name].estimate(REWARD).mean
 
@@ -157,19 +158,20 @@ class Findings:
     """Results of all stages.
 
     Attributes:
-      searches: Settings of each strategy's search, the best first, with their values by seed.
+      searches: Settings from each strategy's search, best first, with their values by seed.
       searched: Results of each strategy's best setting in its search.
       configurations: Results of each strategy in the comparison.
       baselines: The uniform policy and the best fixed action, if they are known.
       verdict: Verdict of the comparison.
       confirmed: Results of the best strategy and greedy on independent seeds.
-      noise: Noise multipliers and guarantee of each epsilon, by name, and of no noise.
-      with_noise: Results of the recommended strategy with each noise that was run.
-      clip_norm: Clip norm of these runs.
-      why_no_noise: Why no noise was run, in words; empty if it was.
-      federation: Results of one strategy by kind, `federating.FEDERATED` and `ALONE`.
-      by_client: Shares of clients that federating helps and hurts, from `federating.helped`; empty without.
-      why_no_federation: Why no client trained alone, in words; empty if it did.
+      noise: Noise multipliers and guarantee of each epsilon, and of runs without noise, by name.
+      with_noise: Results of the recommended strategy at each noise level that was run.
+      clip_norm: Clip norm of the runs with noise.
+      why_no_noise: The reason in words why there were no runs with noise; empty if there were.
+      federation: Results of one strategy by kind, `federating.FEDERATED` or `ALONE`.
+      by_client: Fractions of clients that federated training helps and hurts, from `federating.helped`; empty if
+        unknown.
+      why_no_federation: The reason in words why no client trained alone; empty if clients did.
     """
 
     searches: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -188,10 +190,10 @@ class Findings:
 
 
 def plain(value: Any) -> Any:
-    """A value for JSON, with null for numbers that are not finite.
+    """Converts a value for JSON, with null for numbers that are not finite.
 
-    A comparison also has its minimum detectable difference and the seeds required for the observed one; results have
-    their values by metric and seed, and the mean reward with its interval.
+    A comparison also includes its minimum detectable difference and the seeds required for the observed difference.
+    Results include their values by metric and seed, and the mean reward with its interval.
     """
     if isinstance(value, Configuration):
         content = {"flags": value.flags, "diverged": sorted(value.diverged), "mean_reward": value.estimate(REWARD)}

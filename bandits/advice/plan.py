@@ -1,6 +1,6 @@
-"""Strategies of a recommendation, their search spaces and runs, and how much of them fits into the time.
+"""Strategies of a recommendation, their search spaces and runs, and how much of this fits into the time budget.
 
-Imports no TensorFlow.
+This module does not import TensorFlow.
 """
 
 import contextlib
@@ -34,9 +34,10 @@ STAGES: Mapping[str, str] = {
 }
 FACTOR = 2
 NOISE_SEEDS = 4
-MEASURED = 2  # Strategies with which the pace is measured.
+MEASURED = 2  # Number of strategies that measure the pace.
 _MIN_DEPLOYMENTS = 2
-# Budget of a verdict that no strategy is good; less, where the full plan has more, is a search cut short.
+# Minimum budget for the verdict that no strategy is good. With less than this, and less than in the full plan, the
+# search counts as cut short.
 _LEAST = {"points": 8, "seeds": 6, "rounds": math.inf}
 BINARY = studies.STUDIES["run_federated"]
 RATES = ("server_learning_rate", "client_learning_rate")
@@ -52,19 +53,19 @@ NAMES: Mapping[str, str] = {
 # First seeds of searches, of the comparison, and of the independent runs.
 TUNING_SEED, SEED, INDEPENDENT_SEED = 1000, 2000, 3000
 _FACTORS = (0.2, 0.5, 1.0, 2.0, 5.0)  # Searched learning rates, as multiples of the default.
-# Server rates of averaging without an adaptive optimizer. Adam's steps are as long for small rewards as for large ones,
-# so a model of rare clicks settles sooner without it.
+# Server learning rates for averaging without an adaptive optimizer. Adam takes equally large steps for small and large
+# rewards, so a model of rare clicks converges sooner without it.
 _AVERAGING = ("1", "0.5", "2")
-# Searched parameters of strategies, for rewards of width 1.
+# Searched parameters of strategies, for rewards with a range of width 1.
 _TRIED: Mapping[str, Sequence[float]] = {
     "epsilon": (0.02, 0.05, 0.1, 0.2),
     "temperature": (0.02, 0.05, 0.1, 0.2),
     "mu": (0, 30, 100, 300),
     "gamma": (100, 300, 1000, 3000),
 }
-_TRIES = 4096  # More samples would hardly give new points.
+_TRIES = 4096  # More samples would hardly add new points.
 
-Point = Mapping[str, str]  # Searched flags and their values, as texts.
+Point = Mapping[str, str]  # Searched flags and their values, as strings.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +74,8 @@ class Space:
 
     Attributes:
       name: `--bandits_type`.
-      axes: Choices that are combined.
-      tried_first: The default point, and that of plain averaging if the server's optimizer is searched.
+      axes: Choices along each axis; a point combines one choice per axis.
+      tried_first: The default point, and the point for plain averaging if the server optimizer is searched.
     """
 
     name: str
@@ -87,9 +88,9 @@ class Space:
         return math.prod(map(len, self.axes))
 
     def points(self, count: int) -> list[Point]:
-        """The points that are tried first and further ones, spread evenly; at most `size`.
+        """The points in `tried_first`, then others that are spread evenly; at most `size` in all.
 
-        Strategies try the same learning rates, so that sampling favours none.
+        All strategies try the same learning rates, so that sampling does not favour any of them.
         """
         points = list(self.tried_first)
         for sample in _quasi_random():
@@ -102,13 +103,13 @@ class Space:
         return points[:count]
 
     def point_of(self, run: Run) -> Point:
-        """Searched flags of a run."""
+        """The point of a run: the searched flags and their values."""
         return {flag: as_text(run.settings[flag]) for flag in self.tried_first[0]}
 
 
 @functools.cache
 def _quasi_random() -> list[tuple[float, ...]]:
-    """Points in [0, 1)^4. The first n of them cover it evenly for every n."""
+    """Points in [0, 1)^4. For every n, the first n points cover the space evenly."""
     from scipy.stats import qmc
 
     return [tuple(map(float, row)) for row in qmc.Halton(d=4, seed=0).random(_TRIES)]
@@ -120,10 +121,10 @@ def spaces(
     """Search spaces by strategy.
 
     Args:
-      base: Flags of all runs. A rate among them is not searched.
+      base: Flags of all runs. A learning rate that they set is not searched.
       strategies: Values of `--bandits_type`.
       num_actions: Number of actions.
-      reward_width: Largest minus smallest reward: the unit of temperatures and gaps.
+      reward_width: Largest minus smallest reward, which is the unit of temperatures and gaps.
 
     Raises:
       UsageError: If a strategy conflicts with the flags.
@@ -173,7 +174,7 @@ def runs(base: Sequence[str], name: str, point: Point, first_seed: int, seeds: i
 
 
 def label(strategy: Configuration) -> str:
-    """Name of a strategy, with its parameter."""
+    """Name of a strategy, including its parameter."""
     values = {flag.removeprefix("bandits_"): value for flag, value in strategy.flags.items() if "bandits" in flag}
     parameters = ", ".join(f"{parameter} {value}" for parameter, value in values.items())
     return f"{NAMES[strategy.name]} ({parameters})" if parameters else NAMES[strategy.name]
@@ -187,12 +188,12 @@ def command(base: Sequence[str], name: str, point: Point, *more: str) -> str:
 
 
 def offline_command(base: Sequence[str], points: Mapping[str, Point], is_log: bool, *more: str) -> str:
-    """Command line that trains on all rewards of the data, without acting; empty if the flags exclude it.
+    """Command line that trains offline on all rewards in the data; empty if the flags rule this out.
 
     Args:
       base: Flags of all runs.
       points: Best points of the searches, by strategy.
-      is_log: Whether the data is a log, whose doubly robust rewards are learned.
+      is_log: Whether the data is a log. A model of a log learns from doubly robust rewards.
       *more: Further flags.
     """
     point = points.get(FULL_FEEDBACK) or points.get(UNIFORM) or next(iter(points.values()))
@@ -207,9 +208,9 @@ def offline_command(base: Sequence[str], points: Mapping[str, Point], is_log: bo
 
 
 def with_environment(base: Sequence[str]) -> tuple[str, ...]:
-    """Flags of all runs with those of the environment whose defaults depend on rounds or deployments.
+    """Adds the environment flags whose defaults depend on the number of rounds or deployments.
 
-    Runs that end early then have the same rewards in the same rounds.
+    Runs that end early then have the same rewards as full runs in each round.
     """
     settings = studies.resolve(BINARY, (*base, f"--bandits_type={GREEDY}"))
     fixed = studies.parse(BINARY, base).set_by_user
@@ -220,7 +221,7 @@ def with_environment(base: Sequence[str]) -> tuple[str, ...]:
 def check(base: Sequence[str]) -> list[str]:
     """Strategies and baselines that are compatible with the flags of all runs.
 
-    The full-feedback baseline is missing if a flag applies to bandits only.
+    The full-feedback baseline is omitted if a flag applies to bandits only.
 
     Raises:
       UsageError: If a strategy is incompatible.
@@ -236,20 +237,22 @@ def check(base: Sequence[str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A plan.
+    """The runs of a recommendation.
 
     Attributes:
-      rounds: Rounds of a run.
+      rounds: Rounds per run.
       deploy_every: Rounds between deployments.
-      configurations: Strategies and baselines, which are all searched and compared: values of `--bandits_type`.
-      points: Points of each search; 1 for no search.
-      tuning_seeds: Seeds of each point of a search.
-      seeds: Seeds of the comparison.
-      independent_seeds: Seeds of the best strategy and greedy that did not select it.
+      configurations: Strategies and baselines (values of `--bandits_type`), all of which are searched and compared.
+      points: Points per search; 1 for no search.
+      tuning_seeds: Seeds per point of a search.
+      seeds: Number of seeds in the comparison.
+      independent_seeds: Number of seeds for the best strategy and greedy that were not used to select the strategy.
       epsilons: Number of epsilons.
-      doublings: How often the rounds of the search were doubled, as no model had come near the central linear model.
-      federation_seeds: Seeds of clients that train alone, and of the federated runs that report their clients.
-      alone_rounds: Federated rounds that take as long as one round of clients that train alone.
+      doublings: How often the rounds of the search were doubled because no model came close to the central linear
+        model.
+      federation_seeds: Number of seeds for clients that train alone, and for the federated runs that report metrics per
+        client.
+      alone_rounds: Number of federated rounds that take as long as one round in which clients train alone.
     """
 
     rounds: int
@@ -265,12 +268,12 @@ class Plan:
     alone_rounds: int = 1
 
     def is_cut_short(self, full: "Plan") -> bool:
-        """Whether strategies have too small a budget for a verdict against all: few points, seeds or rounds."""
+        """Whether there are too few points, seeds or rounds for the verdict that no strategy is good."""
         return any(getattr(self, name) < min(getattr(full, name), least) for name, least in _LEAST.items())
 
     @property
     def rungs(self) -> list[int]:
-        """Rounds of each rung of a search: before a few deployments, all strategies act alike."""
+        """Rounds of each rung of a search. Rungs span a few deployments, as all strategies act alike before those."""
         return sweep.rungs(self.search_rounds, self.points, FACTOR, self.least)
 
     @property
@@ -280,11 +283,11 @@ class Plan:
 
     @property
     def least(self) -> int:
-        """Minimum rounds of a point that is stopped early."""
+        """Minimum number of rounds for a point that is stopped early."""
         return max(_MIN_DEPLOYMENTS * self.deploy_every, 1)
 
     def work(self, stage: str) -> Work:
-        """Work of a stage."""
+        """The work in a stage."""
         if stage == SEARCH:
             return self._search()
         if stage == FEDERATE:
@@ -293,7 +296,7 @@ class Plan:
         points, seeds = {
             COMPARE: (len(self.configurations), self.seeds),
             CONFIRM: (2, self.independent_seeds),
-            NOISE: (self.epsilons + 1, NOISE_SEEDS if self.epsilons else 0),  # One run is clipped, without noise.
+            NOISE: (self.epsilons + 1, NOISE_SEEDS if self.epsilons else 0),  # One run clips without adding noise.
         }[stage]
         # The search has already compiled the points to be compared, and the timing run has compiled the defaults.
         compiled = {COMPARE: points if self.points > 1 else min(points, MEASURED), CONFIRM: points, NOISE: 0}[stage]
@@ -310,13 +313,13 @@ class Plan:
         return Work(self.points * len(self.configurations), runs, rounds)
 
     def seconds(self, pace: Pace, stages: Iterable[str] = STAGES) -> float:
-        """Seconds that some stages take."""
+        """Duration of some stages in seconds."""
         return sum(pace.seconds(self.work(stage)) for stage in stages)
 
 
-# Order in which parts are left out: numbers are reduced to the value, and configurations dropped. Each strategy gets
-# the budget of a verdict, `_LEAST`, before anything else. Precision beyond it is left out first, then clients that
-# train alone and privacy, and only then points and seeds. Greedy and one strategy that explores always remain.
+# Order in which parts are omitted: numbers are reduced to the given value, and configurations are dropped. The minimum
+# budget for a verdict, `_LEAST`, has priority for every strategy. Precision beyond this budget is omitted first, then
+# clients that train alone and privacy, and only then points and seeds. Greedy and one exploring strategy always remain.
 _LADDER: tuple[tuple[str, Any], ...] = (
     ("federation_seeds", 2),
     ("points", 8),
@@ -348,7 +351,7 @@ _PARTS: Mapping[str, str] = {
     "epsilons": "epsilons of privacy",
     "federation_seeds": "seeds of clients that train alone",
 }
-# Fields that each stage fixes, for itself and for later stages.
+# Fields that each stage fixes for itself and for all later stages.
 DECIDES: Mapping[str, tuple[str, ...]] = {
     SEARCH: ("points", "tuning_seeds", "configurations", "rounds", "doublings"),
     COMPARE: ("seeds",),
@@ -362,14 +365,14 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Iterable[str] = STAGES)
     """The largest plan whose remaining stages fit into the time.
 
     Args:
-      full: The plan with nothing left out, except by finished stages.
+      full: The full plan, in which only finished stages have omitted anything.
       pace: Speed of this machine.
       seconds: Remaining time.
       left: Remaining stages; finished ones stay as they are.
 
     Returns:
-      The plan. If not even the smallest one fits, its runs have fewer rounds. Their rounds still take at least as long
-      as the overhead, such as the start of a run, so the plan can take longer.
+      The plan. If even the smallest plan does not fit, its runs get fewer rounds. The rounds of a run still take at
+      least as long as its overhead, such as startup, so the plan can exceed the time.
     """
     plan = full
     for name, value in _LADDER:
@@ -390,10 +393,10 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Iterable[str] = STAGES)
 
 
 def left_out(full: Plan, plan: Plan) -> list[str]:
-    """Parts of the full plan that a plan leaves out, in words.
+    """Parts of the full plan that a plan omits, in words.
 
     Args:
-      full: The plan with nothing left out.
+      full: The plan with nothing omitted.
       plan: The plan.
     """
     missing = [NAMES[name] for name in full.configurations if name not in plan.configurations]

@@ -1,7 +1,8 @@
-"""Session of a recommendation: its folder, its plan, the remaining time, and its runs.
+"""The session of a recommendation: its folder, its plan, the remaining time, and its runs.
 
-Runs of searches, comparisons and noise have separate folders, are named by their flags, and run once. `plan.json`
-stores the decisions that depended on time, so that the same command has the same runs after a kill.
+Searches, comparisons and runs with noise have separate folders. Each run is named after its flags and executed once.
+`plan.json` stores all decisions that depended on time, so that a command that is killed and restarted has the same
+runs.
 """
 
 import contextlib
@@ -34,28 +35,28 @@ PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
 _MEASURED_ROUNDS = 6
 _MIN_SECONDS = 0.1
 _LAST_SECONDS = 15.0  # For reading runs and writing pages.
-_PLANNED = 0.9  # Share of the remaining time; the rest is for the stages after the comparison if the pace drops.
-_TRUSTED_SECONDS = 20.0  # Shorter stages measure the pace badly.
-_PACES = (0.5, 3.0)  # Limits of one correction of the pace.
+_PLANNED = 0.9  # Share of the remaining time; the rest is for the stages after the comparison in case the pace drops.
+_TRUSTED_SECONDS = 20.0  # Shorter stages do not measure the pace reliably.
+_PACES = (0.5, 3.0)  # Limits of a single correction of the pace.
 
 
 def print_status(text: str) -> None:
-    """Prints a line for the user while runs are executed."""
+    """Prints a status line while runs are executed."""
     print(text, file=sys.stderr, flush=True)
 
 
 @dataclasses.dataclass
 class State:
-    """`plan.json`; it is read if it exists.
+    """The content of `plan.json`, which is read if it exists.
 
     Attributes:
-      folder: The recommendation's folder, which is claimed.
+      folder: The recommendation's folder, which this process has claimed.
       identity: Flags and data that identify the recommendation.
-      minutes: Time budget. If it differs from the stored budget, a new plan is made; finished runs count.
-      command: The command of this start.
+      minutes: Time budget. If it differs from the stored budget, a new plan is made that includes the finished runs.
+      command: The command that started this session.
       stages: Plan at the beginning of each stage.
       pace: Speed of this machine; None before it is measured.
-      earlier: Seconds of earlier starts with another budget.
+      earlier: Seconds spent by earlier starts with a different budget.
       finished: Whether all files are written and no run failed.
 
     Raises:
@@ -101,13 +102,13 @@ class State:
         if minutes == self.minutes:
             self.stages, self.finished = stages, before.get("finished") is True
             return spent
-        # Finished runs would seem to take no time.
+        # Otherwise finished runs would appear to take no time.
         self.earlier += spent
         return 0.0
 
     @property
     def spent(self) -> float:
-        """Seconds of all starts with this budget."""
+        """Seconds spent by all starts with this budget."""
         return time.monotonic() - self._start
 
     def save(self) -> None:
@@ -118,7 +119,7 @@ class State:
 
 
 class Session:
-    """Executes the runs of a recommendation within its time."""
+    """Executes the runs of a recommendation within its time budget."""
 
     def __init__(self, folder: pathlib.Path, state: State, full: Plan, base: Sequence[str], workers: int):
         """Initializes the session.
@@ -126,9 +127,9 @@ class Session:
         Args:
           folder: The recommendation's folder.
           state: Decisions of earlier starts.
-          full: The plan with nothing left out.
+          full: The plan with nothing omitted.
           base: Flags of all runs.
-          workers: Runs at the same time.
+          workers: Number of concurrent runs.
         """
         self.folder, self.state, self.full, self.base = folder, state, full, tuple(base)
         self.plan = full
@@ -138,7 +139,7 @@ class Session:
         self._began: tuple[float, float] | None = None
 
     def measure(self, spaces: Mapping[str, planning.Space]) -> None:
-        """Measures the time of rounds and runs by short runs, which the search continues.
+        """Measures the duration of rounds and runs with short runs, which the search then continues.
 
         Raises:
           Failure: If a run fails.
@@ -146,7 +147,7 @@ class Session:
         if self.state.pace:
             return
         print_status("Measuring the time of a round.")
-        # Runs of a killed measurement would seem to take no time.
+        # Otherwise the runs of a measurement that was killed would appear to take no time.
         shutil.rmtree(self.folder / "search", ignore_errors=True)
         points = {name: spaces[name].tried_first[0] for name in self.full.configurations[: planning.MEASURED]}
         first, second = (
@@ -162,7 +163,7 @@ class Session:
         self.state.save()
 
     def _timed(self, planned: Sequence[Run], rounds: int) -> tuple[float, float]:
-        """Executes runs up to a round; returns the seconds of all runs and of a round."""
+        """Executes runs up to a round; returns the seconds for all runs and the seconds per round."""
         start = time.monotonic()
         executed = self.run("search", [run.at_rounds(rounds) for run in planned])
         took, folder = time.monotonic() - start, self.folder / "search"
@@ -178,7 +179,7 @@ class Session:
         return self.state.pace
 
     def begin(self, stage: str) -> Plan:
-        """Begins a stage: plans the remaining runs by the remaining time, or reads the stored plan."""
+        """Begins a stage: plans the remaining runs for the remaining time, or reads the stored plan."""
         left = [*planning.STAGES][[*planning.STAGES].index(stage) :]
         is_new = stage not in self.state.stages
         if is_new:
@@ -199,7 +200,7 @@ class Session:
         return self.plan
 
     def _print_plan(self, plan: Plan, left: Sequence[str]) -> None:
-        """Prints the remaining stages, and what is left out."""
+        """Prints the remaining stages and the omitted parts."""
         seconds = plan.seconds(self.pace, left), self.state.spent, 60 * self.state.minutes
         total, spent, budget = map(duration, seconds)
         print_status(
@@ -213,7 +214,7 @@ class Session:
             print_status(f"  left out: {part}")
 
     def lengthen(self) -> bool:
-        """Doubles the rounds, if the rest of the search and the comparison fit into the remaining time."""
+        """Doubles the rounds if the rest of the search and the comparison still fit into the remaining time."""
         plan = dataclasses.replace(self.plan, rounds=2 * self.plan.rounds, doublings=self.plan.doublings + 1)
         num_runs = len(plan.configurations) * plan.tuning_seeds
         seconds = self.pace.seconds(Work(0, num_runs, num_runs * self.plan.rounds))
@@ -233,36 +234,36 @@ class Session:
         return 60 * self.state.minutes - self.state.spent - _LAST_SECONDS
 
     def leave_out_noise(self) -> None:
-        """Leaves the noise out of the plan; later stages get its time."""
+        """Removes the runs with noise from the plan; later stages get their time."""
         self.full = dataclasses.replace(self.full, epsilons=0)
 
     def end(self) -> None:
-        """Ends a stage, and corrects the pace by its time."""
-        if self._began is None:  # Parts of it were run before.
+        """Ends a stage, and corrects the pace according to its duration."""
+        if self._began is None:  # Parts of the stage were run earlier.
             return
         start, planned = self._began
         took = time.monotonic() - start
-        # Parts may have been run with another budget, so a short time is no higher pace.
+        # Parts may have been run with another budget, so a short duration does not imply a higher pace.
         low, high = max(_PACES[0], float(self.state.earlier > 0)), _PACES[1]
         if min(took, planned) > _TRUSTED_SECONDS:
             self.state.pace = self.pace.scaled(min(max(took / planned, low), high))
         self.state.save()
 
     def run(self, folder: str, planned: Iterable[Run]) -> dict[str, Outcome]:
-        """Executes runs in a folder below the recommendation's; returns their outcomes by name."""
+        """Executes runs in a subfolder of the recommendation's folder; returns their outcomes by name."""
         with self._sweep(folder, studies.load(planning.BINARY).ranked_by) as runner:
             runner.run(list(planned))
         return runner.outcomes
 
     def halve(self, folder: str, planned: Sequence[Run], metric: Metric) -> list[sweep.Point]:
-        """Runs a search; returns its points, the best first."""
+        """Runs a search; returns its points, best first."""
         with self._sweep(folder, metric) as runner:
             runner.run_halving(planned, planning.FACTOR, self.plan.least)
         return sweep.rank(runner.outcomes.values(), smallest=False, apart=False)[""]
 
     @contextlib.contextmanager
     def _sweep(self, folder: str, metric: Metric) -> Iterator[Sweep]:
-        """Opens a sweep that saves the elapsed time, and collects the errors of failed runs."""
+        """Opens a sweep that saves the elapsed time and collects the errors of failed runs."""
         opened = Sweep(self.folder / folder, self.executor, metric, smallest=False, after_run=self.state.save)
         with contextlib.closing(opened) as runner:
             yield runner

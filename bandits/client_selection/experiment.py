@@ -1,8 +1,8 @@
 """Federated training with selected clients, as rounds for the shared training loop.
 
-One round: the selector polls candidates, if it wants to, and chooses the cohort -> the cohort's inputs -> the TFF round
-of `optimization.supervised` -> the selector observes the losses that came back. The losses of all clients, which no
-server would know, are evaluated beside that, in TensorFlow alone.
+In each round, the selector may poll candidates and then chooses the cohort, the inputs of the cohort are prepared, the
+TFF round of `optimization.supervised` runs, and the selector observes the reported losses. The losses of all clients,
+which a server could not observe, are evaluated separately in plain TensorFlow.
 """
 
 import functools
@@ -20,7 +20,7 @@ from optimization import client_work, fed_avg, models, supervised
 from optimization.study import payloads, training
 from optimization.study.metrics import mean
 
-MOST_EVAL_CLIENTS = 1000  # Evaluations of more clients are of a seeded choice.
+MOST_EVAL_CLIENTS = 1000  # With more clients, a seeded sample is evaluated.
 
 
 class RoundState(NamedTuple):
@@ -29,7 +29,7 @@ class RoundState(NamedTuple):
     Attributes:
       server: State of the TFF process.
       selector: The selector's state.
-      selections: int64 [clients], rounds that each was chosen for.
+      selections: int64 [clients], number of rounds in which each client was selected.
     """
 
     server: fed_avg.State
@@ -41,7 +41,7 @@ class SelectionRounds(training.TrainingRounds):
     """The rounds of a run."""
 
     def __init__(self, options: flags.SelectionOptions, task: tasks.Task):
-        """Builds the rounds of a study's options on a task."""
+        """Builds the rounds from the study's options and a task."""
         work = client_work.LocalSgd(
             options.learning_rate, options.batch_size, steps=options.steps, corrections=options.corrections
         )
@@ -49,7 +49,7 @@ class SelectionRounds(training.TrainingRounds):
         self._options = options
 
     def initial_state(self) -> RoundState:
-        """State before round 1; reads every client once, to count its examples."""
+        """State before round 1; reads every client once to count its examples."""
         selector = self.selected.selector
         server = self.mean_rounds(self.work, selector.cohort_size).initialize()
         weights = self._model.initial_weights(self._options.seed)
@@ -84,7 +84,7 @@ class SelectionRounds(training.TrainingRounds):
 
     @functools.cached_property
     def _evaluated(self) -> tuple[np.ndarray, clients.Examples]:
-        """Indices of the evaluated clients, all with examples, and their examples one after another."""
+        """Indices of the evaluated clients, all of which have examples, and their concatenated examples."""
         ids = np.flatnonzero(self.sizes)
         if len(ids) > MOST_EVAL_CLIENTS:
             draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, 0, 0)
@@ -96,7 +96,7 @@ class SelectionRounds(training.TrainingRounds):
         return clients.pool(self._task.held_out, self._options.max_validation_samples, self._options.seed)
 
     def _measured(self, weights: models.Weights, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-        """Each example's loss, and whether its prediction is correct."""
+        """Each example's loss and whether its prediction is correct."""
         measure = self._evaluation(_losses_and_hits)
         batches = self._task.batches(examples, self._options.eval_batch_size)
         losses, is_right = zip(*(measure(tuple(weights), *batch) for batch in batches), strict=True)
@@ -110,7 +110,7 @@ class SelectionRounds(training.TrainingRounds):
         return ids, np.add.reduceat(losses.astype(np.float64), starts) / self.sizes[ids]
 
     def evaluate(self, state: RoundState) -> dict[str, float]:
-        """Metrics of the model on all clients' examples and on held-out ones."""
+        """Metrics of the model on all clients' examples and on held-out examples."""
         ids, losses = self.client_losses(state.server.weights)
         return {
             metrics.GLOBAL_LOSS: float(np.average(losses, weights=self.sizes[ids])),
@@ -121,7 +121,7 @@ class SelectionRounds(training.TrainingRounds):
         }
 
     def clients_csv(self, state: RoundState) -> bytes:
-        """`private_clients.csv`: examples, selections and, where evaluated, the final model's loss of each client."""
+        """`private_clients.csv`: each client's examples, selections and, if evaluated, loss of the final model."""
         table = pd.DataFrame({"examples": self.sizes, "selections": state.selections})
         ids, losses = self.client_losses(state.server.weights)
         table.insert(0, "client", self._clients.client_ids)

@@ -30,10 +30,10 @@ _PER_ROUND = [metrics.MODEL_TRANSFERS, metrics.LOSS_POLLS]
 def final_table(rounds: "pd.DataFrame") -> "pd.DataFrame":
     """Final metrics and communication per round for each cohort size and selector: mean and deviation over seeds.
 
-    Deviations are standard deviations with n - 1, as in all tables of this project; NaN for one seed.
+    Standard deviations divide by n - 1, as in all tables of this project. They are NaN for a single seed.
 
     Args:
-      rounds: Metrics of all runs' rounds, with columns `selector`, `cohort` and `seed`.
+      rounds: Metrics of all rounds of all runs, with columns `selector`, `cohort` and `seed`.
     """
     by_run = rounds.groupby(["cohort", "selector", "seed"], sort=False)
     runs = by_run[_FINAL].last().join(by_run[_PER_ROUND].mean())

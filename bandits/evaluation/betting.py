@@ -1,30 +1,32 @@
-"""Intervals by betting: for few distinct outcomes, and confidence sequences, which hold at every look.
+"""Betting intervals for logs with few distinct outcomes, and confidence sequences, which are valid at every look.
 
 Both need rewards in [0, 1] (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024;
 Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro, "Anytime-valid off-policy inference for contextual bandits", 2022,
-arXiv 2210.10768). Capital is a mean of products of factors that are at least 0 and whose expectation is at most 1 if v
-is the value. It reaches 2 / alpha with probability at most alpha / 2, and it falls as v grows, so the values that it
-excludes are those below one number: the lower limit. The upper limit is 1 minus the lower one of the missed rewards.
+arXiv 2210.10768). The capital is a mean of products. Each factor is at least 0, and if v is the true value, its
+expectation is at most 1. The capital therefore reaches 2 / alpha with probability at most alpha / 2. It falls as v
+grows, so it excludes exactly the values below some number, which is the lower limit. The upper limit is 1 minus the
+lower limit of the missed rewards, 1 - r.
 
-**Few distinct outcomes.** Without a single success a large-sample interval has no width at all. A client has weights w
-that sum to k, and payoffs w r that sum to P, from 0 to k. Over clients, E[P - v k] = 0. For a fixed stake f in [0, 1],
-the capital is the product over clients of 1 + f (P / v - k) / max k. Clients are independent, so its expectation is at
-most 1; Markov's inequality gives the rest. Neither limit depends on the unit of the rewards, nor on their direction.
-The largest k of the log is taken for the largest possible one. Limits of a difference follow from those of both values,
-which then hold jointly.
+**Few distinct outcomes.** Without a single success, a large-sample interval has no width at all. A client has weights w
+that sum to k, and payoffs w r that sum to P, which is between 0 and k. Over clients, E[P - v k] = 0. For a fixed stake
+f in [0, 1], the capital is the product over clients of 1 + f (P / v - k) / max k. Clients are independent, so its
+expectation is at most 1, and the limit follows from Markov's inequality. Neither limit depends on the unit of the
+rewards or on their direction. The largest k in the log is used as the largest possible k. The limits of a difference
+follow from the limits of both values, which then hold jointly.
 
-**Confidence sequences.** The unit is a cohort of clients, and the estimand a ratio of totals over clients. A round t
-gives the means over its cohort's clients, each with at most m rows, of a = sum min(w, W) r, b = sum min(w, W) (1 - r)
-and n = rows, all divided by m: n lies in [0, 1], and a and b in [0, W n]. Let v be the sum over the population's
-clients of their rows' expected reward under the target, over the sum of their rows. If a round's cohort is a uniform
-sample of the population given all that came before, and each action is drawn given the past with the logged
-probability, then E[a - v n | past] is 0 without clipping; clipping lowers a, as rewards are at least 0, and it is at
-most 0. So for any fraction f in [0, 1] the capital prod_t (1 + f (a_t / v - n_t)) never falls below 0 (a >= 0, n <= 1),
-its expectation given the past never rises, and it is 1 at first; the same is true of a mean of capitals. By Ville's
-inequality it ever reaches 2 / alpha with probability at most alpha / 2. The same with b and 1 - v gives the upper
-limit. Together they fail with probability at most alpha, at any number of looks, for the value without clipping; nor
-does it matter whether the log chooses all that the target chooses. Logging policies, and the number of rounds, may
-depend on the past; the target may not.
+**Confidence sequences.** The unit is a cohort of clients, and the estimand is a ratio of totals over clients. Each
+client has at most m rows per round. Round t gives the means over the clients of its cohort of a = sum min(w, W) r,
+b = sum min(w, W) (1 - r) and n = rows, all divided by m. Hence n lies in [0, 1], and a and b lie in [0, W n]. Let v be
+the expected reward of the rows under the target, summed over all clients of the population and divided by their total
+number of rows. Assume that a round's cohort is a uniform sample of the population given the past, and that each action
+is sampled given the past with the logged probability. Then E[a - v n | past] is 0 without clipping, and at most 0 with
+clipping, which lowers a because rewards are at least 0. For any fraction f in [0, 1], the capital
+prod_t (1 + f (a_t / v - n_t)) therefore starts at 1, never falls below 0 (a >= 0, n <= 1), and has an expectation given
+the past that never rises. The same is true of a mean of capitals. By Ville's inequality, the probability that it ever
+reaches 2 / alpha is at most alpha / 2. The same argument with b and 1 - v gives the upper limit. Together, the limits
+fail with probability at most alpha for the value without clipping, at any number of looks. This holds even if the
+logging policy never chooses some actions of the target. Logging policies and the number of rounds may depend on the
+past, but the target may not.
 """
 
 import json
@@ -44,16 +46,17 @@ from data.reward_bounds import UNIT, RewardBounds
 from optimization.study import cli, intervals
 
 # With fewer effective clients that have another reward, large-sample intervals contain the value in as few as 63% of
-# logs, from there on in 93% or more. They are kept if these are many of all effective clients (docs/logs.md).
+# logs; with more, in at least 93%. Large-sample intervals are also used if such clients are a large fraction of all
+# effective clients (docs/logs.md).
 FEW, FEW_OF_CLIENTS = 10, 0.25
 FEW_OUTCOMES = "few distinct outcomes"  # Name of the finding.
-# Large stakes for the limit on the side of the rare rewards, small ones for the other.
+# Large stakes are for the limit on the side of the rare rewards, and small stakes for the other limit.
 _STAKES = np.array([1, 0.75, 0.5, 0.25, *4.0 ** -np.arange(2, 9)])
-_LOG_SHARES = np.log(np.repeat([1 / 8, 1 / 14], [4, 7]))  # Logarithms of the shares of the capital.
-# Stakes of a sequence. The best one falls with the spread of the observations and the root of the rounds: 2^-16 is
-# enough for a million rounds of weights up to a hundred.
+_LOG_SHARES = np.log(np.repeat([1 / 8, 1 / 14], [4, 7]))  # Logarithm of each stake's share of the capital.
+# Stakes of a sequence. The best stake decreases with the spread of the observations and the square root of the number
+# of rounds: 2^-16 is small enough for a million rounds with weights up to a hundred.
 _FRACTIONS = 2.0 ** -np.arange(1, 17)
-# Flags of a run: the values with which its rounds are uniform samples of one value, and what other values do.
+# Flags of a run: the values for which its rounds are uniform samples with the same value, and why others are not valid.
 _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "reward_drift": ((), "changes that value"),
     "client_selection": (("uniform",), "chooses clients by what is known of them"),
@@ -62,21 +65,21 @@ _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "reward_delay": ((), "leaves out clients without an observed reward"),
     "cohort_sampling": (("fixed", "poisson"), "takes clients in turns"),
 }
-COHORTS = "cohorts"  # Entry with these flags in the report of a log that is saved apart from its run.
+COHORTS = "cohorts"  # Entry for these flags in the report on a log that is stored separately from its run.
 _STEPS = 40  # Halvings of [0, 1].
-_GRID = 128  # Values at which limits of earlier observations are reported.
-_MOST_NUMBERS = 4_000_000  # In memory at once.
+_GRID = 128  # Number of grid values to which limits of earlier observations are rounded.
+_MOST_NUMBERS = 4_000_000  # Maximum in memory at once.
 
 
 class Outcomes(NamedTuple):
-    """Sums of clients' rows that bound the value of a policy or of the log.
+    """Sums over each client's rows that bound the value of a policy or of the log.
 
     Attributes:
       mode: The most frequent reward, by weight.
-      payoffs: float64 [clients], sums of w r; NaN without bounds of the rewards.
+      payoffs: float64 [clients], sums of w r; NaN if the bounds of the rewards are unknown.
       weights: float64 [clients], sums of w.
       others: Effective number of clients with another reward.
-      are_few: Whether there are too few of them for large-sample intervals.
+      are_few: Whether there are too few of these clients for large-sample intervals.
     """
 
     mode: float
@@ -86,7 +89,7 @@ class Outcomes(NamedTuple):
     are_few: bool
 
     def limits(self, confidence: float) -> tuple[float, float]:
-        """Limits of the value; NaN without bounds of the rewards."""
+        """Limits of the value; NaN if the bounds of the rewards are unknown."""
         if np.isnan(self.payoffs).any():
             return np.nan, np.nan
         low = _lower_limit(self.payoffs, self.weights, confidence)
@@ -94,12 +97,12 @@ class Outcomes(NamedTuple):
 
 
 class FewOutcomes(NamedTuple):
-    """Outcomes of a log in which, or a policy for which, there are too few for large-sample intervals.
+    """Outcomes of a log and a policy, if either has too few distinct outcomes for large-sample intervals.
 
     Attributes:
       log: Outcomes of the log.
       policy: Outcomes of the policy.
-      is_same: Whether the policy is the log's, so that they do not differ.
+      is_same: Whether the policy is the logging policy, so that their values do not differ.
     """
 
     log: Outcomes
@@ -108,7 +111,7 @@ class FewOutcomes(NamedTuple):
 
 
 def few_outcomes(terms: Terms, bounds: RewardBounds | None) -> tuple[FewOutcomes, log_checks.Finding] | None:
-    """Outcomes and a finding on the intervals if there are few; None if large-sample intervals hold.
+    """Outcomes and a finding about the intervals if outcomes are few; None if large-sample intervals are valid.
 
     Args:
       terms: Terms of the log's rows, with rewards in [0, 1] if there are bounds.
@@ -126,7 +129,7 @@ def few_outcomes(terms: Terms, bounds: RewardBounds | None) -> tuple[FewOutcomes
         return Outcomes(float(values[mode]), payoffs, of_clients, others, others < few)
 
     log, policy = outcomes(np.ones(len(clients))), outcomes(terms.weights)
-    unit = bounds or UNIT  # Without bounds rewards are in the user's unit already.
+    unit = bounds or UNIT  # Without bounds, rewards are already in the user's unit.
     here = " and ".join(
         f"{each.others:.3g} {place} (other than {unit.low + unit.span * each.mode:g})"
         for place, each in (("in the log", log), ("for the policy", policy))
@@ -146,7 +149,7 @@ def few_outcomes(terms: Terms, bounds: RewardBounds | None) -> tuple[FewOutcomes
 
 
 def _largest_excluded(is_excluded: Callable[[float], bool]) -> float:
-    """Largest value in [0, 1] that is excluded, if all below it are, too; to the safe side."""
+    """Largest excluded value in [0, 1], given that all values below it are excluded, too; errs on the safe side."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
@@ -155,12 +158,12 @@ def _largest_excluded(is_excluded: Callable[[float], bool]) -> float:
 
 
 def _lower_limit(payoffs: np.ndarray, sizes: np.ndarray, confidence: float) -> float:
-    """Lower limit of the ratio of expected payoffs, at least 0, to expected sizes, float64 [clients] both."""
+    """Lower limit of the ratio of expected payoffs (at least 0) to expected sizes, both float64 [clients]."""
     pairs = np.stack([payoffs, sizes], axis=1) / sizes.max()
     (payoffs, sizes), counts = (each.T for each in np.unique(np.maximum(pairs, 0), axis=0, return_counts=True))
 
     def is_excluded(value: float) -> bool:
-        with np.errstate(divide="ignore"):  # A stake of 1 can lose all.
+        with np.errstate(divide="ignore"):  # A stake of 1 can lose the entire capital.
             capitals = np.log1p(np.multiply.outer(_STAKES, payoffs / value - sizes)) @ counts
         return np.logaddexp.reduce(_LOG_SHARES + capitals) >= np.log(2 / (1 - confidence))
 
@@ -173,7 +176,7 @@ class Observations(NamedTuple):
     Attributes:
       earned: Sums of clipped weights times rewards.
       missed: Sums of clipped weights times 1 - reward.
-      rows: Rows.
+      rows: Number of rows.
     """
 
     earned: np.ndarray
@@ -188,8 +191,8 @@ class ConfidenceSequence(NamedTuple):
       looks: int [looks], rounds or periods of the observations.
       estimates: Sums of weighted rewards over sums of rows, so far.
       lows: Lower limits, which never fall.
-      highs: Upper limits, which never rise. Below the lower ones, no value is left: an assumption does not hold.
-      sentences: The last interval and its assumptions in words.
+      highs: Upper limits, which never rise. If an upper limit is below the lower limit, an assumption does not hold.
+      sentences: The last interval and its assumptions, in words.
     """
 
     looks: np.ndarray
@@ -202,14 +205,14 @@ class ConfidenceSequence(NamedTuple):
 def unit(flags: Mapping[str, Any]) -> str:
     """Unit of one observation in a run's log: `rounds` or `periods`.
 
-    A run that caches each client's actions for a deployment period samples once per period: clients that come back
-    within it give no new observation.
+    A run that caches each client's actions for a deployment period samples once per period, because clients that
+    participate again within the period do not provide new observations.
 
     Args:
       flags: Flags of the run as its configuration records them.
 
     Raises:
-      UsageError: If its cohorts are not uniform samples of the clients given what came before, or its rewards drift.
+      UsageError: If the cohorts are not uniform samples of the clients given the past, or the rewards drift.
     """
     for name, (allowed, reason) in _NEEDED.items():
         if (value := flags.get(name)) and value not in allowed:
@@ -223,17 +226,17 @@ def unit(flags: Mapping[str, Any]) -> str:
 def observations(
     terms: Terms, looks: np.ndarray | None, bounds: bounds_lib.Bounds, client_ids: Sequence[str], seed: int
 ) -> tuple[np.ndarray, Observations]:
-    """Observations in ascending order, int [looks], and the content of each.
+    """The rounds or periods with observations, int [looks] in ascending order, and the observations.
 
     Args:
       terms: Terms of the log's rows.
-      looks: int [rows], the row's round, or period (see `unit`).
+      looks: int [rows], the row's round or period (see `unit`).
       bounds: Bounds of a client's rows at one look.
       client_ids: Name of the client for each number in `terms.clients`.
-      seed: Seed of the choice among more rows than `bounds` allows.
+      seed: Random seed of the sample of rows for clients with more rows than `bounds` allows.
 
     Raises:
-      UsageError: If the log has no rounds, or numbers out of their bounds.
+      UsageError: If the log has no rounds, or has numbers outside their bounds.
     """
     if looks is None:
         raise UsageError("An anytime-valid interval needs the round of each row: give --round_column.")
@@ -250,11 +253,11 @@ def sequence(looks: np.ndarray, observed: Observations) -> ConfidenceSequence:
     """95% interval after each observation, all valid jointly; see the module for its assumptions.
 
     Args:
-      looks: int [looks], in ascending order.
-      observed: The content of each observation, float64 [looks].
+      looks: int [looks], the rounds or periods in ascending order.
+      observed: The observations, float64 [looks].
 
     Raises:
-      ValueError: If observations are out of the bounds that the proof rests on.
+      ValueError: If observations are outside the bounds that the proof assumes.
     """
     if any((each < 0).any() for each in observed) or (observed.rows > 1 + 1e-9).any():
         raise ValueError("Observations must be at least 0, and their rows at most 1.")
@@ -264,9 +267,10 @@ def sequence(looks: np.ndarray, observed: Observations) -> ConfidenceSequence:
 
 
 def log_capital(payoffs: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Logarithm of the wealth of bets that a value is higher, which starts at 1, float64 [values, rounds].
+    """Logarithm of the capital of bets against each value, float64 [values, rounds].
 
-    It is the mean over fractions of the products of 1 + fraction (payoff / value - rows).
+    The bets are that the true value is higher. The capital starts at 1 and is the mean over stakes f of the products
+    of 1 + f (payoff / value - rows).
 
     Args:
       payoffs: float64 [rounds].
@@ -281,7 +285,7 @@ def log_capital(payoffs: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np
 
 
 def _limits(payoffs: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Lower limit after each observation, float64 [looks]: bets reached the level against all lower values."""
+    """Lower limit after each observation, float64 [looks]; bets against all lower values have reached the level."""
     level = math.log(2 / (1 - intervals.CONFIDENCE))
 
     def first_rejection(values: np.ndarray) -> np.ndarray:
@@ -301,10 +305,10 @@ def _limits(payoffs: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def cohorts(path: str) -> dict[str, Any]:
-    """Flags of the run that wrote a log, which decide whether its rounds are independent samples of one value.
+    """Flags of the run that wrote a log. They decide whether its rounds are independent samples of one value.
 
     Args:
-      path: The run's folder, or one of its files; without a readable configuration, no flags are known.
+      path: The run's folder or one of its files. Without a readable configuration, there are no flags.
     """
     location = pathlib.Path(path)
     for folder in (location, *list(location.parents)[:2]):
@@ -323,15 +327,15 @@ def is_own_model(log: str, target: Target) -> bool:
 
 
 def check(settings: cli.Settings, target: Target, *, is_runs: bool) -> None:
-    """Refuses `--anytime` on a log without rounds or without uniform cohorts, before it is read.
+    """Rejects `--anytime` for a log without rounds or without uniform cohorts, before the log is read.
 
     Args:
       settings: The flags.
-      target: The policy, which may not have learned from the log.
+      target: The policy, which must not have learned from the log.
       is_runs: Whether a run wrote the log.
 
     Raises:
-      UsageError: If it refuses.
+      UsageError: If no confidence sequence is valid for the log.
     """
     if not settings.anytime:
         return
@@ -361,10 +365,10 @@ def of_log(
       log: The log.
       rows: Terms of its rows, with rewards in [0, 1].
       rewards: Bounds of the rewards in the user's unit.
-      is_runs: Whether a run wrote it.
+      is_runs: Whether a run wrote the log.
 
     Raises:
-      UsageError: If the log has no rounds, does not keep its bounds, or has cohorts for which no interval is valid.
+      UsageError: If the log has no rounds, violates its bounds, or has cohorts for which no interval is valid.
     """
     limits = bounds_lib.of_settings(settings)
     when = "periods" if settings.period_column else "rounds"
@@ -377,7 +381,7 @@ def of_log(
 
 
 def sentences(result: ConfidenceSequence, limits: bounds_lib.Bounds, rewards: RewardBounds) -> list[str]:
-    """Text of a sequence of rewards in [0, 1]: its last interval, in the user's unit, and its assumptions."""
+    """The last interval of a sequence in the user's unit, and its assumptions, in words."""
     size, weight = len(result.looks), limits.largest_weight
     mean, low, high = (float(values[-1]) for values in (result.estimates, result.lows, result.highs))
     last = intervals.Interval(mean, low, high, size)

@@ -1,6 +1,6 @@
-"""Bounds of what one client contributes, and the flags of bounds, private values and anytime-valid intervals.
+"""Bounds on one client's contribution, and the flags for bounds, private values and anytime-valid intervals.
 
-Bounds are fixed before the log is read, because a bound that followed from the log would reveal something of it.
+Bounds are fixed before the log is read, because a bound derived from the log would reveal information about it.
 """
 
 import dataclasses
@@ -92,7 +92,7 @@ def check(settings: cli.Settings) -> None:
     """Checks the flags of bounds and of private values together.
 
     Raises:
-      UsageError: If one is missing, or has no effect.
+      UsageError: If a flag is missing or has no effect.
     """
     reward_bounds(settings)
     reader = "private" if settings.private else "anytime" if settings.anytime else None
@@ -111,16 +111,16 @@ def check(settings: cli.Settings) -> None:
 
 
 def reward_bounds(settings: cli.Settings) -> RewardBounds | None:
-    """Bounds that `--reward_bounds` declares; None without it.
+    """Bounds that `--reward_bounds` declares; None if the flag is not set.
 
     Raises:
-      UsageError: If they are no bounds.
+      UsageError: If the values are not valid bounds.
     """
     return reward_bounds_lib.parse(settings.reward_bounds) if settings.reward_bounds else None
 
 
 def mapped_rewards(settings: cli.Settings, log: InteractionLog) -> tuple[InteractionLog, RewardBounds | None]:
-    """Log with rewards in [0, 1], and their bounds, if these are declared or recognized; otherwise the log as it is.
+    """The log with rewards mapped to [0, 1] and their bounds, if declared or recognized; else the unchanged log.
 
     Raises:
       UsageError: If a reward is outside the declared bounds, and --clip_rewards is not set.
@@ -133,7 +133,7 @@ def mapped_rewards(settings: cli.Settings, log: InteractionLog) -> tuple[Interac
             f"--reward_bounds={settings.reward_bounds}: the reward {log.rewards[row]:g} in row {number:,} of client "
             f"{log.client_ids[log.clients[row]]!r} is outside ({outside:,} in all): correct the bounds or the log."
         )
-    # A single reward shows no bounds. With --private nothing may depend on the rewards.
+    # A single distinct reward does not reveal the bounds. With --private, the bounds must not depend on the rewards.
     if not (bounds or settings.private or settings.clip_rewards) and np.ptp(log.rewards) > 0:
         bounds = reward_bounds_lib.recognized(log.rewards)
     return (dataclasses.replace(log, rewards=bounds.to_unit(log.rewards)) if bounds else log), bounds
@@ -141,13 +141,14 @@ def mapped_rewards(settings: cli.Settings, log: InteractionLog) -> tuple[Interac
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Bounds of what one client contributes.
+    """Bounds on one client's contribution.
 
     Attributes:
-      largest_weight: Importance weights above it count as this; at least 1, which is their mean; infinite for no limit.
-      max_rows: Rows of a client that count at most, in all or in a round; others are left out by a keyed choice. A
-        client then weighs in the value as if it had no more rows than that.
-      clips_rewards: Whether rewards outside [0, 1] are moved to its ends instead of refused.
+      largest_weight: Upper limit to which importance weights are clipped. It is at least 1, which is their mean, and
+        infinite for no limit.
+      max_rows: Maximum number of rows that count for a client, in total or per round. If there are more, a keyed sample
+        is used, and the client's share in the value is that of a client with this many rows.
+      clips_rewards: Whether rewards outside [0, 1] are clipped instead of rejected.
     """
 
     largest_weight: float
@@ -156,30 +157,31 @@ class Bounds:
 
 
 def of_settings(settings: cli.Settings) -> Bounds:
-    """Bounds that the flags declare."""
+    """The bounds that the flags declare."""
     return Bounds(settings.largest_weight or math.inf, settings.max_rows_per_client, settings.clip_rewards)
 
 
 def apply(
     terms: Terms, bounds: Bounds, client_ids: Sequence[str], seed: int, rounds: np.ndarray | None = None
 ) -> tuple[Terms, np.ndarray]:
-    """Clipped terms of the counted rows, and which rows these are.
+    """Clipped terms of the rows that count, and which rows these are.
 
-    Which rows of a client count depends on the seed, its name and how many it has, never on other clients: neighbouring
-    logs differ in one client's rows alone after it, too.
+    The selection of a client's rows depends on the seed, the client's name and its number of rows, but never on other
+    clients. After the selection, neighbouring logs therefore still differ only in the rows of one client.
 
     Args:
       terms: Terms of all rows.
       bounds: The bounds.
       client_ids: The client's name for each number in `terms.clients`.
       seed: Seed of the choice.
-      rounds: int [rows], where `max_rows` is that of a client in a round; None where it is of a client.
+      rounds: int [rows], the round of each row if `max_rows` applies per client and round; None if it applies per
+        client.
 
     Returns:
-      The terms; bool [rows], whether a row counts.
+      The terms, and whether each row counts, bool [rows].
 
     Raises:
-      UsageError: If a reward is not in [0, 1] and may not be clipped, or a weight is not a finite number of at least 0.
+      UsageError: If a reward is outside [0, 1] and may not be clipped, or a weight is negative or not finite.
     """
     if not (np.isfinite(terms.weights) & (terms.weights >= 0)).all() or not np.isfinite(terms.rewards).all():
         raise UsageError("Rewards must be finite numbers, and importance weights finite numbers of at least 0.")
@@ -202,10 +204,10 @@ def chosen(
 
     Args:
       clients: int [rows].
-      most: Rows of a client at most.
+      most: Maximum number of rows per client, or per client and round.
       client_ids: The client's name for each number in `clients`.
-      seed: Seed of the choice.
-      rounds: int [rows]; None where all rows of a client are taken together.
+      seed: Random seed of the sample.
+      rounds: int [rows]; None to sample from all rows of a client together.
     """
     import pandas as pd
 

@@ -1,17 +1,17 @@
 """Estimators of a policy's value from rows that another policy logged, with intervals over clients.
 
-The target is the mean reward of an interaction. Each estimator is a ratio of two sums over rows. Formulas as in the
-Open Bandit Pipeline (Saito, Aihara, Matsutani and Narita, "Open Bandit Dataset and Pipeline", 2021): IPS of Strehl et
-al. 2010, SNIPS of Swaminathan and Joachims 2015, DM and DR of Dudik, Langford and Li 2011, SWITCH-DR of Wang, Agarwal
-and Dudik 2017, DRos of Su, Dimakopoulou, Krishnamurthy and Dudik 2020.
+The estimand is the mean reward of an interaction. Each estimator is a ratio of two sums over rows. The formulas are the
+same as in the Open Bandit Pipeline (Saito, Aihara, Matsutani and Narita, "Open Bandit Dataset and Pipeline", 2021): IPS
+from Strehl et al. 2010, SNIPS from Swaminathan and Joachims 2015, DM and DR from Dudik, Langford and Li 2011, SWITCH-DR
+from Wang, Agarwal and Dudik 2017, and DRos from Su, Dimakopoulou, Krishnamurthy and Dudik 2020.
 
-Clients are the units of all intervals. With totals A_c and B_c of client c, the influence of a client on the ratio A /
-B is (A_c - (A / B) B_c) / B. The variance of the ratio follows from the squared influences by the delta method
-(Cochran, Sampling Techniques, 1977, chapter 6), whatever the dependence between a client's rows. Influences are
-differences already, so no precision is lost where rewards are large compared with their spread.
+Clients are the sampling units of all intervals. If client c has totals A_c and B_c, its influence on the ratio A / B is
+(A_c - (A / B) B_c) / B. The delta method gives the variance of the ratio from the squared influences (Cochran, Sampling
+Techniques, 1977, chapter 6), and the rows of a client may depend on each other in any way. Influences are already
+differences, so no precision is lost if rewards are large compared with their spread.
 
-The bootstrap gives each client Poisson(1) weights instead of drawing clients with replacement (Chamandy, Muralidharan,
-Najmi and Naidu, "Estimating uncertainty for massive data streams", 2012). Models are not fitted again.
+The bootstrap gives each client a Poisson(1) weight instead of sampling clients with replacement (Chamandy,
+Muralidharan, Najmi and Naidu, "Estimating uncertainty for massive data streams", 2012). Models are not refitted.
 """
 
 import dataclasses
@@ -24,14 +24,14 @@ import numpy as np
 from data import interaction_log, keys
 from optimization.study import intervals
 
-# Where all clients agree, rounding errors leave a standard error, and a difference, of this many times the values.
+# If all clients agree, rounding errors cause standard errors and differences of about this fraction of the values.
 _ROUNDING = 1e-13
-# P(at most k), up to where it is 1 in double precision.
+# P(at most k), up to the k at which it is 1 in double precision.
 _POISSON = np.cumsum([math.exp(-1) / math.factorial(count) for count in range(20)])
 
 
 class Terms(NamedTuple):
-    """Numbers of each row of a log that determine the value of the target policy.
+    """The numbers in each row of a log that determine the value of the target policy.
 
     Attributes:
       clients: int32 [rows], ascending: the client of each row.
@@ -49,12 +49,12 @@ class Terms(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """Properties of all estimators of one name.
+    """Properties of all estimators with the same name.
 
     Attributes:
       label: Printed name.
-      parameter: Flag of its parameter; empty without one.
-      needs_model: Whether it reads predictions of a reward model.
+      parameter: Flag that sets the estimator's parameter; empty if it has none.
+      needs_model: Whether the estimator uses predictions of a reward model.
     """
 
     label: str
@@ -65,8 +65,8 @@ class _Kind(NamedTuple):
 KINDS: Mapping[str, _Kind] = {
     "logged": _Kind("mean reward of the log"),
     "ips": _Kind("IPS"),  # Unbiased wherever the log supports the policy.
-    "snips": _Kind("SNIPS"),  # Has little bias, and stays in the range of the rewards.
-    "clipped_ips": _Kind("clipped IPS", "clip"),  # Too low where clipping binds, if rewards are at least 0.
+    "snips": _Kind("SNIPS"),  # Has little bias, and stays within the range of the rewards.
+    "clipped_ips": _Kind("clipped IPS", "clip"),  # Too low if weights are clipped and rewards are at least 0.
     "dm": _Kind("direct method", needs_model=True),  # As biased as the model.
     "dr": _Kind("doubly robust", needs_model=True),  # Unbiased if the propensities or the model are right.
     "switch_dr": _Kind("SWITCH-DR", "tau", needs_model=True),
@@ -80,8 +80,8 @@ class Estimator:
 
     Attributes:
       name: One of `KINDS`.
-      parameter: Largest weight that counts (clipped IPS) or corrects (SWITCH-DR), or lambda of DRos, above 0. Infinite
-        for estimators without a parameter.
+      parameter: A positive number, or infinity for estimators without a parameter. It is the weight at which clipped
+        IPS clips, the largest weight with which SWITCH-DR corrects the model, or lambda for DRos.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Estimator:
         return self.name in ("dm", "dros") or largest_weight > self.parameter
 
     def parts(self, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
-        """Each row's terms of the numerator and the denominator, float64 [rows] each."""
+        """Each row's terms in the numerator and in the denominator, float64 [rows] each."""
         weights = terms.weights
         if self.name == "clipped_ips":
             weights = np.minimum(weights, self.parameter)
@@ -127,12 +127,13 @@ def terms_of_log(
 
     Args:
       log: The log.
-      target: float [rows, actions], the target policy; or [rows], its probability of the logged action, which is enough
-        without a model.
-      predictions: float [rows, actions], q(x, a) of a model that was not trained on the row's client; None for none.
+      target: float [rows, actions], the target policy's action probabilities. Without a model, the probabilities of the
+        logged actions are sufficient, float [rows].
+      predictions: float [rows, actions], q(x, a) from a model that was not trained on the row's client; None without a
+        model.
 
     Raises:
-      ValueError: If there is a model, but no probability of each action.
+      ValueError: If there is a model, but `target` does not have the probabilities of all actions.
     """
     each = np.arange(len(log.rewards))
     logged = np.asarray(target if np.ndim(target) == 1 else target[each, log.actions], np.float64)
@@ -157,13 +158,13 @@ def client_totals(clients: np.ndarray, columns: Sequence[np.ndarray]) -> np.ndar
 
 
 def ratio(totals: np.ndarray) -> np.ndarray:
-    """First of two totals over the second, of float64 [..., 2]; NaN where the second is 0."""
+    """Ratio of the first total to the second, for float64 [..., 2]; NaN where the second is 0."""
     denominator = totals[..., 1]
     return np.divide(totals[..., 0], denominator, out=np.full(denominator.shape, np.nan), where=denominator != 0)
 
 
 def influences(totals: np.ndarray) -> np.ndarray:
-    """Each client's influence on the ratio of two totals float64 [clients, 2]; see the module. Their sum is 0."""
+    """Each client's influence on the ratio of the two totals, float64 [clients]; see the module. The sum is 0."""
     together = totals.sum(axis=0)
     return (totals[:, 0] - ratio(together) * totals[:, 1]) / (together[1] or np.nan)
 
@@ -173,14 +174,14 @@ def interval(
 ) -> intervals.Interval:
     """A value, or the difference of two, with an interval over clients.
 
-    The delta method, with Student's t of clients - 1 degrees of freedom. There is no interval for fewer than two
-    clients, for a value on which all clients agree, or for a difference that is 0 for all of them. There is no value of
-    0 without any spread: no row earned anything, or the policy chooses none of the logged actions, so that nothing can
-    be estimated.
+    The interval uses the delta method and Student's t distribution with clients - 1 degrees of freedom. There is no
+    interval for fewer than two clients, for a value on which all clients agree, or for a difference that is 0 for all
+    of them. If the value would be 0 without any spread, there is no value either: no row earned anything, or the policy
+    chooses none of the logged actions, so nothing can be estimated.
 
     Args:
-      totals: float64 [clients, 2], numerator and denominator, see `Estimator.totals`.
-      minus: Totals of the same clients, whose value is subtracted; None for none.
+      totals: float64 [clients, 2], numerator and denominator; see `Estimator.totals`.
+      minus: Totals of the same clients for a value to subtract; None to subtract nothing.
       confidence: Confidence level.
     """
     both, size = [totals] if minus is None else [totals, minus], len(totals)
@@ -195,23 +196,23 @@ def interval(
         return intervals.Interval(mean or math.nan, math.nan, math.nan, size)
     if error <= rounding and abs(mean) <= rounding:
         return intervals.Interval(0.0, math.nan, math.nan, size)
-    deviation = error * math.sqrt(size)  # Of one client's part in a mean over clients.
+    deviation = error * math.sqrt(size)  # Standard deviation of one client's part in a mean over clients.
     half = float(intervals.half_width(deviation, size, confidence))
     return intervals.Interval(mean, mean - half, mean + half, size)
 
 
 def client_weights(name: str, seed: int, draws: int) -> np.ndarray:
-    """A client's weight in each resample, uint8 [draws]: Poisson(1), a function of its name and the draw."""
+    """A client's Poisson(1) weight in each resample, uint8 [draws]; it depends on the name, the seed and the draw."""
     generator = keys.generator(seed, keys.Purpose.BOOTSTRAP, keys.number_of(name))
     return np.searchsorted(_POISSON, generator.random(draws), side="right").astype(np.uint8)
 
 
 def resampled(totals: np.ndarray, names: Sequence[str], seed: int, draws: int) -> np.ndarray:
-    """Totals of each resample of the clients, float64 [draws, ...].
+    """Totals for each resample of the clients, float64 [draws, ...].
 
     Args:
       totals: float64 [clients, ...].
-      names: Names of the clients, in this order.
+      names: Names of the clients, in the order of `totals`.
       seed: Random seed.
       draws: Number of resamples.
     """

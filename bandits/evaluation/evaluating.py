@@ -1,4 +1,4 @@
-"""Evaluates a policy on a log: reads the log, and prints and writes the estimates."""
+"""Evaluates a policy on a log: reads the log, then prints and writes the estimates."""
 
 import dataclasses
 import pathlib
@@ -31,7 +31,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
     Args:
       settings: The flags of `evaluate_policy`. Nothing is written without `output_dir`.
       target: The policy.
-      models: Models that a private evaluation counts, see `private.models`.
+      models: Models whose privacy loss a private evaluation counts; see `private.models`.
 
     Returns:
       The rows of `estimates.csv`.
@@ -46,7 +46,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
     is_runs = interactions.is_logged(settings.log) or interaction_log.is_log_file(settings.log)
     betting.check(settings, target, is_runs=is_runs)
     with_contexts = has_model or of_run is not None or settings.save_log is not None
-    with_contexts = with_contexts or (target.kind == "logged" and not settings.private)  # Their features are checked.
+    with_contexts = with_contexts or (target.kind == "logged" and not settings.private)  # The features are checked.
     log = _read(settings, target, is_runs=is_runs, with_contexts=with_contexts)
     if settings.save_log:
         with files.whole(pathlib.Path(settings.save_log), 0o600) as file:
@@ -64,7 +64,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
             print(f"{'Warning: ' * finding.is_warning}{finding.text}", file=sys.stderr)
         return private_lib.evaluate(settings, models, policy, log, probabilities)
     sets = log.report.get("action_sets") if probabilities.ndim == 1 else None
-    if sets:  # The probability of the logged action is all that is needed.
+    if sets:  # Only the probability of the logged action is needed.
         log = dataclasses.replace(log, report={**log.report, "action_sets": None})
     weights = terms_of_log(log, probabilities).weights
     validity = log_checks.check(log, weights if weights.any() and target.kind != "logged" else None)
@@ -121,7 +121,7 @@ def _read(
         log_time.check_has_columns(settings, cli.shown_path(settings.log))
     if interactions.is_logged(settings.log):
         run = interactions.read_run(settings.log)
-        log_checks.check_random(run.log.propensities, settings.log)  # Before its task is read.
+        log_checks.check_random(run.log.propensities, settings.log)  # Before the run's task is read.
         return run.with_contexts().log if with_contexts else run.log
     if is_runs:
         log = interaction_log.read(settings.log)
@@ -137,7 +137,7 @@ def _read(
     )
     known = target_policies.known_statistics(target.name) if target.kind == "run" else None
     log = interaction_log.read_table(settings.log, columns, known=known, with_contexts=with_contexts)
-    if target.run:  # The columns that hold its predictions are not the user's.
+    if target.run:  # The columns with the predictions do not come from the user.
         columns_of_user = [column for column in log.report["columns"] if column["use"] != "policy"]
         log = dataclasses.replace(log, report={**log.report, "columns": columns_of_user, "policy_columns": {}})
     return log

@@ -1,4 +1,4 @@
-"""Printed text and files of an evaluation: a table, JSON, and a page with a picture."""
+"""Printed text and files of an evaluation: a table, JSON, and a page with a figure."""
 
 import base64
 import dataclasses
@@ -42,10 +42,10 @@ class Evaluation:
       settings: The flags.
       log: The log.
       policy: The policy.
-      estimates: Estimates by all estimators, the mean logged reward first.
+      estimates: Estimates from all estimators, beginning with the mean logged reward.
       rows: Terms of the log's rows.
       findings: Results of the log's checks.
-      refusal: The check that rules out a conclusion; None without one.
+      refusal: The check that rules out a conclusion; None if there is no such check.
       has_model: Whether a reward model was trained.
       anytime: The interval after each observation; None without `--anytime`.
       reward_bounds: Declared or recognized bounds of the rewards; None if they are unknown.
@@ -73,7 +73,7 @@ def _shown(interval: Interval, *, signed: bool = False, without: str = "no inter
 
 
 def _conclusion(evaluation: Evaluation) -> list[str]:
-    """What the evaluation concludes: first whether the policy differs from the log's, then its value."""
+    """The conclusion: first whether the policy differs from the logging policy, then the policy's value."""
     policy = evaluation.policy
     if evaluation.refusal:
         values = {each.name: each.value for each in evaluation.estimates}
@@ -91,7 +91,7 @@ def _conclusion(evaluation: Evaluation) -> list[str]:
         f"Estimated mean reward of {policy}, by {name}: {_shown(estimate.value, label=_CONFIDENCE)}.",
         f"{capital(name)} {reason}.",
     ]
-    assert difference is not None  # Unbiased estimates have one.
+    assert difference is not None  # Unbiased estimates have a difference.
     if math.isnan(difference.mean):
         (why,) = [finding.text for finding in evaluation.findings if finding.name == betting.FEW_OUTCOMES]
         return [f"The difference between {policy} and the log's policy cannot be estimated. {why}", *lines]
@@ -102,7 +102,7 @@ def _conclusion(evaluation: Evaluation) -> list[str]:
 
 
 def _why_none(evaluation: Evaluation) -> str:
-    """Reason why no unbiased estimator has a value."""
+    """The reason why no unbiased estimator has a value."""
     if math.isnan(evaluation.estimates[0].value.mean):
         return "no logged reward differs from 0"
     if all(estimate.is_biased for estimate in evaluation.estimates[1:]):
@@ -113,7 +113,7 @@ def _why_none(evaluation: Evaluation) -> str:
 
 
 def policy_columns(by_action: Mapping[str, str]) -> list[str]:
-    """Sentence on the column of a policy's probability of each action; none for other policies."""
+    """A sentence about the columns with a policy's probability of each action; empty for other policies."""
     return [f"Column of the policy's probability of each action: {described(by_action)}."] if by_action else []
 
 
@@ -123,10 +123,10 @@ def shown_log(path: str) -> str:
 
 
 def check_new(folder: pathlib.Path) -> None:
-    """Refuses a folder that holds an evaluation or the log, before anything is read.
+    """Rejects a folder that already contains an evaluation or the log, before anything is read.
 
     Raises:
-      UsageError: If one of `FILES` is there.
+      UsageError: If the folder contains one of `FILES`.
     """
     if present := [name for name in FILES if (folder / name).exists()]:
         raise UsageError(
@@ -136,7 +136,7 @@ def check_new(folder: pathlib.Path) -> None:
 
 
 def text(evaluation: Evaluation) -> str:
-    """The printed text: the conclusion, the log, all estimates, and what to know about them."""
+    """The printed text: the conclusion, the log, all estimates, and notes on them."""
     log = evaluation.log
     rows, clients = f"{len(log):,} rows", f"{len(np.unique(log.clients)):,} clients"
     sentence = f"Log: {shown_log(evaluation.settings.log)}, {rows}, {clients}, {len(log.action_names)} actions."
@@ -159,10 +159,10 @@ def text(evaluation: Evaluation) -> str:
 
 
 def write(evaluation: Evaluation) -> None:
-    """Writes `estimates.csv`, `evaluation.json` and `evaluation.html`, each whole.
+    """Writes `estimates.csv`, `evaluation.json` and `evaluation.html`, each atomically.
 
     Raises:
-      Failure: If one cannot be written.
+      Failure: If a file cannot be written.
     """
     log, weights = evaluation.log, evaluation.rows.weights
     headline = None if evaluation.refusal else estimates.headline(evaluation.estimates)
@@ -200,17 +200,17 @@ def write_files(
     printed: str,
     intervals: Mapping[str, Interval],
 ) -> None:
-    """Writes `FILES`, each whole, and prints their names.
+    """Writes `FILES`, each atomically, and prints their names.
 
     Args:
-      output_dir: Their folder.
+      output_dir: The folder to write to.
       rows: Rows of `estimates.csv`.
-      description: Content of `evaluation.json`, apart from these rows; null replaces numbers that are not finite.
-      printed: The printed text, which the page repeats.
-      intervals: Interval by label, for the page's picture.
+      description: Content of `evaluation.json` apart from the rows; null replaces numbers that are not finite.
+      printed: The printed text, which the page also contains.
+      intervals: Intervals by label, for the figure on the page.
 
     Raises:
-      Failure: If one cannot be written.
+      Failure: If a file cannot be written.
     """
     import pandas as pd
 

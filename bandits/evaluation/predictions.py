@@ -1,4 +1,4 @@
-"""A run's final model with its policy, and their predictions on a table in memory; see `results.Run.predict`."""
+"""A run's final model and policy, and their predictions on a table in memory; see `results.Run.predict`."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ class Predictor(target_policies.RunModel):
     """A run's final model and policy, with the encoding of columns.
 
     Attributes:
-      known: Statistics that encode its columns; empty without features.
+      known: Statistics that are used to encode the columns; empty without features.
       actions: Names of the actions.
     """
 
@@ -36,7 +36,7 @@ class Predictor(target_policies.RunModel):
         return self.phase.task
 
     def rewards(self, outputs: "tf.Tensor", dtype: "tf.DType") -> "tf.Tensor":
-        """Predicted rewards of the model's outputs in the user's unit, [batch, actions] of this dtype."""
+        """Converts the model's outputs to predicted rewards in the user's unit, [batch, actions] of the given dtype."""
         import tensorflow as tf
 
         from bandits import process
@@ -47,10 +47,10 @@ class Predictor(target_policies.RunModel):
 
 
 def of_run(run: results.Run) -> Predictor:
-    """Final model and policy of a run.
+    """The final model and policy of a run.
 
     Raises:
-      UsageError: If the run is not of run_federated on a table or a log of the user, or has no model yet.
+      UsageError: If the run is not a run of run_federated on a user's table or log, or if it has no model yet.
     """
     is_log = run.flags.get("task_type") == "logged" and (run.folder / run_folder.STATISTICS_FILE).exists()
     if not (is_log or run.flags.get("task_type") == "tabular") or "bandits_type" not in run.flags:
@@ -103,7 +103,7 @@ def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _encoded(frame: "pd.DataFrame", options: TaskOptions, known: statistics.OfTable) -> clients.Features:
-    """The features of a run's model; the constant 1 without features."""
+    """A frame's columns encoded as features for a run's model; the constant 1 without features."""
     table = table_file.of_frame(frame, "the DataFrame", options)
     names, texts = list(known.columns), schema.listed(options.text_columns)
     if missing := [name for name in (*names, *texts) if name not in table.frame]:

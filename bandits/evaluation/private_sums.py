@@ -1,19 +1,19 @@
 """IPS and SNIPS of a policy from one noised sum over clients, with intervals that include the noise.
 
-A client sends one vector. The terms of its rows are bounded first (`bounds.apply`): rewards are in [0, 1], weights in
-[0, W], and at most m rows count. Its number of rows is then at most m, and its sums of w and of w r are at most m W; a
-product of two sums is bounded by the product of their bounds. Each number is divided by its bound, and the whole vector
-is clipped to one L2 norm. A client therefore moves the sum over clients by at most that norm if its rows are left out,
-and by twice as much if they are replaced. The sum is released once, with Gaussian noise, and everything here is
-computed from it.
+Each client sends one vector. The terms of its rows are bounded first (`bounds.apply`): rewards are in [0, 1], weights
+are in [0, W], and at most m rows count. The client's number of rows is then at most m, its sums of w and of w r are at
+most m W, and a product of two sums is bounded by the product of their bounds. Each number is divided by its bound, and
+the whole vector is clipped to a fixed L2 norm. A client therefore changes the sum over clients by at most this norm if
+its rows are removed, and by at most twice as much if they are replaced. The sum is released once, with Gaussian noise,
+and everything in this module is computed from it.
 
-The estimates have weights clipped to W. Clients with more than m rows count as if they had m, and clients whose vector
-is longer than the norm count less. Intervals are extended by what clipped weights may leave out.
+The estimates use weights that are clipped to W. Clients with more than m rows count as if they had m rows, and clients
+whose vector exceeds the norm count less. Intervals are extended by the amount that clipped weights may leave out.
 
-Where rewards are rare, or rewards other than the largest one, large-sample intervals are too narrow. Unless the noised
-sums show that they are not rare, limits follow from Hoeffding's inequality in the form of Chernoff, which holds for any
-number of clients (Hoeffding, "Probability inequalities for sums of bounded random variables", 1963, Theorem 1). Nothing
-here imports TensorFlow.
+Large-sample intervals are too narrow if rewards above 0, or rewards below the largest one, are rare. Unless the noised
+sums show that neither is rare, the limits follow from Hoeffding's inequality in its Chernoff form, which holds for any
+number of clients (Hoeffding, "Probability inequalities for sums of bounded random variables", 1963, Theorem 1). This
+module does not import TensorFlow.
 """
 
 import dataclasses
@@ -35,15 +35,16 @@ from optimization.study import intervals
 
 _ROWS, _WEIGHTS, _UNIFORM, _PAYOFFS = range(4)  # Columns: sums of 1, w, w of the uniform policy, and w r.
 RATIOS = {"ips": (_PAYOFFS, _ROWS), "snips": (_PAYOFFS, _WEIGHTS)}
-# Columns whose products the variances need.
+# Pairs of columns whose products are needed for the variances.
 _PAIRS = (
     (_WEIGHTS, _WEIGHTS), (_ROWS, _WEIGHTS), (_ROWS, _ROWS), (_UNIFORM, _UNIFORM), (_ROWS, _UNIFORM),
     (_PAYOFFS, _PAYOFFS), (_WEIGHTS, _PAYOFFS), (_ROWS, _PAYOFFS),
 )  # fmt: skip
 SIZE = 4 + len(_PAIRS)
-# Part of an interval's probability of missing that is left to noised products that make a variance too small.
+# Fraction of an interval's miss probability that is reserved for variances that noised products make too small.
 _VARIANCE_SHARE = 0.2
-# Noise of at least so many times what one client can add makes a sum nearly normal, however rare rewards are.
+# With noise of at least this multiple of one client's maximum contribution, a sum is nearly normal even if rewards are
+# very rare.
 _ENOUGH_NOISE = 1.25
 
 
@@ -55,10 +56,11 @@ class Value(NamedTuple):
       interval: The estimate with clipped weights, which may lie outside [0, 1], and a 95% interval within [0, 1] for
         the value without clipping, over clients and noise.
       noise: Standard deviation of the estimate's noise.
-      bias: Least and largest amount that clipping may have taken from the estimate, if propensities are exact. Let s be
-        the share of the target's probability that clipped weights leave out, 1 minus the mean weight. With rewards in
-        [0, 1], IPS is too low by 0 to s, and SNIPS of value v, which is IPS divided by 1 - s, by -s v to s (1 - v).
-      is_finite_sample: Whether the interval holds for any number of rewards.
+      bias: Smallest and largest amount by which clipping may have lowered the estimate, if propensities are exact. Let
+        s be the fraction of the target's probability that clipped weights leave out, which is 1 minus the mean weight.
+        With rewards in [0, 1], IPS is too low by 0 to s. SNIPS is IPS divided by 1 - s; if its value is v, it is too
+        low by -s v to s (1 - v).
+      is_finite_sample: Whether the interval is valid for any number of rewards.
       is_vacuous: Whether the interval covers all possible values.
     """
 
@@ -70,7 +72,7 @@ class Value(NamedTuple):
     is_vacuous: bool
 
     def in_unit_of(self, bounds: RewardBounds) -> "Value":
-        """The value of rewards that were mapped to [0, 1], in the user's unit."""
+        """Converts the value of rewards that were mapped to [0, 1] to the user's unit."""
         low, high = self.bias
         return self._replace(
             interval=self.interval.scaled(bounds.span, bounds.low),
@@ -80,12 +82,12 @@ class Value(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Everything that is computed from a release.
+    """All results that are computed from a release.
 
     Attributes:
       values: IPS and SNIPS.
-      mean_weight: Mean weight of the policy, clipped; its expectation is at most 1 with correct propensities.
-      uniform_weight: The same for the uniform policy, whose weight is 1 / propensity over the number of actions.
+      mean_weight: Mean clipped weight of the policy. If propensities are correct, its expectation is at most 1.
+      uniform_weight: The same for the uniform policy, whose weights are 1 / (propensity * number of actions).
     """
 
     values: list[Value]
@@ -98,10 +100,10 @@ class Query:
     """The vector that each client sends.
 
     Attributes:
-      bounds: Bounds of a client's contribution.
-      clip_norm: L2 norm that its vector is clipped to; None for that of a client with m rows whose weights average 1,
-        as they should, and whose rewards are all 1. It follows from the bounds alone. A vector can be as long as the
-        root of its size, which is many times that.
+      bounds: Bounds on a client's contribution.
+      clip_norm: L2 norm that vectors are clipped to. The default, None, stands for the norm of a client that has m rows
+        with a mean weight of 1, which is the expected mean, and whose rewards are all 1. It depends only on the bounds.
+        The norm of an unclipped vector can be as large as the square root of its size, which is many times the default.
     """
 
     bounds: Bounds
@@ -109,24 +111,24 @@ class Query:
 
     @functools.cached_property
     def largest(self) -> np.ndarray:
-        """Bounds of a row's part of each column, float64 [columns]."""
+        """Bound on a row's contribution to each column, float64 [columns]."""
         return np.array([1.0, *[self.bounds.largest_weight] * 3])
 
     @functools.cached_property
     def scales(self) -> np.ndarray:
-        """Bounds of the vector's numbers, float64 [size]."""
+        """Bound on each number of the vector, float64 [size]."""
         return _with_products((self.largest * self.bounds.max_rows)[np.newaxis])[0]
 
     @functools.cached_property
     def norm(self) -> float:
-        """L2 norm that a vector is clipped to."""
+        """L2 norm that vectors are clipped to."""
         return self.clip_norm or float(np.linalg.norm(_with_products(1 / self.largest[np.newaxis])))
 
     def vectors(self, terms: Terms, uniform_weights: np.ndarray) -> np.ndarray:
-        """Vectors of the clients before they are clipped, float64 [clients, size].
+        """The clients' vectors before clipping, float64 [clients, size].
 
         Args:
-          terms: Terms of the rows, within their bounds.
+          terms: Terms of the rows, which must be within the bounds.
           uniform_weights: float64 [rows], weights of the uniform policy.
         """
         columns = [np.ones(len(terms.rewards)), terms.weights, uniform_weights, terms.weights * terms.rewards]
@@ -153,22 +155,22 @@ def release(
 ) -> np.ndarray:
     """Noisy sum over clients, float64 [size]. Every call spends privacy.
 
-    Noise comes from the system's entropy, so nothing repeats it. The last bits of floating-point numbers, which can
-    give away a sum (Mironov 2012), are not covered.
+    The noise comes from the system's entropy, so it cannot be reproduced. There is no protection against attacks on the
+    low-order bits of floating-point numbers, which can reveal a sum (Mironov 2012).
 
     Args:
       vectors: Vectors of all clients, float64 [clients, size].
       query: Definition of the vectors.
       mechanism: The accounted mechanism.
-      gauss: Draws a normal number with a mean and a standard deviation, for simulations that are to be repeated, which
-        have no guarantee. None for the system's entropy.
+      gauss: Function that samples from a normal distribution with a given mean and standard deviation. It is meant for
+        reproducible simulations, which have no privacy guarantee. None to use the system's entropy.
     """
     draw, deviation = gauss or secrets.SystemRandom().gauss, mechanism.noise_multiplier * query.norm
     return clipped(vectors, query.norm).sum(axis=0) + np.array([draw(0.0, deviation) for _ in range(SIZE)])
 
 
 class _Part(NamedTuple):
-    """Each client's total of one column plus a factor times that of another one."""
+    """Each client's total of one column plus a factor times its total of another column."""
 
     column: int
     other: int = _ROWS
@@ -176,7 +178,7 @@ class _Part(NamedTuple):
 
 
 class _Noised:
-    """A noised sum in its own unit, with the standard deviations of its noise."""
+    """A noised sum in its original unit, with the standard deviations of its noise."""
 
     def __init__(self, noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism):
         self._sums, self._query, self._clients = noised * query.scales, query, mechanism.population
@@ -187,19 +189,19 @@ class _Noised:
         return float(factors @ self._sums[places]), float(noise)
 
     def total(self, part: _Part) -> tuple[float, float]:
-        """Sum over clients, and the deviation of its noise."""
+        """Sum over clients, and the standard deviation of its noise."""
         return self._weighted([part.column, part.other], np.array([1.0, part.factor]))
 
     def squares(self, part: _Part) -> tuple[float, float]:
-        """Sum of squares over clients, and the deviation of its noise."""
+        """Sum of squares over clients, and the standard deviation of its noise."""
         pairs = (part.column, part.column), (part.column, part.other), (part.other, part.other)
         places = [4 + _PAIRS.index(pair if pair in _PAIRS else pair[::-1]) for pair in pairs]
         return self._weighted(places, np.array([1.0, 2 * part.factor, part.factor**2]))
 
     def has_few(self, part: _Part, miss: float) -> bool:
-        """Whether the noised sums do not show that enough clients have a part above 0.
+        """Whether the noised sums fail to show that enough clients have a part above 0.
 
-        Their effective number is that of `log_checks.effective_sample_size`. Parts are at least 0.
+        Clients are counted as in `log_checks.effective_sample_size`. Parts must be at least 0.
         """
         if self._relative_noise >= _ENOUGH_NOISE:
             return False
@@ -210,7 +212,7 @@ class _Noised:
         return least**2 < betting.FEW * most_squares or not least
 
     def limits(self, part: _Part, miss: float) -> tuple[float, float]:
-        """Limits of the expected sum of parts that are at least 0; each is wrong with at most this probability."""
+        """Limits of the expected sum of parts that are at least 0; each fails with at most the given probability."""
         total, deviation = self.total(part)
         largest = self._clients * float(self._query.scales[part.column])
         noise = stats.norm.isf(miss / 2) * deviation
@@ -219,10 +221,10 @@ class _Noised:
         return (1 - _upper_limit(1 - (total - noise) / largest, level)) * largest, high * largest
 
     def ratio(self, top: int, bottom: int, miss: float) -> tuple[intervals.Interval, float]:
-        """Large-sample interval for the ratio of two columns, which misses with a given probability, and its noise."""
+        """Large-sample interval for the ratio of two columns with a given miss probability, and the ratio's noise."""
         clients = self._clients
         (numerator, of_numerator), (denominator, of_denominator) = self.total(_Part(top)), self.total(_Part(bottom))
-        if not (denominator > 0 and self._sums[_ROWS] > 0):  # Noise has drowned the rows.
+        if not (denominator > 0 and self._sums[_ROWS] > 0):  # The noise exceeds the signal.
             return intervals.Interval(math.nan, 0.0, 1.0, clients), math.inf
         mean = numerator / denominator
         squares, deviation = self.squares(_Part(top, bottom, -mean))
@@ -235,7 +237,7 @@ class _Noised:
         return intervals.Interval(mean, low, high, clients), noise
 
     def mean(self, column: int, miss: float) -> intervals.Interval:
-        """Mean of a column over rows, of numbers at least 0."""
+        """Mean over rows of a column whose numbers are at least 0."""
         interval, _ = self.ratio(column, _ROWS, miss)
         if not self.has_few(_Part(column), miss):
             return interval
@@ -243,13 +245,13 @@ class _Noised:
         return interval._replace(low=low / most, high=high / fewest if fewest > 0 else math.inf)
 
     def finite_sample(self, gains: _Part, losses: _Part, lost: float, miss: float) -> tuple[float, float]:
-        """Limits of a value for any number of clients with a reward, or with another reward than the largest one.
+        """Limits of a value that are valid even if few clients have a reward above 0, or below the largest reward.
 
         Args:
           gains: Parts w r.
           losses: Parts w (1 - r).
-          lost: The most that clipped weights leave out.
-          miss: Probability that the limits may fail; each of six bounds has a sixth of it.
+          lost: Upper limit of the fraction that clipped weights leave out.
+          miss: Probability with which the limits may fail. It is divided equally among six bounds.
         """
         fewest, most = self.limits(_Part(_ROWS), miss / 6)
         if not fewest > 0:
@@ -260,7 +262,7 @@ class _Noised:
 
 
 def _upper_limit(mean: float, level: float) -> float:
-    """Largest expectation of numbers in [0, 1] whose relative entropy to their mean is at most a level."""
+    """Largest expectation of numbers in [0, 1] to which their mean has at most a given relative entropy."""
     mean = min(max(mean, 0.0), 1.0)
     if mean == 1:
         return 1.0
@@ -272,15 +274,16 @@ def _upper_limit(mean: float, level: float) -> float:
 
 
 def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) -> Answer:
-    """IPS and SNIPS from the noisy sum alone; spends no more privacy.
+    """Computes IPS and SNIPS from the noisy sum alone, which spends no additional privacy.
 
-    The variance of a ratio A / B at v is that of A - v B: the sum over clients of (A_c - v B_c)^2, from noised
-    products, plus that of the noise on the totals. As the noise of the products may make it too small, it is raised to
-    an upper limit that fails in a fifth of the cases in which an interval may miss. The rest is left to the interval,
-    which solves (A - v B)^2 <= t^2 variance for v (Fieller), so that a noised denominator counts too.
+    The variance of a ratio A / B at v is the variance of A - v B. It is the sum over clients of (A_c - v B_c)^2, which
+    follows from the noised products, plus the variance of the noise on the totals. Noise on the products may make the
+    variance too small, so it is replaced by an upper limit, which gets a fifth of the interval's miss probability. The
+    rest is for the interval itself, which solves (A - v B)^2 <= t^2 variance for v (Fieller) and therefore accounts for
+    noise on the denominator, too.
 
-    The interval misses half of the 5%. The other half is for the lower limit of the mean clipped weight, by which the
-    interval is extended: see `Value.bias`.
+    The interval gets half of the total miss probability of 5%. The other half is for the lower limit of the mean
+    clipped weight, which determines how far the interval is extended; see `Value.bias`.
 
     Args:
       noised: float64 [size].
@@ -288,7 +291,7 @@ def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) ->
       mechanism: The accounted mechanism.
     """
     sums, miss = _Noised(noised, query, mechanism), 1 - intervals.CONFIDENCE
-    mean_weight = sums.mean(_WEIGHTS, miss)  # Only its lower limit is used, which fails with probability miss / 2.
+    mean_weight = sums.mean(_WEIGHTS, miss)  # Only the lower limit is used, which fails with probability miss / 2.
     lost, results = 1 - min(max(0.0, mean_weight.low), 1.0), []
     gains, losses = _Part(_PAYOFFS, _WEIGHTS), _Part(_WEIGHTS, _PAYOFFS, -1.0)
     is_few = sums.has_few(gains, miss) or sums.has_few(losses, miss)
@@ -296,7 +299,7 @@ def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) ->
         interval, noise = sums.ratio(*ratio, miss / 2)
         if is_few:
             low, high = sums.finite_sample(gains, losses, lost, miss / 2)
-            low, high = min(low, interval.mean), max(high, interval.mean)  # Contains the estimate.
+            low, high = min(low, interval.mean), max(high, interval.mean)  # The interval includes the estimate.
         else:
             low = interval.low + _bias(name, lost, interval.low)[0]
             high = interval.high + _bias(name, lost, interval.high)[1]
@@ -307,13 +310,13 @@ def values(noised: np.ndarray, query: Query, mechanism: mechanisms.Mechanism) ->
 
 
 def _bias(name: str, lost: float, value: float) -> tuple[float, float]:
-    """Least and largest amount that clipping takes from an estimate; see `Value.bias`."""
+    """Smallest and largest amount by which clipping lowers an estimate; see `Value.bias`."""
     lost, value = min(max(lost, 0.0), 1.0), min(max(value, 0.0), 1.0)
     return (0.0 * lost, lost) if name == "ips" else (-lost * value, lost * (1 - value))
 
 
 def _fieller(top: float, bottom: float, of_top: float, of_bottom: float, quantile: float) -> tuple[float, float]:
-    """Interval of v with (top - v bottom)^2 <= quantile (of_top + v^2 of_bottom); [0, 1] if unbounded."""
+    """Interval of all v with (top - v bottom)^2 <= quantile (of_top + v^2 of_bottom); [0, 1] if it is unbounded."""
     leading = bottom**2 - quantile * of_bottom
     if leading <= 0:
         return 0.0, 1.0

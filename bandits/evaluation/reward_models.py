@@ -1,8 +1,8 @@
 """The reward model of DM and DR: its flags, and its federated training, cross-fitted over two folds of clients.
 
-Each fold's clients are predicted by a model that was trained on the other fold's, so that no prediction has seen its
-own client's rewards (Chernozhukov et al., "Double/debiased machine learning", 2018, with clients as units). TensorFlow
-is imported when a model is trained.
+Predictions for each fold's clients come from a model that was trained on the other fold, so no prediction for a client
+depends on its own rewards (Chernozhukov et al., "Double/debiased machine learning", 2018, with clients as units).
+TensorFlow is imported when a model is trained.
 """
 
 import dataclasses
@@ -37,18 +37,18 @@ class RewardModel:
 
 
 def folds(client_ids: Sequence[str], seed: int) -> np.ndarray:
-    """Each client's fold, 0 or 1 [clients], from its name alone, so that it depends on no other client."""
+    """Each client's fold, 0 or 1 [clients]. It follows from the client's name, not from any other client."""
     return np.array([keys.integer_key(seed, keys.Purpose.FOLD, keys.number_of(name)) & 1 for name in client_ids])
 
 
 def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Predictions of the other fold's model for all actions, float64 [rows, actions].
+    """Predictions for all actions from the other fold's model, float64 [rows, actions].
 
-    Each model's rewards are centered and divided by their range for its training, so that neither their unit nor their
-    direction matters, and its predictions stay in their range.
+    The training rewards of each model are centered and divided by their range, so neither their unit nor their
+    direction matters. Predictions stay within the range of the training rewards.
 
     Args:
-      settings: Flags of `RewardModel`, and the seed.
+      settings: The flags of `RewardModel` and the seed.
       log: The log. Without contexts, the model depends on the action alone.
     """
     from optimization.runtime import worker_process
@@ -85,7 +85,7 @@ def _model(contexts: clients.Features, num_actions: int) -> "models.Model":
 
 @dataclasses.dataclass(frozen=True)
 class _LoggedLoss:
-    """Squared error of the logged action's predicted reward; labels are its number and its reward."""
+    """Squared error of the predicted reward of the logged action; labels are the action's index and its reward."""
 
     def __call__(self, outputs: "tf.Tensor", batch: "client_work.Batch") -> "tf.Tensor":
         import tensorflow as tf
@@ -103,8 +103,8 @@ def _trained(
     fold: np.ndarray,
     settings: cli.Settings,
 ) -> "models.Weights":
-    """Model trained on the clients of a fold; untrained if the fold has no clients."""
-    # Zeros: a model without a hidden layer learns from any start. Contexts that were never seen get the mean reward.
+    """A model trained on the clients of a fold; untrained if the fold has no clients."""
+    # A model without a hidden layer can learn from any initial weights. Zeros give unseen contexts the mean reward.
     start = tuple(np.zeros(shape, np.float32) for shape in model.shapes.values())
     if not len(fold):
         return start

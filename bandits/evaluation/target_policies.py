@@ -1,4 +1,4 @@
-"""Policies whose value is asked for, by name, and their action probabilities in the rows of a log.
+"""Target policies by name, and their action probabilities in the rows of a log.
 
 TensorFlow is imported when a run's model is first used.
 """
@@ -41,7 +41,7 @@ class Target(NamedTuple):
     Attributes:
       kind: `logged`, `uniform`, `constant`, `column` or `run`.
       name: The action, the columns, or the folder; empty for the first two.
-      run: The folder of the run whose predictions are in these columns; empty for other policies.
+      run: The folder of the run whose predictions are in the columns; empty for other policies.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Target(NamedTuple):
 
     @property
     def has_each_probability(self) -> bool:
-        """Whether the probability of each action is known, which the value of a reward model needs."""
+        """Whether the probability of every action is known, which estimators with a reward model require."""
         return self.kind != "logged" and (self.kind != "column" or len(schema.listed(self.name)) > 1)
 
 
@@ -64,7 +64,7 @@ def parse(policy: str) -> Target:
     """The target policy of `--policy`.
 
     Raises:
-      UsageError: If it is none of `KINDS`, or a run's folder is not there.
+      UsageError: If the policy is none of `KINDS`, or a run's folder does not exist.
     """
     kind, _, name = policy.partition(":")
     if policy not in _WITHOUT_NAME and (kind not in _WITH_NAME or not name):
@@ -75,17 +75,18 @@ def parse(policy: str) -> Target:
 
 
 def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Action probabilities of a policy that is not a run's.
+    """Action probabilities of a policy other than a run's.
 
     Args:
       target: The policy.
-      log: The log; for `column`, with `probabilities`.
+      log: The log. It needs `probabilities` if the policy is of kind `column`.
 
     Returns:
-      float64 [rows, actions]; for `logged` and for one column, [rows], of the logged actions.
+      float64 [rows, actions]. For `logged` and for a single column, only the probabilities of the logged actions,
+      float64 [rows].
 
     Raises:
-      UsageError: If the log has no such action, or no probabilities.
+      UsageError: If the log does not have the action or the probabilities.
     """
     count = len(log.action_names)
     if target.kind == "logged":
@@ -102,10 +103,10 @@ def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.nda
 
 
 def options_of_run(folder: str) -> BanditOptions:
-    """Options of a run's flags.
+    """The options that a run's flags define.
 
     Raises:
-      UsageError: If the folder is no run of run_federated, or has no model yet.
+      UsageError: If the folder is not a run of run_federated, or has no model yet.
     """
     try:
         run = runs.read(pathlib.Path(folder))
@@ -124,14 +125,14 @@ def options_of_run(folder: str) -> BanditOptions:
 
 
 def known_statistics(folder: str) -> statistics.OfTable | None:
-    """Statistics with which a run encodes a table's columns; None if it recorded none."""
+    """Statistics that a run uses to encode a table's columns; None if it did not record any."""
     path = pathlib.Path(folder) / run_folder.STATISTICS_FILE
     return statistics.read_table(str(path)) if path.is_file() else None
 
 
 @dataclasses.dataclass(frozen=True)
 class RunModel:
-    """A model of a run with its policy.
+    """A model and policy of a run.
 
     Attributes:
       phase: The run's options.
@@ -153,9 +154,9 @@ class RunModel:
         return process_factory.build_loss(self.phase, self.num_actions)
 
     def policy(self, period: int | None = None) -> "policies.Policy":
-        """Policy that the run deploys in a period, counted from 0; by default in the one after the last.
+        """The policy that the run deploys in a period, counted from 0; by default in the period after the last.
 
-        It depends on the period if a parameter is scheduled.
+        The policy depends on the period if a parameter is scheduled.
         """
         import tensorflow as tf
 
@@ -166,12 +167,12 @@ class RunModel:
         """Action probabilities, float64 [rows, actions].
 
         Args:
-          contexts: [rows, ...] or bags of words, as the model takes them.
+          contexts: [rows, ...] or bags of words, in the form that the model expects.
           count: Number of rows.
           period: See `policy`.
 
         Raises:
-          UsageError: If the model does not take these contexts.
+          UsageError: If the contexts do not fit the model.
         """
         import tensorflow as tf
 
@@ -182,18 +183,18 @@ class RunModel:
         try:
             for number, part in enumerate(_batches(contexts, count)):
                 seen = models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))
-                key = tf.constant([0, number])  # A policy that draws random numbers draws them once here.
+                key = tf.constant([0, number])  # A policy that uses random numbers samples them once here.
                 rows = process.probabilities(policy, self.model, self.weights, self.loss, seen, key)
                 parts.append(rows.numpy().astype(np.float64))
         except (tf.errors.InvalidArgumentError, ValueError) as error:
             shape = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
             raise UsageError(f"--policy: the run's model does not take the log's contexts, {shape}: {error}") from error
         rows = np.concatenate(parts)
-        return rows / rows.sum(axis=1, keepdims=True)  # In float64, they sum to 1 more exactly.
+        return rows / rows.sum(axis=1, keepdims=True)  # In float64, the sums are closer to 1.
 
 
 def _batches(contexts: clients.Features, count: int) -> Iterator[Any]:
-    """Yields contexts, [rows, ...] or bags of words, in parts that fit into memory."""
+    """Yields contexts, [rows, ...] or bags of words, in batches that fit into memory."""
     for start in range(0, count, _BATCH):
         rows = np.arange(start, min(start + _BATCH, count))
         yield contexts.take(rows) if isinstance(contexts, text.Bags) else contexts[rows]
@@ -217,16 +218,16 @@ def of_final_model(
 ) -> np.ndarray:
     """Action probabilities of a run's final model, float64 [rows, actions].
 
-    A scheduled parameter has the value of the deployment that would come next.
+    A scheduled parameter has its value for the next deployment after the run.
 
     Args:
       log: The log.
       folder: The run's folder.
       chosen: Options of the run.
-      settings: The flags; without `bandits_type`, the exploration is that of the run.
+      settings: The flags; without `bandits_type`, the exploration strategy is that of the run.
 
     Raises:
-      UsageError: If the log's contexts or actions are not the model's.
+      UsageError: If the log's contexts or actions do not fit the model.
     """
     from optimization import models
 
@@ -257,7 +258,7 @@ def of_final_model(
 
 
 def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str) -> clients.Features:
-    """The log's contexts encoded for a run's model; read from the task if the log has none."""
+    """The log's contexts, encoded for a run's model; they are read from the task if the log has none."""
     if log.contexts is not None:
         return log.contexts
     place = {name: index for index, name in enumerate(task.clients.client_ids)}
