@@ -1,7 +1,7 @@
-"""One phase of a bandit run as rounds: clients -> their inputs -> TFF's round -> metrics.
+"""The rounds of one phase of a bandit run: clients -> their inputs -> TFF's round -> metrics.
 
-The path of a client's data: `ClientData.load` -> `Task.normalize` -> `process.ClientInput` -> inference, training and
-aggregation in `process` -> the metrics here. What options add to a round is in `round_parts`.
+A client's data takes this path: `ClientData.load` -> `Task.normalize` -> `process.ClientInput` -> inference, training
+and aggregation in `process` -> the metrics in this module. `round_parts` has the optional parts of a round.
 """
 
 import functools

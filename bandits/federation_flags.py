@@ -1,4 +1,4 @@
-"""Flags of who trains which model: the federation, each client alone, or the server on pooled logs."""
+"""Flags for who trains a model: the federation, each client alone, or the server on pooled logs."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Flags of the main experiment, and every check that needs no data and no TensorFlow."""
+"""Flags of the main experiment, and all checks of them that need neither data nor TensorFlow."""
 
 import dataclasses
 import pathlib
