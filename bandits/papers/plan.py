@@ -32,11 +32,11 @@ class Measure:
 
     Attributes:
       name: The name.
-      column: Column of `metrics.csv`. Or `FILE.npz:FIELD` for the mean of an array in the run's folder, where FILE may be
-        a pattern, and `FILE.npz:|FIELD|` for the mean of its absolute values.
+      column: Column of `metrics.csv`. Or `FILE.npz:FIELD` for the mean of an array in the run's folder, where FILE may
+        be a pattern, and `FILE.npz:|FIELD|` for the mean of its absolute values.
       at: A round, or `last`, `last N` (mean of the last N rounds), `first`, `mean`, `max`, `deviation` (standard
-        deviation of the residuals from the mean over seeds), `chosen peak` (the round where the mean over the even seeds
-        is highest; only odd seeds have the value, because the even seeds select the round), `rounds to X`, or
+        deviation of the residuals from the mean over seeds), `chosen peak` (the round where the mean over the even
+        seeds is highest; only odd seeds have the value, because the even seeds select the round), `rounds to X`, or
         `share of X` (share of the value X among the rounds that have a value of 0 or more).
       smallest: Whether smaller is better.
     """
@@ -167,21 +167,26 @@ class Claim:
     Attributes:
       says: Short description of the claim.
       place: Section of the paper.
-      kind: `order`: each group's operands are better than all of the next group. `close`: operands of different groups
-        (with a single group, all its operands) differ by at most `within`. `apart`: they differ by more than that. `near_best`:
-        the first is at most `within` worse than the best configuration in the plot. `not_worse`: the first is at most
-        `within` worse than the second. `larger_lead`: the first leads the second by more than the third leads the fourth.
-        `between`: the operand, or the difference of two, lies in `[low, high]`. `steady`: the operand's values deviate
-        across seeds by at most `within`. `beats_best_fixed`: each operand is better than the best fixed action that its runs recorded.
+      kind: The kind of test, as follows.
+        `order`: each group's operands are better than all of the next group.
+        `close`: operands of different groups (with a single group, all its operands) differ by at most `within`.
+        `apart`: they differ by more than that.
+        `near_best`: the first is at most `within` worse than the best configuration in the plot.
+        `not_worse`: the first is at most `within` worse than the second.
+        `larger_lead`: the first leads the second by more than the third leads the fourth.
+        `between`: the operand, or the difference of two, lies in `[low, high]`.
+        `steady`: the operand's values deviate across seeds by at most `within`.
+        `beats_best_fixed`: each operand is better than the best fixed action that its runs recorded.
         Empty: the claim cannot be tested; `needs` is the reason.
       operands: Groups of operands.
-      within: Tolerance, relative to the mean of the second operand (for `steady`, to the operand's own mean). It is this
-        project's choice.
+      within: Tolerance, relative to the mean of the second operand (for `steady`, to the operand's own mean). It is
+        this project's choice.
       low: Lower end of the range, for `between`.
       high: Upper end of the range, for `between`.
       our_range: Whether `low` and `high` are this project's choice, not the paper's.
       premises: Operands that must be better than the best fixed action for the claim to be tested; `A | B` if one of
-        them must be. Comparisons with Greedy and of tuned exploration rates have premises by default (`claims`).
+        them must be. Comparisons with Greedy or with a searched configuration have implicit premises, too; see
+        `claims`.
       needs: Data or runs that are necessary to test the claim. A stand-in does not replace them.
       means: Meaning for a practitioner if the result is `holds`, `fails` or `inconclusive`.
     """
@@ -219,7 +224,7 @@ class Figure:
       repeat: Number of seeds.
       published_seeds: Number of seeds in the paper.
       tuning_seeds: Seeds on which searches select their points.
-      measures: Measures of each run; searches maximize the first.
+      measures: Measures of each run; searches optimize the first.
       curves: Columns that are plotted over rounds.
       published: Numbers of the paper.
       claims: Claims of the paper.
@@ -260,7 +265,7 @@ class Figure:
         return f"{kind}: {self.data}." if self.data else ""
 
     def measure_of(self, operand: str) -> Measure:
-        """Measure that an operand of a claim names, or else the first. Values that a search selected are not measures."""
+        """Measure that an operand of a claim names, or else the first. A value that a search selected is no measure."""
         _, name = parse_operand(operand)
         known = {measure.name: measure for measure in self.measures}
         return known.get(name, Measure(name, "")) if name else self.measures[0]
@@ -299,7 +304,7 @@ class Figure:
           configuration: The configuration.
           repeat: Number of seeds.
           base: Flags that all runs share.
-          folder: Folder of all runs, where equal runs of several figures share a subfolder. None for only the first point.
+          folder: Folder of all runs. Equal runs of several figures share a subfolder. None for only the first point.
 
         Raises:
           UsageError: If a configuration's flags are invalid; the message names the figure and the configuration.
