@@ -131,8 +131,8 @@ class Bootstrapped:
     """Mean of a loss over a model's heads, where each head has a separate weight for every example.
 
     With Poisson(1) weights, the heads are an online bootstrap ensemble (Oza and Russell 2001). The gradient of a head's
-    last layer is that of the head's own loss, as if the head were alone. On average, the gradient of the body is also
-    the same as with a single head (`models.of_task`).
+    last layer is that of the head's own loss, as if the head were alone. The gradient of the body is the mean over the
+    heads (`models.of_task`).
 
     Attributes:
       loss: The loss of one head.

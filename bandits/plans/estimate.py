@@ -106,7 +106,7 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
       planned: (run, weight) pairs; only the first pair of a run counts.
       folder: The plan's folder. Timed runs are stored in its subfolder `estimate`, and are executed only once.
       executor: Executes the timed runs.
-      workers: Runs at the same time.
+      workers: Number of runs at the same time.
     """
     once: dict[str, tuple[Run, int]] = {}
     for run, weight in planned:

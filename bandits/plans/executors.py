@@ -173,7 +173,7 @@ class Executors:
 
 
 def shares_cores(settings: cli.Settings) -> bool:
-    """Whether several runs share this machine; on other machines, each has as many cores as this one."""
+    """Whether several runs share this machine. Otherwise, a run has as many cores as this machine."""
     return settings.executor in RUNNING and not settings.ray_address
 
 
@@ -344,9 +344,7 @@ class Ray(Executor):
         if address:
             _check_address(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault(
-            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-        )  # Without this, Ray warns about a future change.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Or Ray warns about a future change.
         # Child processes end with their parents and remove their sockets, unless Ray kills them first.
         os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "0")
         on_sigterm = signal.getsignal(signal.SIGTERM)
