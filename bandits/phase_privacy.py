@@ -20,7 +20,8 @@ from data.tasks.options import TaskOptions
 from optimization.privacy import calibration, mechanisms
 from optimization.study import aggregation_flags, run_folder, selector_flags
 
-# Task options that do not define the clients: options of the model, and file paths (the checksum covers the contents).
+# Task options that do not define the clients, such as those of the model, and file paths. The checksum covers the
+# contents of files.
 _NOT_OF_CLIENTS = {"data_file", "missing_values", "public_statistics", "model", "hidden", "norm", "init_labels"}
 _NOT_OF_CLIENTS |= {"ignore_columns", "category_columns", "text_columns", "action_prices", "reward_bounds"}
 _NOT_OF_CLIENTS |= {"decimal", "max_table_rows"}

@@ -321,7 +321,7 @@ def chosen_settings(preset: str | None) -> tuple[Sequence[StudySetting], Study |
     """Settings of `--preset`, which is STUDY or STUDY/SETTING. Without it, a single setting without values.
 
     Returns:
-      (settings, study): the study is None unless all of its settings are chosen.
+      (settings, study). The study is None unless all of its settings are chosen.
 
     Raises:
       UsageError: If there is no preset of this name.

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Labels of configurations; the prefix if there are several.
 _PICKED = "picked:"  # Prefix of the column with a searched flag's selected value.
-_EDGE = "edge:"  # Prefix of the column with whether that value is on an edge of the grid that ran.
+# Prefix of the column with whether that value is on an edge of the grid that ran. The declared grid may change later.
+_EDGE = "edge:"
 _DIVERGED, _UNPAIRED, _ROUNDS = "diverged", "unpaired", "rounds"  # The first two are 0 or 1, and left out if all are 0.
 _WORDS = ("arm", "data", "commit", "machine")  # Columns with text; all others are numeric.
 _LAST_COLUMNS = (_ROUNDS, "data", "commit", "machine")

@@ -30,7 +30,7 @@ FINISHED, FAILED, STOPPED_EARLY, UNFINISHED = "finished", "failed", "stopped ear
 DIVERGED = "diverged"
 _ATTEMPTS = 3
 _WORKER = (str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "python"), "-m", "scripts.grid_worker")
-_TICK_SECONDS = 1.0  # Between updates of the progress bar. It is also the longest delay of a signal.
+_TICK_SECONDS = 1.0  # Time between updates of the progress bar; also the longest delay before a signal is handled.
 
 
 @dataclasses.dataclass
@@ -97,8 +97,8 @@ def unfinished(planned: Iterable[Run], folder: pathlib.Path) -> list[Run]:
 def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
     """Metric of a finished run after `rounds` rounds, or after its last round; NaN if it is not finite.
 
-    A longer run may have no evaluation after exactly that round. Then the value is that of the previous evaluation or, if
-    there is none, of the next.
+    A longer run may have no evaluation after exactly that round. Then the value is that of the previous evaluation
+    or, if there is none, of the next.
 
     Raises:
       UsageError: If the metrics are damaged or do not have the column. The message names the file.
@@ -188,9 +188,7 @@ def refused(groups: Mapping[str, Sequence[Run]]) -> dict[str, list[str]]:
     for name, runs_of_group in groups.items():
         try:
             for run in runs_of_group:
-                frame.checked(
-                    studies.load(run.module), [run.settings], warns=False
-                )  # Each run prints its own warnings.
+                frame.checked(studies.load(run.module), [run.settings], warns=False)  # Runs print their own warnings.
         except UsageError as error:
             names.setdefault(str(error), []).append(name)
     return names
@@ -199,8 +197,8 @@ def refused(groups: Mapping[str, Sequence[Run]]) -> dict[str, list[str]]:
 def write_job_array(planned: Iterable[Run], folder: pathlib.Path, cores: int, then: str) -> int:
     """Writes a job array of the unfinished runs for Slurm, and runs nothing; returns the exit status.
 
-    `commands.txt` has one line per run. A restarted task continues its run. A task saves its last round two minutes before
-    its time limit.
+    `commands.txt` has one line per run. A restarted task continues its run. A task saves its last round two minutes
+    before its time limit.
 
     Args:
       planned: The runs. Duplicates are counted once.
