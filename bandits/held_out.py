@@ -14,7 +14,7 @@ from optimization import fed_avg, models
 from optimization.study import run_folder
 
 _FEW_CLIENTS = 10  # The worst tenth of at most this many clients is a single client.
-_MOST_COMPARED = 2000  # Examples that an evaluation reads to compare participating clients.
+_MOST_COMPARED = 2000  # Maximum examples that an evaluation reads to compare participating clients.
 
 
 class _Evaluated(NamedTuple):

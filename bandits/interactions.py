@@ -1,7 +1,7 @@
 """Writes the log of a run into the run's folder (`--log_interactions`), and reads it.
 
-The log has a new part at each checkpoint. The same folder has the deployed model of each period. This module does not
-import TensorFlow.
+The log is written in parts, at least one for each checkpoint, along with the deployed model of each period. This module
+does not import TensorFlow.
 """
 
 import contextlib
@@ -207,7 +207,7 @@ def is_part(path: str | os.PathLike) -> bool:
 def read_run(folder: str | os.PathLike) -> LoggedRun:
     """Reads the log of a finished or unfinished run up to the last checkpoint, without contexts.
 
-    An interaction that several rounds trained on counts once. With `--cache=persistent`, a client acts only once per
+    An interaction that several rounds trained on is counted once. With `--cache=persistent`, a client acts only once per
     period, and a client selector may sample it twice in a round.
 
     Args:

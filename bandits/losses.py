@@ -21,7 +21,7 @@ from optimization import models
 
 FULL_FEEDBACK = "rewards"  # Cache entry, float32 [batch, actions]; only supervised losses read it.
 BOOTSTRAP = "bootstrap"  # Cache entry, float32 [batch, heads]; only losses with several heads read it.
-_BOOTSTRAP_KEY = -4  # Folded into the random key of a client's actions to get the bootstrap weights' key.
+_BOOTSTRAP_KEY = -4  # Folded into the random key of a client's actions, to sample bootstrap weights.
 # Distribution function of Poisson(1) at 0 to 19; for larger values it is 1 in float32.
 _POISSON = scipy.stats.poisson(1).cdf(np.arange(20)).astype(np.float32)
 

@@ -97,7 +97,8 @@ def jain_index(values: np.ndarray, *, of_zeros: float = math.nan) -> float:
     """Jain's index, (sum x)^2 / (n sum x^2): 1 for equal values, 1 / n if one client has everything.
 
     Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination", 1984, equation 1. Cho et
-    al. 2020, equation 3, use it for losses. NaN without values or with a negative value, for which it is not defined.
+    al. 2020, equation 3, use it for losses. NaN without values. Also NaN if a value is negative, because the index is
+    not defined then.
 
     Args:
       values: float [clients], such as rewards.

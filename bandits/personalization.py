@@ -23,7 +23,7 @@ from optimization import client_work, fed_avg, models
 from optimization.runtime import rounds
 from optimization.study.metrics import mean
 
-_ADAPTATION = -5  # Folded into the random key of a client's actions to sample mini-batches for adaptation.
+_ADAPTATION = -5  # Folded into the random key of a client's actions, to sample mini-batches for adaptation.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

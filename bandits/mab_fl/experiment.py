@@ -41,7 +41,7 @@ class RoundState(NamedTuple):
         the first round. Unlike the global model's AUC, it does not dip whenever a bad combination is tried.
       increases: float64 [increases], the latest AUC increases of all tried combinations, newest last; NaN for those
         still to come. Empty if no threshold depends on them.
-      falling_rounds: int64, number of consecutive latest rounds in which the spline of early stopping fell.
+      falling_rounds: int64, number of consecutive rounds, up to the latest, in which early stopping's spline fell.
       stopped_after: int64, round after which early stopping ended the training; 0 if it did not.
       communications: int64, number of exchanges between the server and the participants so far.
       plays: int64 [combinations], how often each combination was tried.
@@ -213,7 +213,7 @@ class MabFlRounds(runner.Rounds):
     def _without_worse(
         self, state: RoundState, tried: Sequence[int], reward: np.ndarray, reward_sums: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`reward_products` and `is_kept` after a round that drops combinations that are now significantly worse."""
+        """`reward_products` and `is_kept` after a round, once significantly worse combinations are dropped."""
         if not self._options.drop_level:
             return state.reward_products, state.is_kept
         products = np.copy(state.reward_products)

@@ -208,8 +208,8 @@ class MabFlOptions(_Study, _Decisions, _Rounds, _Stopping, _Corruption):
       silos: The participants.
       decision_rule: Name of the decision rule or baseline.
       rule: The decision rule.
-      delays_rewards: Whether Extreme Explore observes a round's rewards in the next round, so that it chooses which
-        average to adopt by its estimates.
+      delays_rewards: Whether Extreme Explore observes a round's rewards in the next round, and therefore uses its
+        estimates to choose which average to adopt.
       choices: The set of combinations to choose from: a value of `--combinations`, or a baseline.
       reward: Reward of an increase.
       corrections: Corrections of the SGD gradients.

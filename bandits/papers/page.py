@@ -215,8 +215,8 @@ def _tasks(found: Results) -> list[baselines.Result]:
     """Configurations of a figure that have a full-feedback baseline, with their task and baselines.
 
     A task has all configurations with the same full-feedback baseline. If their labels differ only in the first word,
-    that word is the name of the strategy, and the other words are the name of the task. A group with a
-    strategy that already has a task is left out, because tasks with the same seeds are not independent.
+    that word is the name of the strategy, and the other words are the name of the task. A group with a strategy that
+    already has a task is left out, because tasks with the same seeds are not independent.
     """
     known, uniform = found.known_baselines, found.configurations.get(results.UNIFORM)
     having = [one for one in found.figure.configurations if Baseline.full_feedback in known.get(one.label, ())]

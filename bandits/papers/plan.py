@@ -265,7 +265,7 @@ class Figure:
         return f"{kind}: {self.data}." if self.data else ""
 
     def measure_of(self, operand: str) -> Measure:
-        """Measure that an operand of a claim names, or else the first. A value that a search selected is no measure."""
+        """Measure that an operand of a claim names, or else the first. Values that a search selects are not measures."""
         _, name = parse_operand(operand)
         known = {measure.name: measure for measure in self.measures}
         return known.get(name, Measure(name, "")) if name else self.measures[0]
@@ -328,7 +328,7 @@ class Figure:
         return self.runs_of(configuration)[0]
 
     def check(self) -> None:
-        """Checks the flags of each configuration; for a search, only those of one point, because all take minutes.
+        """Checks the flags of each configuration; for a search, only those of one point to save minutes.
 
         Raises:
           UsageError: If a configuration's flags are invalid, as in `runs_of`.

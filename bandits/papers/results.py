@@ -89,7 +89,10 @@ class Operand:
         return f"{self.label} diverged in {count} of {len(self.finite)} seeds" if count else ""
 
     def minus(self, other: "Operand | None", shift: float = 0.0) -> Comparison:
-        """Compares it with another operand plus a shift, or only with the shift. Undefined tests are not judged."""
+        """Compares it with another operand plus a shift, or only with the shift.
+
+        The comparison is not judged if neither of the operands reaches its value in some seed.
+        """
         reference: Reference = ReferenceValue("limit", shift)
         is_never = False
         if other:

@@ -344,7 +344,7 @@ class Ray(Executor):
         if address:
             _check_address(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Or Ray warns about a future change.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray would warn about a future change.
         # Child processes end with their parents and remove their sockets, unless Ray kills them first.
         os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "0")
         on_sigterm = signal.getsignal(signal.SIGTERM)

@@ -20,7 +20,7 @@ from data.errors import UsageError
 from optimization.study import cli, presets, run_folder
 
 _PUBLISHED = pathlib.Path(__file__).parent / "published"
-# The grid sets these flags itself, or they would start several runs.
+# Runs cannot set these flags: the grid sets them, or they would start several runs.
 _GRID_FLAGS = ("root_output_dir", "experiment_name", "seed", "repeat", "restart")
 _SEED = "seed"
 _ROUNDS = "total_rounds"
@@ -194,7 +194,7 @@ class Configuration:
 
     @property
     def is_searched(self) -> bool:
-        """Whether there is a search over values of its flags."""
+        """Whether values of its flags are searched."""
         return bool(self.sweeps or self.grid)
 
     def edges(self, picked: Mapping[str, float]) -> list[str]:
