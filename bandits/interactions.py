@@ -207,8 +207,8 @@ def is_part(path: str | os.PathLike) -> bool:
 def read_run(folder: str | os.PathLike) -> LoggedRun:
     """Reads the log of a finished or unfinished run up to the last checkpoint, without contexts.
 
-    An interaction that several rounds trained on is counted once. With `--cache=persistent`, a client acts only once per
-    period, and a client selector may sample it twice in a round.
+    An interaction that several rounds trained on is counted once. With `--cache=persistent`, a client acts only once
+    per period, and a client selector may sample it twice in a round.
 
     Args:
       folder: The run's folder.

@@ -265,7 +265,7 @@ class Figure:
         return f"{kind}: {self.data}." if self.data else ""
 
     def measure_of(self, operand: str) -> Measure:
-        """Measure that an operand of a claim names, or else the first. Values that a search selects are not measures."""
+        """Measure that an operand of a claim names, or else the first. Values selected by a search are not measures."""
         _, name = parse_operand(operand)
         known = {measure.name: measure for measure in self.measures}
         return known.get(name, Measure(name, "")) if name else self.measures[0]
