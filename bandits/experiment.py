@@ -1,7 +1,7 @@
-"""One phase of a bandit run as rounds: clients -> their inputs -> TFF's round -> metrics.
+"""The rounds of one phase of a bandit run: clients -> their inputs -> TFF's round -> metrics.
 
-The path of a client's data: `ClientData.load` -> `Task.normalize` -> `process.ClientInput` -> inference, training and
-aggregation in `process` -> the metrics here. What options add to a round is in `round_parts`.
+A client's data takes this path: `ClientData.load` -> `Task.normalize` -> `process.ClientInput` -> inference, training
+and aggregation in `process` -> the metrics in this module. `round_parts` has the optional parts of a round.
 """
 
 import functools
@@ -28,7 +28,7 @@ class RoundState(NamedTuple):
 
     Attributes:
       server: State of the TFF process.
-      reward_total: float64, sum over rounds of the rounds' mean rewards.
+      reward_total: float64, sum of the mean rewards of all rounds so far.
       reward_rounds: int64, number of rounds with at least one example.
       clients: State of `SampledClients` or `SelectedClients`.
       parts: State of each optional part of the round.
@@ -52,14 +52,14 @@ class BanditRounds(runner.Rounds):
         initial_weights: models.Weights | None,
         folder: run_folder.RunFolder | None = None,
     ):
-        """Builds the computations; with a client selector, reads every client once, to count its examples.
+        """Builds the computations. With a client selector, also reads every client once to count its examples.
 
         Args:
           task: The task.
           phase: The phase.
-          mechanism: The mechanism that is accounted as the privacy loss of the rounds.
-          initial_weights: Model to start from; None draws one.
-          folder: The run's opened folder, where clients that train alone have their states; None without such clients.
+          mechanism: The mechanism whose privacy loss is accounted for.
+          initial_weights: Model to start from; None for a random one.
+          folder: The run's open folder, which stores the states of clients that train alone; None without such clients.
 
         Raises:
           UsageError: If memory is too small for the model.
@@ -122,7 +122,7 @@ class BanditRounds(runner.Rounds):
 
     @property
     def length(self) -> frame.Length:
-        """How many rounds the phase has."""
+        """Number of rounds of the phase."""
         return make_options(options.Length, vars(self._phase))
 
     def _losses(self, server: fed_avg.State, inputs: list) -> Any:
@@ -136,13 +136,13 @@ class BanditRounds(runner.Rounds):
         return self.evaluation.evaluate(state.server)
 
     def model(self, state: RoundState) -> dict[str, np.ndarray]:
-        """The trained model; none where clients train alone."""
+        """The trained model; empty if clients train alone."""
         if self._phase.is_alone:
             return {}
         return dict(zip(self._definition.model.shapes, state.server.weights, strict=True))
 
     def finish(self, state: RoundState, folder: run_folder.RunFolder) -> list[str]:
-        """Writes the files of the optional parts after a run, and returns lines to print."""
+        """Writes the files of the optional parts at the end of a run, and returns lines to print."""
         lines = list(self._rounds.finish(state.server, folder))
         for part, own in zip(self._parts, state.parts, strict=True):
             lines += part.finish(own, folder)
@@ -183,8 +183,8 @@ def read_clients(
       task: The task.
       phase: The phase.
       population: The task's clients, with capped examples.
-      changes: Changes by the optional parts of the round: (participation, round) -> participation.
-      positions: int [clients], in the phase's population.
+      changes: Changes that optional parts of the round make: (participation, round) -> participation.
+      positions: int [clients], positions of the cohort's clients in the phase's population.
       round_num: The round.
     """
     acts_at = period(phase, round_num) if phase.keeps_cache else round_num
@@ -202,18 +202,18 @@ def read_clients(
         for change in changes:
             participation = change(participation, round_num)
         participations.append(participation)
-    # The worker takes them in this order: with the small ones last, its cores end together.
+    # The worker processes clients in this order. With the smallest last, its cores finish at about the same time.
     return sorted(participations, key=lambda participation: len(participation.rows), reverse=True)
 
 
 class SampledClients:
-    """Cohorts that are sampled by `--seed`, or by a secret seed where privacy rests on them.
+    """Cohorts that are sampled with `--seed`, or with a secret seed if the privacy guarantee depends on the sampling.
 
-    Their state is that secret seed, uint32 [4], or empty.
+    The state is the secret seed, uint32 [4], or empty.
     """
 
     def __init__(self, task: tasks.Task, phase: Phase, read: Read, prepare: Prepare, is_secret: bool):
-        """Stores what sampling needs; reads each client once if time zones follow labels."""
+        """Stores the settings of the sampling; reads each client once if time zones depend on labels."""
         self._names, self._phase, self._read, self._prepare_inputs = task.clients.client_ids, phase, read, prepare
         self.secrets = ["the seed of the cohorts"] * is_secret
         present = phase.cohorts.availability
@@ -228,7 +228,7 @@ class SampledClients:
         return cohorts.secret_seed() if self.secrets else ()
 
     def next(self, secret_seed: Any, server: fed_avg.State, round_num: int) -> tuple[Cohort, Any]:
-        """Cohort of a round, which is read while the worker computes the round before; and the state."""
+        """Cohort of a round, which is read while the worker computes the previous round, and the new state."""
         del server
         seed = cohorts.as_integer(secret_seed) if len(secret_seed) else self._phase.seed
         return self._ahead(round_num, seed), secret_seed
@@ -246,12 +246,12 @@ class SampledClients:
         return Cohort(participations, self._prepare_inputs(participations, round_num), downloads, uploads)
 
     def positions(self, round_num: int, seed: int, *, with_drop_outs: bool = False) -> np.ndarray:
-        """Positions in the phase's population of a round's clients, int [clients].
+        """Positions of a round's clients in the phase's population, int [clients].
 
         Args:
           round_num: The round.
-          seed: Seed of the cohorts. All other draws depend on the client alone and need no secret.
-          with_drop_outs: Whether to include clients that start the round and drop out.
+          seed: Seed of the cohorts. All other random numbers depend only on the client and need not be secret.
+          with_drop_outs: Whether to include clients that start the round but drop out.
         """
         phase = self._phase
         sampled_in = 1 if phase.alone_budget == "equal" else round_num
@@ -265,6 +265,6 @@ class SampledClients:
 
     @functools.cached_property
     def _groups(self) -> Callable[[int], np.ndarray]:
-        """Function from the seed of the cohorts to the groups of the phase's clients."""
+        """Returns a function from the seed of the cohorts to the groups of the phase's clients."""
         names = [self._names[client] for client in self._phase.population]
         return functools.cache(lambda seed: cohorts.groups(names, self._phase.cohorts.groups, seed))

@@ -1,4 +1,4 @@
-"""Flags of who trains which model: the federation, each client alone, or the server on pooled logs."""
+"""Flags for who trains a model: the federation, each client alone, or the server on pooled logs."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from optimization.options import Aggregation
 from optimization.study import aggregation_flags, cli
 
 REPORT_IN_WORDS = "what each client earned"
-MOST_ALONE = 1000  # Models on disk.
+MOST_ALONE = 1000  # Each client that trains alone stores a model on disk.
 NAMES = names(Federation, Personalization, ClientReports)
 
 
@@ -43,7 +43,7 @@ _PERSONALIZED = {
     "log_interactions": _NO_LOG,
     "reward_delay": ((None,), "the adaptation needs the rewards of its round"),
 }
-# By setting and value: by other setting, the values that go with it, and why no others.
+# For each setting and value: which values of other settings are allowed, and why.
 _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
     ("federation", ALONE): {
         "aggregator_type": (("mean", "none"), "nothing leaves a client, so no update is protected or summed"),
@@ -70,10 +70,10 @@ _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
 
 
 def check(settings: cli.Settings) -> None:
-    """Refuses settings that do not go with the federation or the personalization.
+    """Refuses settings that conflict with the federation or the personalization.
 
     Raises:
-      UsageError: On a flag that does not go with it.
+      UsageError: If a flag conflicts with them.
     """
     for (name, value), allowed in _GOES_WITH.items():
         if settings[name] != value:
@@ -91,12 +91,12 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> Personalization | None:
-    """Personalization; None for none."""
+    """Options of the personalization; None without personalization."""
     return None if settings.personalization == "none" else make_options(Personalization, settings)
 
 
 def aggregation(settings: cli.Settings) -> Aggregation:
-    """Aggregation of resolved flags: the server's update on pooled logs is not clipped."""
+    """Aggregation from resolved flags. The server's update on pooled logs is not clipped."""
     chosen = aggregation_flags.options(settings)
     if settings.federation != POOLED:
         return chosen
@@ -107,7 +107,7 @@ def check_layers(options: BanditOptions, task: tasks.Task) -> None:
     """Refuses a local head of a model of one layer, and training only the last layer of a Keras model.
 
     Raises:
-      UsageError: If it is one.
+      UsageError: If the model lacks such a layer.
     """
     if options.personalization and options.personalization.layers == "last" and task.model == "keras":
         kind = options.personalization.kind
@@ -118,14 +118,14 @@ def check_layers(options: BanditOptions, task: tasks.Task) -> None:
 
 
 def warnings(options: BanditOptions, population: int) -> list[str]:
-    """Warnings of clients that hardly train.
+    """Warnings about clients that hardly train.
 
     Args:
       options: The run's options.
       population: Number of clients.
 
     Raises:
-      UsageError: If more clients train alone than may have a model on disk.
+      UsageError: If too many clients train alone to store a model for each on disk.
     """
     if options.federation != ALONE:
         return []

@@ -1,4 +1,4 @@
-"""Flags of the main experiment, and every check that needs no data and no TensorFlow."""
+"""Flags of the main experiment, and all checks of them that need neither data nor TensorFlow."""
 
 import dataclasses
 import pathlib
@@ -37,9 +37,9 @@ A default that is missing here depends on the task. config.json in the run's fol
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
-_PUBLISHED_FIRST_CLIP_NORM = 1.0  # That of TFF's robust aggregator.
+_PUBLISHED_FIRST_CLIP_NORM = 1.0  # The default of TFF's robust aggregator.
 
-# Algorithms of run_posterior that are none of their own here, or cannot be.
+# Algorithms of run_posterior that are not separate algorithms here, or are not available.
 _NOT_HERE: Mapping[str, str] = {
     "fedavg": "the mean: use --client_weighting=num_examples",
     "fedopt": "the mean with a --server_optimizer: use those",
@@ -72,7 +72,7 @@ class _Export:
 
 
 def _adapts_clipping(settings: cli.Settings) -> bool:
-    """Default of `--adaptive_clipping`: aggregations that need each client's model are not clipped."""
+    """Default of `--adaptive_clipping`: False for aggregations that need each client's model."""
     return (
         settings.aggregator_type in ("mean", "secure_sum") and settings.model_aggregation not in posterior_flags.MODES
     )
@@ -89,7 +89,7 @@ def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     by_bandit = {name: registry.POLICIES[entry.policy].settings for name, entry in registry.BANDITS.items()}
     flags.add(task_flags.TASK_TYPE, options_lib.Study)
-    # Without heads, no value: names of such runs stay as they were before there were models with several.
+    # Unset without heads, so that names of such runs are the same as before models could have several heads.
     of_policies = [
         dataclasses.replace(one, default=None, applied_default=one.default) if one.name == "bandits_heads" else one
         for one in parameters("bandits_", "bandits_type", by_bandit)
@@ -126,7 +126,7 @@ def check(settings: cli.Settings) -> None:
     """Checks flags against each other.
 
     Raises:
-      UsageError: On a flag without effect, or values that do not go together.
+      UsageError: If a flag has no effect, or if values conflict.
     """
     bandit = registry.BANDITS[settings.bandits_type]
     logged_flags.check(settings)
@@ -159,7 +159,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def _check_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
-    """Refuses model aggregations that make no sense here."""
+    """Refuses model aggregations that do not work with the other flags."""
     name = settings.model_aggregation
     flag = f"--model_aggregation={name}"
     posterior_flags.check_algorithm(settings, "model_aggregation")
@@ -180,7 +180,7 @@ def _check_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntr
 
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
-    """Refuses flags that have no effect with the others."""
+    """Refuses flags that have no effect in combination with the others."""
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in options_lib.UNTRAINED:
         for name in sorted(settings.set_by_user & (aggregation_flags.OF_TRAINING | {"loss", *corrections.CORRECTIONS})):
@@ -188,7 +188,7 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
 
 
 def options(settings: cli.Settings) -> BanditOptions:
-    """Options of flags."""
+    """Options of a run, from its flags."""
     bandit = registry.BANDITS[settings.bandits_type]
     policy = registry.POLICIES[bandit.policy]
     parameters = {name: settings[f"bandits_{name}"] for name in policy.parameters}
@@ -208,7 +208,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         heads=int(settings.bandits_heads) if policy.heads else 1,
         published_epsilon=settings.bandits_epsilon if settings.importance_weights == "published_code" else None,
         initial=initial_flags.options(settings),
-        # What the published program pays a bandit that is never trained.
+        # The published code uses exact rewards for a bandit that is never trained.
         rewards="exact" if is_published and not bandit.trains else rewards,
         drift=environment_flags.drift_of(settings),
         delay=make_options(environments.Delay, settings),

@@ -13,8 +13,8 @@ from data import clients, tasks
 from optimization import fed_avg, models
 from optimization.study import run_folder
 
-_FEW_CLIENTS = 10  # A tenth of them is one client.
-_MOST_COMPARED = 2000  # Examples of participating clients that an evaluation reads to compare these.
+_FEW_CLIENTS = 10  # The worst tenth of at most this many clients is a single client.
+_MOST_COMPARED = 2000  # Maximum examples that an evaluation reads to compare participating clients.
 
 
 class _Evaluated(NamedTuple):
@@ -23,7 +23,7 @@ class _Evaluated(NamedTuple):
     Attributes:
       examples: Examples of all clients.
       names: Names of the clients with examples.
-      sizes: How many each has, in this order.
+      sizes: Number of examples of each client, in the order of `names`.
     """
 
     examples: clients.Examples
@@ -32,7 +32,7 @@ class _Evaluated(NamedTuple):
 
     @classmethod
     def of(cls, population: clients.ClientData, indices: Sequence[int], most: int, seed: int) -> "_Evaluated":
-        """Examples of randomly chosen clients: at most `most` examples in all, or every example if it is 0."""
+        """Examples of randomly chosen clients: at most `most` examples in total, or every example if `most` is 0."""
         parts = clients.chosen(population, indices, most, seed)
         names = [population.client_ids[index] for index, part in parts if len(part.labels)]
         sizes = [len(part.labels) for _, part in parts if len(part.labels)]
@@ -51,9 +51,9 @@ class Evaluation:
     """Evaluates the models of a phase.
 
     Attributes:
-      client_rewards: Mean reward of each client in the last evaluation.
-      adapted_rewards: Rewards of each client before and after its adaptation in the last evaluation.
-      is_evaluated: Whether there was an evaluation.
+      client_rewards: Mean reward of each client in the latest evaluation.
+      adapted_rewards: Rewards of each client before and after its adaptation in the latest evaluation.
+      is_evaluated: Whether an evaluation has run.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Evaluation:
         definition: process.BanditProcess,
         is_private: bool,
     ):
-        """Stores what an evaluation needs.
+        """Stores the inputs of the evaluations.
 
         Args:
           task: The task.
@@ -80,13 +80,14 @@ class Evaluation:
             self._adapted = personalization.AdaptedRewards(definition, phase.seed)
         self.client_rewards: dict[str, Any] = {}
         self.adapted_rewards: dict[str, Any] = {}
-        self._earned = np.zeros(0)  # Rewards of the held-out examples in the last evaluation.
+        self._earned = np.zeros(0)  # Rewards of the held-out examples in the latest evaluation.
         self.is_evaluated = False
 
     def evaluate(self, server: fed_avg.State) -> dict[str, float]:
-        """Metrics of the trained model's greedy policy on held-out examples, and its fairness over clients.
+        """Metrics of the trained model's greedy policy on held-out examples, and its fairness across clients.
 
-        Empty if clients train alone, as no held-out client has a model; with a local head, of adapted models only.
+        Empty if clients train alone, because no held-out client has a model. With a local head, only adapted models
+        are evaluated.
         """
         self.is_evaluated = True
         if self._phase.is_alone:
@@ -102,9 +103,9 @@ class Evaluation:
         is_apart = compared is held_out and self._take_no_part(compared.names)
         self.client_rewards = {"held_out": is_apart, **compared.means(each)}
         rewards = np.array(self.client_rewards["rewards"])
-        # The worst tenth of few clients is one client, whose reward a private run must not show.
+        # With few clients, the worst tenth is a single client, whose reward a private run must not show.
         is_hidden = not is_apart and self._is_private and len(rewards) <= _FEW_CLIENTS
-        # Only labels define which action is right; a reward above 0 in a table or a log does not.
+        # Only labels define which action is correct; a positive reward in a table or a log does not.
         has_right = not self._phase.task.reward_columns and self._phase.task.task_type != "logged"
         return {
             metrics.ACCURACY: right / count if has_right else np.nan,
@@ -114,7 +115,7 @@ class Evaluation:
         } | self._evaluate_adapted(server)
 
     def files(self) -> dict[str, Mapping[str, Any]]:
-        """Content of the files that hold rewards of single clients, by name; empty for no file."""
+        """Contents of the files with rewards of single clients, by file name; empty if there are none."""
         is_held_out = bool(self.client_rewards.get("held_out"))
         return {
             run_folder.CLIENT_REWARDS_FILE: self.client_rewards if is_held_out else {},
@@ -123,12 +124,12 @@ class Evaluation:
         }
 
     def compared_with_references(self, server: fed_avg.State, action: int, name: str) -> str:
-        """Lines that compare the last evaluation with the uniform policy and with the best fixed action.
+        """Lines that compare the latest evaluation with the uniform policy and with the best fixed action.
 
         Args:
-          server: The last state.
+          server: Final state of the server.
           action: The best fixed action.
-          name: Its name.
+          name: Name of that action.
         """
         held_out = self._held_out
         matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
@@ -141,7 +142,7 @@ class Evaluation:
         return references.compared(held_out.sums(self._earned), sums, np.array(held_out.sizes))
 
     def _evaluate_adapted(self, server: fed_avg.State) -> dict[str, float]:
-        """Metrics of the policy with adapted models; none without personalization."""
+        """Metrics of the policy with adapted models; empty without personalization."""
         if self._adapted is None:
             return {}
         held_out, seed = self._task.held_out, self._phase.seed
@@ -159,14 +160,14 @@ class Evaluation:
         return {metrics.PERSONALIZED_REWARD: after}
 
     def _take_no_part(self, names: Sequence[str]) -> bool:
-        """Whether none of these clients can train; in some tasks the clients who train have held-out examples, too."""
+        """Whether none of these clients can train. In some tasks, clients who train also have held-out examples."""
         return set(names).isdisjoint(self._task.clients.client_ids)
 
     def _environment(self, server: fed_avg.State) -> tf.Tensor:
         return tf.constant(self._phase.drift.at(max(1, int(server.round_num)), None), tf.float32)
 
     def _greedy(self, server: fed_avg.State, examples: clients.Examples) -> tuple[int, float, np.ndarray]:
-        """Number of correct actions, sum of rewards and rewards, [examples], of the trained model's greedy policy."""
+        """Number of correct actions, sum of rewards, and rewards [examples] of the trained model's greedy policy."""
         right, reward, each = 0, 0.0, []
         environment = self._environment(server)
         for batch in self._task.batches(examples, self._phase.eval_batch_size):
@@ -184,18 +185,22 @@ class Evaluation:
 
     @functools.cached_property
     def _compared(self) -> _Evaluated:
-        """Clients whose rewards are compared: participating ones if the held-out examples belong to no client."""
+        """Clients whose rewards are compared: participating clients if held-out examples do not belong to clients."""
         if len(self._task.held_out) > 1:
             return self._held_out
         return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, self._phase.seed)
 
     @functools.cached_property
     def _greedy_sums(self):
-        """(weights, environment, features, labels) -> right answers, rewards, and each reward of the greedy policy."""
+        """Function that evaluates the greedy policy.
+
+        It maps (weights, environment, features, labels) to the number of correct actions, the sum of rewards, and the
+        reward of each example.
+        """
         definition, multi_label = self._definition, self._task.multi_label
         specs = [definition.model.specs, tf.TensorSpec(()), definition.feature_spec, definition.label_spec]
 
-        @tf.function(input_signature=specs, autograph=False)  # Autograph would take half a second to change nothing.
+        @tf.function(input_signature=specs, autograph=False)  # Autograph takes half a second and changes nothing.
         def sums(weights, environment, features, labels):
             outputs = definition.model.forward(weights, models.dense(features))
             if definition.model.heads > 1:

@@ -1,6 +1,7 @@
-"""The log of a run, as `--log_interactions` writes it into the run's folder, and read back.
+"""Writes the log of a run into the run's folder (`--log_interactions`), and reads it.
 
-It is in parts up to each checkpoint; beside it lies the deployed model of each period. Nothing here imports TensorFlow.
+The log is written in parts, at least one for each checkpoint, along with the deployed model of each period. This module
+does not import TensorFlow.
 """
 
 import contextlib
@@ -24,11 +25,11 @@ from data.errors import UsageError
 from data.tasks import registry
 from optimization.study import cli, loggers, run_folder
 
-# Excluded from every guarantee, for `privacy.json`.
+# Description for `privacy.json` of what no guarantee covers.
 IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
 _PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
 _PERIOD = re.compile(r"period_(\d+)\.npz")
-_MOST_ROWS = 1 << 20  # Rows kept in memory; more are written before the checkpoint.
+_MOST_ROWS = 1 << 20  # Maximum rows in memory; beyond it, rows are written before the checkpoint.
 
 
 class LoggedRound(NamedTuple):
@@ -37,10 +38,11 @@ class LoggedRound(NamedTuple):
     Attributes:
       round_num: The round, from 1.
       period: Deployment period of the round, from 0.
-      deployed: The model that is deployed in it, by name.
-      columns: Arrays with one row per interaction, named as those of `interaction_log.InteractionLog`. `clients` int32
-        are positions in the task's clients; `models` int32 the period whose deployed model acted; `rows` int64 which of
-        all the client's examples was the context; `actions` int32, `rewards` and `propensities` float32.
+      deployed: The model that is deployed in the period, by variable name.
+      columns: Arrays with one row per interaction, named like those of `interaction_log.InteractionLog`. `clients`
+        (int32) are positions in the task's clients, `models` (int32) is the period whose deployed model acted, and
+        `rows` (int64) is the index of the context among all the client's examples. The others are `actions` (int32),
+        and `rewards` and `propensities` (float32).
     """
 
     round_num: int
@@ -50,7 +52,7 @@ class LoggedRound(NamedTuple):
 
 
 class LogFiles(loggers.Logger):
-    """Writes a run's log in parts, each whole before the checkpoint of its last round."""
+    """Writes a run's log in parts. Each part is complete before its last round's checkpoint is saved."""
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class LogFiles(loggers.Logger):
         columns: Sequence[str],
         last_round: int,
     ):
-        """Deletes later rounds' files: these rounds will run again.
+        """Deletes the files of rounds after `last_round`, because these rounds will run again.
 
         Args:
           task: The run's task.
@@ -92,7 +94,7 @@ class LogFiles(loggers.Logger):
                     model.unlink()
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Takes the log of the last round.
+        """Adds the log of the last round to the rows in memory.
 
         Raises:
           Failure: If a file cannot be written.
@@ -109,7 +111,7 @@ class LogFiles(loggers.Logger):
             self.flush()
 
     def flush(self) -> None:
-        """Writes the rows in memory as one part.
+        """Writes the rows in memory to disk as one part.
 
         Raises:
           Failure: If it cannot be written.
@@ -122,19 +124,19 @@ class LogFiles(loggers.Logger):
         self._waiting = []
 
     def close(self) -> None:
-        """Ends; what was not flushed belongs to no checkpoint."""
+        """Closes the logger. Rows that were not flushed are dropped, because they belong to no checkpoint."""
         self._waiting = []
 
 
 def _numbered(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.Path, tuple[int, ...]]]:
-    """Files of a folder that match a pattern, with the numbers in their names, in order."""
+    """Files of a folder that match a pattern, each with the numbers in its name, sorted by these numbers."""
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     matches = [match for name in names if (match := pattern.fullmatch(name))]
     return [(folder / match.string, tuple(map(int, match.groups()))) for match in matches]
 
 
 def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.InteractionLog:
-    """Rounds as one log, without contexts; `rows` identifies them."""
+    """Several rounds as one log, without contexts, which `rows` identifies."""
     sizes = [len(each.columns["rows"]) for each in logged]
     columns = {name: np.concatenate([each.columns[name] for each in logged]) for name in logged[0].columns}
     columns["rounds"] = np.repeat([each.round_num for each in logged], sizes)
@@ -144,7 +146,7 @@ def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.
 
 
 def action_names(task: tasks.Task) -> list[str]:
-    """Names of a task's actions; their numbers if it has no names."""
+    """Names of a task's actions, or their numbers if they have no names."""
     return list(task.action_names) or [str(action) for action in range(task.num_actions)]
 
 
@@ -163,8 +165,8 @@ class LoggedRun:
     Attributes:
       folder: Folder of the run.
       options: Options of the run.
-      models: The deployed model's file by period.
-      log: Log of its clients; contexts as its models take them.
+      models: File of the deployed model, by period.
+      log: Log of the run's clients. Its contexts have the format that the models expect.
     """
 
     folder: pathlib.Path
@@ -177,15 +179,15 @@ class LoggedRun:
         """The task of the run.
 
         Raises:
-          UsageError: If its data is not there any more.
+          UsageError: If its data no longer exists.
         """
         return _task(self.folder, self.options)
 
     def with_contexts(self) -> "LoggedRun":
-        """The run with its log's contexts, read from the data that its config names.
+        """Copy of the run whose log has contexts, which are read from the data that the run's configuration names.
 
         Raises:
-          UsageError: If the data is another or not there any more.
+          UsageError: If the data has changed or no longer exists.
         """
         log = dataclasses.replace(self.log, contexts=_contexts(self.log, self.task, self.folder))
         return dataclasses.replace(self, log=log)
@@ -203,10 +205,10 @@ def is_part(path: str | os.PathLike) -> bool:
 
 
 def read_run(folder: str | os.PathLike) -> LoggedRun:
-    """Reads the log of a run, finished or not: of its rounds up to the last checkpoint, without contexts.
+    """Reads the log of a finished or unfinished run up to the last checkpoint, without contexts.
 
-    An interaction that several rounds trained on counts once: under `--cache=persistent` a client acts once a period,
-    and a selector may draw it twice in a round.
+    An interaction that several rounds trained on is counted once. With `--cache=persistent`, a client acts only once
+    per period, and a client selector may sample it twice in a round.
 
     Args:
       folder: The run's folder.
@@ -255,7 +257,7 @@ def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:
 
 
 def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: pathlib.Path) -> clients.Features:
-    """Contexts of a log's rows, in their order.
+    """Contexts of a log's rows, in the order of the rows.
 
     Raises:
       UsageError: If the log does not belong to the task.

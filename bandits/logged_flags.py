@@ -1,4 +1,4 @@
-"""Flags of runs on the log of a bandit, and what goes with them."""
+"""Flags of runs on the log of a bandit, and checks of flags that conflict with them."""
 
 import dataclasses
 
@@ -32,15 +32,15 @@ def is_offline(settings: cli.Settings) -> bool:
 
 
 def is_simulated(options: TaskOptions) -> bool:
-    """Whether a task's rewards are drawn from a regression of a log."""
+    """Whether a task's rewards are sampled from a regression model of a log."""
     return options.task_type == _TASK and options.learn_from == SIMULATOR
 
 
 def check(settings: cli.Settings) -> None:
-    """Checks what goes with learning from a log.
+    """Checks that flags do not conflict with learning from a log.
 
     Raises:
-      UsageError: On flags that do not go with it.
+      UsageError: If a flag conflicts with it.
     """
     if settings.task_type != _TASK:
         return

@@ -1,10 +1,11 @@
 """Losses of a mini-batch (Agarwal et al. 2023, eq. 5 and 6, Algorithm 3 lines 11-12).
 
-The paper writes sums with a factor one half. By default these are means over the mini-batch (and over actions when
-supervised), as in the published program, because the learning rates of the paper's tables belong to means.
+The losses of the paper are sums, multiplied by one half. By default, these losses are means over the mini-batch (for
+supervised losses, also over actions) as in the published code, because the learning rates of the paper's tables were
+tuned for means.
 
-A bandit loss sees the chosen action's reward and nothing else of the labels. Examples of a mini-batch may have a
-`weight`, float32 [batch].
+A bandit loss uses the chosen action's reward and no other information from the labels. Examples of a mini-batch may
+have a `weight`, float32 [batch].
 """
 
 import dataclasses
@@ -18,10 +19,10 @@ import tensorflow as tf
 
 from optimization import models
 
-FULL_FEEDBACK = "rewards"  # Cache entry, float32 [batch, actions], that only supervised losses read.
-BOOTSTRAP = "bootstrap"  # Cache entry, float32 [batch, heads], that only losses of several heads read.
-_BOOTSTRAP_KEY = -4  # Folded into a client's key of its actions, for the bootstrap's weights.
-# Distribution function of Poisson(1) at 0 to 19; above, float32 has only 1.
+FULL_FEEDBACK = "rewards"  # Cache entry, float32 [batch, actions]; only supervised losses read it.
+BOOTSTRAP = "bootstrap"  # Cache entry, float32 [batch, heads]; only losses with several heads read it.
+_BOOTSTRAP_KEY = -4  # Folded into the random key of a client's actions, to sample bootstrap weights.
+# Distribution function of Poisson(1) at 0 to 19; for larger values it is 1 in float32.
 _POISSON = scipy.stats.poisson(1).cdf(np.arange(20)).astype(np.float32)
 
 
@@ -45,10 +46,10 @@ class BanditLoss(_RewardLoss):
     """Squared error, or cross entropy, of the chosen action's predicted reward.
 
     Attributes:
-      importance_weighted: Whether each example weighs weight_scale / propensity (eq. 6) or 1 (eq. 5).
-      cross_entropy: Whether outputs are logits of two or more actions: the predicted reward f is their softmax, and the
-        loss -r log f - (1 - r) log(1 - f) instead of (f - r)^2. Rewards must lie in [0, 1].
-      sigmoid: With `cross_entropy`: whether f is the sigmoid of the action's own logit, as in the published program.
+      importance_weighted: Whether each example has weight weight_scale / propensity (eq. 6), instead of 1 (eq. 5).
+      cross_entropy: Whether outputs are logits of two or more actions. The predicted reward f is then their softmax,
+        and the loss is -r log f - (1 - r) log(1 - f) instead of (f - r)^2. Rewards must lie in [0, 1].
+      sigmoid: With `cross_entropy`: whether f is the sigmoid of the action's own logit, as in the published code.
       half_sum: Whether the loss is half the sum of the squares, as in the paper, instead of their mean.
       weight_scale: Numerator of the importance weight; 1 makes the loss unbiased.
       weight_cap: Largest importance weight.
@@ -61,21 +62,21 @@ class BanditLoss(_RewardLoss):
 
     @property
     def needs_only_chosen_output(self) -> bool:
-        """Whether the loss depends on the chosen action's output alone."""
+        """Whether the loss depends only on the chosen action's output."""
         return self.sigmoid or not self.cross_entropy
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Scalar loss.
 
         Args:
-          outputs: float32 [batch, actions], or of the chosen actions, [batch], if `needs_only_chosen_output`.
+          outputs: float32 [batch, actions]; only those of the chosen actions, [batch], if `needs_only_chosen_output`.
           batch: `action` int32, `reward` and `propensity` float32, each [batch].
         """
         reward = batch["reward"]
         if not self.needs_only_chosen_output:
             total = tf.reduce_logsumexp(outputs, axis=1)
             chosen = _of_action(outputs, batch["action"]) - total
-            # From the outputs: the logarithm of a rounded 1 - f would have no gradient where f is 1.
+            # Computed from the outputs, because the logarithm of a rounded 1 - f has no gradient where f is 1.
             is_chosen = tf.one_hot(batch["action"], tf.shape(outputs)[1], on_value=True, off_value=False)
             others = tf.reduce_logsumexp(tf.where(is_chosen, -np.inf, outputs), axis=1) - total
             losses = -reward * chosen - (1 - reward) * others
@@ -97,16 +98,16 @@ def _total(losses: tf.Tensor, batch: Mapping[str, tf.Tensor], half_sum: bool) ->
 
 
 def _of_action(outputs: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-    # The gradient of a gather with batch dimensions would be sixty operations in each of a client's steps.
+    # The gradient of a gather with batch dimensions would add sixty operations to each step of a client.
     return tf.gather_nd(outputs, tf.stack([tf.range(tf.size(action)), action], axis=1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SupervisedLoss(_RewardLoss):
-    """Squared error over all actions, or cross entropy, given every action's reward.
+    """Squared error or cross entropy over all actions, when every action's reward is known.
 
     Attributes:
-      cross_entropy: Whether outputs are logits, trained towards the rewards scaled to sum 1.
+      cross_entropy: Whether outputs are logits, trained towards rewards that are scaled to sum to 1.
       sigmoid: With `cross_entropy`: whether each action's own logit is trained towards its reward instead.
       half_sum: Whether the loss is half the sum of the squares over examples and actions, instead of their mean.
     """
@@ -127,10 +128,11 @@ class SupervisedLoss(_RewardLoss):
 
 @dataclasses.dataclass(frozen=True)
 class Bootstrapped:
-    """The mean over a model's heads of a loss, in which each head weights every example by a number of its own.
+    """Mean of a loss over a model's heads, where each head has a separate weight for every example.
 
-    Poisson(1) numbers make heads an online bootstrap ensemble (Oza and Russell 2001). A head's last layer has the
-    gradient of its own loss, as if the head were alone; so has the body, on average (`models.of_task`).
+    With Poisson(1) weights, the heads are an online bootstrap ensemble (Oza and Russell 2001). The gradient of a head's
+    last layer is that of the head's own loss, as if the head were alone. The gradient of the body is the mean over the
+    heads (`models.of_task`).
 
     Attributes:
       loss: The loss of one head.
@@ -145,7 +147,7 @@ class Bootstrapped:
 
     @property
     def needs_only_chosen_output(self) -> bool:
-        """Whether the loss depends on the chosen action's outputs alone, one for each head."""
+        """Whether the loss depends only on the chosen action's outputs, one for each head."""
         return self.loss.needs_only_chosen_output
 
     def predicted_rewards(self, outputs: tf.Tensor) -> tf.Tensor:
@@ -156,8 +158,9 @@ class Bootstrapped:
         """Scalar loss.
 
         Args:
-          outputs: float32 [batch, heads, actions], or of chosen ones, [batch, heads], if `needs_only_chosen_output`.
-          batch: What the loss of one head reads, and `bootstrap` float32 [batch, heads].
+          outputs: float32 [batch, heads, actions]; only those of the chosen actions, [batch, heads], if
+            `needs_only_chosen_output`.
+          batch: The inputs of the loss of one head, and `bootstrap`, float32 [batch, heads].
         """
         heads = batch[BOOTSTRAP].shape[1]
         outputs = models.scaled_gradient(outputs, heads)
@@ -172,7 +175,7 @@ Loss: TypeAlias = BanditLoss | SupervisedLoss | Bootstrapped
 
 
 def bootstrap(key: tf.Tensor, num_examples: tf.Tensor, heads: int) -> tf.Tensor:
-    """Poisson(1) weights of a client's examples, float32 [examples, heads], from its key of the actions."""
+    """Poisson(1) weights of a client's examples, float32 [examples, heads], from the random key of its actions."""
     own_key = tf.random.experimental.stateless_fold_in(key, _BOOTSTRAP_KEY)
     uniform = tf.random.stateless_uniform([num_examples * heads], own_key)
     counts = tf.searchsorted(_POISSON, uniform, side="right")

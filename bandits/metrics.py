@@ -1,4 +1,4 @@
-"""Metrics of a bandit run, and measures of how equally clients fare."""
+"""Metrics of a bandit run, and measures of how equally clients benefit."""
 
 import math
 
@@ -37,8 +37,8 @@ RESET = Metric("train/reset", "Whether the round began with a reset")
 UPDATE_NORM = metrics.UPDATE_NORM
 CLIP_NORM = Metric("train/clip_norm", "Clip norm", drawn=True)
 CLIPPED_CLIENTS = Metric("train/clipped_clients", "Clients whose update was clipped")
-# By --accountant (with pld at evaluations only); infinite without a guarantee. With dpsgd and cohorts of a
-# fixed size it holds if they were Poisson samples: privacy.json has the proven figure beside it.
+# Computed by --accountant (only at evaluations with pld); infinite without a guarantee. With dpsgd and cohorts of a
+# fixed size, it would hold if cohorts were Poisson samples. privacy.json also has the proven value.
 EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent", better="down", drawn=True)
 EXAMPLES = metrics.EXAMPLES
 EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
@@ -58,7 +58,7 @@ HELD_OUT_REWARD = Metric(
     reward=True,
     bounds="held_out",
 )
-# The same policy over held-out clients, or over participating ones if the held-out examples belong to no client.
+# The same policy on held-out clients, or on participating clients if held-out examples do not belong to clients.
 WORST_TENTH = Metric(
     "eval/worst_tenth_reward",
     "Reward of the worst tenth of clients, greedy policy",
@@ -67,7 +67,7 @@ WORST_TENTH = Metric(
     in_summary=True,
     reward=True,
 )
-# The policy on half B after the adaptation on half A, over the clients of the metric above.
+# The policy on half B after the adaptation on half A, for the clients of the metric above.
 PERSONALIZED_REWARD = Metric(
     "eval/personalized_reward",
     "Expected reward on half B, after adaptation on half A",
@@ -83,11 +83,11 @@ COLUMNS = declared(vars())
 
 
 def worst_tenth(values: np.ndarray, *, largest: bool = False) -> float:
-    """Mean of the lowest tenth of clients' values, rounded up to whole clients; NaN without clients.
+    """Mean over the worst tenth of clients, rounded up to whole clients; NaN without clients.
 
     Args:
       values: float [clients], such as rewards.
-      largest: Whether the largest are the worst, as of losses.
+      largest: Whether the largest values are the worst, as for losses.
     """
     ordered, count = np.sort(np.asarray(values, float)), math.ceil(len(values) / 10)
     return float((ordered[-count:] if largest else ordered[:count]).mean()) if len(ordered) else math.nan
@@ -96,12 +96,13 @@ def worst_tenth(values: np.ndarray, *, largest: bool = False) -> float:
 def jain_index(values: np.ndarray, *, of_zeros: float = math.nan) -> float:
     """Jain's index, (sum x)^2 / (n sum x^2): 1 for equal values, 1 / n if one client has everything.
 
-    Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination", 1984, equation 1; of losses, Cho et
-    al. 2020, equation 3. NaN without values, and if a value is negative, where it is not defined.
+    Jain, Chiu and Hawe, "A Quantitative Measure of Fairness and Discrimination", 1984, equation 1. Cho et
+    al. 2020, equation 3, use it for losses. NaN without values. Also NaN if a value is negative, because the index is
+    not defined then.
 
     Args:
       values: float [clients], such as rewards.
-      of_zeros: The index where all values are 0.
+      of_zeros: Value of the index if all values are 0.
     """
     values = np.asarray(values, float)
     if not len(values) or values.min() < 0:

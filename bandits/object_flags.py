@@ -1,4 +1,4 @@
-"""Objects of the user's Python in place of settings of `bandits.run`: a policy, a reward function, a Keras model."""
+"""Python objects that users pass to `bandits.run` instead of flags: a policy, a reward function, a Keras model."""
 
 import dataclasses
 import inspect
@@ -17,7 +17,7 @@ from data.reward_bounds import RewardBounds
 from optimization.study import cli, run_folder
 from optimization.study.objects import FLAG, Recorded, rebuilt, recorded, short
 
-# Keywords that take objects, with their help.
+# Keywords that accept objects, with their help texts.
 OBJECTS: Mapping[str, str] = {
     "policy": "A `policies.Policy`, or a function of predicted rewards, float32 [batch, actions], to probabilities.\n"
     "    It replaces the policy of bandits_type, which then is softmax, or softmax_ce for a cross entropy.",
@@ -31,10 +31,10 @@ _LOSSES = ("softmax", "softmax_ce")
 
 @dataclasses.dataclass(frozen=True)
 class UserPolicySpec(registry.PolicySpec):
-    """A policy of the user.
+    """A policy that the user provides.
 
     Attributes:
-      policy: The object; `target` is its text.
+      policy: The policy object. `target` is its description as text.
     """
 
     policy: Any = dataclasses.field(default=None, compare=False)
@@ -46,17 +46,17 @@ class UserPolicySpec(registry.PolicySpec):
 
 
 class Objects:
-    """The objects of a run; without any, every method changes nothing.
+    """The objects that the user passed to a run. Without objects, no method changes anything.
 
     Attributes:
-      records: How `config.json` records them, by keyword.
+      records: The records of the objects in `config.json`, by keyword.
     """
 
     def __init__(self, given: Mapping[str, Any]):
         """Checks the types of the objects.
 
         Raises:
-          UsageError: If one cannot be what its keyword says.
+          UsageError: If an object has the wrong type for its keyword.
         """
         self._objects = dict(given)
         for name in ("policy", "rewards"):
@@ -75,10 +75,10 @@ class Objects:
         return {f"{FLAG}{name}": one.text for name, one in self.records.items()}
 
     def resolve(self, settings: cli.Settings, resolved: cli.Settings) -> cli.Settings:
-        """Resolved flags, whose default name holds the objects' classes.
+        """Resolved flags, whose default experiment name includes the classes of the objects.
 
         Raises:
-          UsageError: On a flag that an object replaces.
+          UsageError: If a flag is set that an object replaces.
         """
         bandit = registry.BANDITS[resolved.bandits_type]
         if "policy" in self._objects:
@@ -112,7 +112,7 @@ class Objects:
             raise UsageError("--export does not go with this policy, which draws random numbers from its key.")
 
     def options(self, options: BanditOptions) -> BanditOptions:
-        """Options with the policy."""
+        """Options with the user's policy."""
         if "policy" not in self._objects:
             return options
         text_of = self.records["policy"].text
@@ -121,10 +121,10 @@ class Objects:
         return dataclasses.replace(options, policy=chosen)
 
     def task(self, task: tasks.Task, options: BanditOptions) -> tasks.Task:
-        """Task with the rewards and the model.
+        """Task with the user's rewards and model.
 
         Raises:
-          UsageError: If they do not fit the data, or the policy gives no probabilities.
+          UsageError: If they do not fit the data, or if the policy does not return probabilities.
         """
         if "rewards" in self._objects:
             if options.task.task_type == "logged" or options.task.reward_columns:
@@ -157,10 +157,10 @@ def _with_keras(task: tasks.Task, architecture: Any) -> tasks.Task:
 
 
 def with_recorded_model(task: tasks.Task, folder: pathlib.Path) -> tasks.Task:
-    """Task with the Keras model that a run's folder holds; the task itself if there is none.
+    """Task with the Keras model from a run's folder; the task itself if the folder has no Keras model.
 
     Raises:
-      UsageError: If the model cannot be built again.
+      UsageError: If the model cannot be rebuilt.
     """
     path = folder / run_folder.KERAS_FILE
     if not path.is_file():
@@ -171,10 +171,10 @@ def with_recorded_model(task: tasks.Task, folder: pathlib.Path) -> tasks.Task:
 
 
 def _matrix(reward: Callable[[Any, Any], float], task: tasks.Task) -> np.ndarray:
-    """Rewards float32 [labels, actions] of a function of label and action.
+    """Rewards, float32 [labels, actions], that a function of label and action returns.
 
     Raises:
-      UsageError: If one is no finite number.
+      UsageError: If a reward is not a finite number.
     """
     names: Sequence[Any] = task.action_names or range(task.num_actions)
     try:
@@ -191,6 +191,6 @@ def of_record(text_of_policy: str) -> UserPolicySpec:
     """The policy that a run recorded.
 
     Raises:
-      UsageError: If it cannot be made again; see `objects.rebuilt`.
+      UsageError: If the policy cannot be rebuilt; see `objects.rebuilt`.
     """
     return UserPolicySpec(text_of_policy, policy=rebuilt(text_of_policy))

@@ -1,9 +1,9 @@
-"""Clients that adapt their model to half of their examples before they act on the other half, and what each earned.
+"""Clients that adapt the model on half of their examples before they act on the other half, and their rewards.
 
-Half A is acted on with the deployed model. The client adapts that model on this log, and acts on half B with the
-adapted one. Both halves have the propensities of the policy that acted.
+A client acts on half A with the deployed model. Then it adapts that model on the resulting log, and acts on half B with
+the adapted model. Each half has the propensities of the policy that acted on it.
 
-Fine-tuning trains the shared model as other rounds do. Its protocol is that of Wu et al., "Motley: Benchmarking
+Fine-tuning trains the shared model like other rounds. The protocol is that of Wu et al., "Motley: Benchmarking
 Heterogeneity and Personalization in Federated Learning", 2022. With a local head, the last layer never leaves the
 client: Singhal et al., "Federated Reconstruction: Partially Local Federated Learning", 2021, Algorithm 1.
 """
@@ -23,7 +23,7 @@ from optimization import client_work, fed_avg, models
 from optimization.runtime import rounds
 from optimization.study.metrics import mean
 
-_ADAPTATION = -5  # Folded into a client's key of its actions, for the mini-batches of its adaptation.
+_ADAPTATION = -5  # Folded into the random key of a client's actions, to sample mini-batches for adaptation.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class PersonalizedProcess(process.BanditProcess):
     """Rounds whose clients act on half B with a model that they adapted on half A.
 
     Attributes:
-      adaptation: Training on half A; without an epoch, the deployed model acts on both halves.
-      only_head: Whether it trains the last layer alone.
+      adaptation: Training on half A; with 0 epochs, the deployed model acts on both halves.
+      only_head: Whether it trains only the last layer.
     """
 
     adaptation: client_work.LocalSgd
@@ -45,7 +45,7 @@ class PersonalizedProcess(process.BanditProcess):
         of_a, of_b = process.masked(features, is_a), process.masked(features, client.half)
         before = super().acts_by(policy, weights, of_a, rewards, client)
         in_a = tf.scatter_nd(tf.where(is_a), before, tf.shape(rewards, tf.int64))
-        # The draw of all examples, so that those of half A are the ones that the round logs.
+        # The actions are sampled for all examples, so that those of half A are equal to the ones that the round logs.
         cache = self.weighted(process.bandit_inference(in_a, rewards, key), key)
         log = {"features": of_a, **process.masked(self.trained_on(cache, rewards), is_a)}
         adapted = self._adapted(weights, log, tf.random.experimental.stateless_fold_in(key, _ADAPTATION))
@@ -65,13 +65,13 @@ class PersonalizedProcess(process.BanditProcess):
 
 @dataclasses.dataclass(frozen=True)
 class ReconstructedHead:
-    """A `client_work.ClientWork` that trains all but the last layer, on half B.
+    """A `client_work.ClientWork` that trains all layers except the last one on half B.
 
-    Before it, half A trains the last layer from the initial one, with the others frozen.
+    Before that, the last layer is trained on half A from its initial weights, with the other layers frozen.
 
     Attributes:
-      head: Training on half A.
-      body: Training on half B.
+      head: Training of the last layer, on half A.
+      body: Training of the other layers, on half B.
     """
 
     head: client_work.LocalSgd
@@ -109,7 +109,7 @@ class ReconstructedHead:
 
 
 class LocalHeadProcess(PersonalizedProcess):
-    """Rounds whose clients keep the last layer: the server's stays the initial one."""
+    """Rounds whose clients keep their last layer, while the server's last layer keeps its initial weights."""
 
     def log(self, deployed: tuple, client: process.ClientInput) -> fed_avg.Log:
         log = super().log(deployed, client)
@@ -119,7 +119,7 @@ class LocalHeadProcess(PersonalizedProcess):
         return log._replace(examples=examples, count=count, weight=tf.cast(count, tf.float32), sums=sums)
 
     def server_round(self, state: fed_avg.State, delta):
-        if delta is not None:  # Noise would move it.
+        if delta is not None:  # Noise would change the last layer.
             delta = (*tuple(delta)[:-2], *map(tf.zeros_like, tuple(delta)[-2:]))
         return super().server_round(state, delta)
 
@@ -138,7 +138,7 @@ class AdaptedRewards:
 
     @functools.cached_property
     def _expected(self) -> tff.Computation:
-        """Computation of (deployed, weights, clients): expected rewards after the adaptation, and before."""
+        """Computation (deployed, weights, clients) -> expected rewards after and before the adaptation."""
         adaptation = dataclasses.replace(self.definition.adaptation, epochs=0)
         both = self.definition, dataclasses.replace(self.definition, adaptation=adaptation)
 
@@ -161,13 +161,13 @@ class AdaptedRewards:
         Args:
           weights: The model.
           names: Names of the clients.
-          examples: Their examples, features as the model takes them.
+          examples: Examples of each client, with features in the format that the model expects.
           scheduled: Scheduled value of the policy's parameter.
-          environment: Mixture of environments, see `process.mixture`.
+          environment: Mixture of environments; see `process.mixture`.
 
         Returns:
-          The mean reward over the examples of all halves B; and by client, of those with a half B, its number of
-          examples there and its mean rewards before and after the adaptation.
+          The mean reward over the half B examples of all clients. For each client with a half B, also the number of its
+          examples there, and its mean rewards before and after the adaptation.
         """
         inputs = []
         for place, (features, labels) in enumerate(examples):

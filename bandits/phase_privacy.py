@@ -1,7 +1,7 @@
 """Privacy accounting of the phases of a bandit run, and the clients that their models were trained on.
 
-A run's `privacy.json` records its mechanism, a digest of its clients, and which of them trained its model. For a run
-that starts from that model, these show whether both have the same clients.
+A run's `privacy.json` records the mechanism, a digest of the clients, and which of them trained the model. If another
+run starts from that model, these records show whether both runs have the same clients.
 """
 
 import dataclasses
@@ -20,7 +20,8 @@ from data.tasks.options import TaskOptions
 from optimization.privacy import calibration, mechanisms
 from optimization.study import aggregation_flags, run_folder, selector_flags
 
-# Options of tasks that do not define the clients: places of files, whose contents are in the checksum, and models.
+# Task options that do not define the clients, such as those of the model, and file paths. The checksum covers the
+# contents of files.
 _NOT_OF_CLIENTS = {"data_file", "missing_values", "public_statistics", "model", "hidden", "norm", "init_labels"}
 _NOT_OF_CLIENTS |= {"ignore_columns", "category_columns", "text_columns", "action_prices", "reward_bounds"}
 _NOT_OF_CLIENTS |= {"decimal", "max_table_rows"}
@@ -34,8 +35,8 @@ class Trained:
       mechanism: The accounted mechanism.
       rounds: Number of rounds.
       checksum: Digest of the population; empty if unknown.
-      clients: Ranges [start, end) of its clients in that population.
-      simulated: The planned mechanism whose noise a simulation has.
+      clients: Ranges [start, end) of the training clients in that population.
+      simulated: The planned mechanism that determines the noise of a simulation.
     """
 
     mechanism: mechanisms.Mechanism
@@ -45,13 +46,13 @@ class Trained:
     simulated: mechanisms.Mechanism | None = None
 
     def is_apart(self, checksum: str, clients: range) -> bool:
-        """Whether the model was trained on none of these clients of a population."""
+        """Whether none of these clients of a population trained the model."""
         if not self.clients or self.checksum != checksum:
             return False
         return all(end <= clients.start or clients.stop <= start for start, end in self.clients)
 
     def report(self, rounds: int) -> dict[str, Any]:
-        """Content of `privacy.json` after some rounds."""
+        """Contents of `privacy.json` after some rounds."""
         report = self.mechanism.report(rounds) | {"population": {"checksum": self.checksum, "clients": self.clients}}
         if self.simulated:
             planned = self.simulated.report(rounds)
@@ -64,9 +65,9 @@ class Trained:
 
 
 def population_checksum(options: TaskOptions, task: tasks.Task) -> str:
-    """Digest of the clients: of the data, and of the flags that partition it."""
+    """Digest of the clients, which are defined by the data and by the flags that partition it."""
     read = registry.TASKS[options.task_type].options - _NOT_OF_CLIENTS
-    if options.task_type == "tabular":  # Digests of earlier runs stay as they were.
+    if options.task_type == "tabular":  # Keeps the digests of earlier runs.
         read -= {"vocabulary_size", "max_words", "text_normalisation"}
         read -= set() if options.partition_column else {"partition_column", "partition_alpha"}
     made_by = {name: getattr(options, name) for name in sorted(read)}
@@ -94,7 +95,7 @@ def _recorded_clients(path: pathlib.Path) -> tuple[str, tuple[tuple[int, int], .
 
 @functools.lru_cache(maxsize=1024)
 def mechanism(phase: Phase) -> mechanisms.Mechanism:
-    """Accounting of a phase's noise, for a model with one parameter and no earlier phase.
+    """Mechanism that accounts for a phase's noise, for a model with one parameter and without an earlier phase.
 
     Raises:
       UsageError: If the flags do not fit the population.
@@ -109,14 +110,14 @@ def _voids(phase: Phase) -> str:
 
 
 def plan(phase: Phase, dimension: int) -> calibration.Plan | None:
-    """Planned privacy of a phase; None if the flags determine it.
+    """Plan for the privacy of a phase; None if the flags already determine the noise.
 
     Args:
       phase: The phase.
-      dimension: Parameters of the model.
+      dimension: Number of parameters of the model.
 
     Raises:
-      UsageError: If nothing reaches the epsilon, or the flags do not fit the population.
+      UsageError: If no plan reaches the target epsilon, or if the flags do not fit the population.
     """
     if not phase.releases:
         return None
@@ -147,9 +148,9 @@ def of_phase(
       options: Options of the task.
       task: The task.
       phase: The phase.
-      dimension: Parameters of the model.
-      before: The training behind its initial model; None for none on private clients.
-      apart_from: Descriptions of whatever else the run shows of these clients without noise.
+      dimension: Number of parameters of the model.
+      before: The private training behind the initial model; None if no private clients trained it.
+      apart_from: Descriptions of other information about these clients that the run reveals without noise.
 
     Raises:
       UsageError: If the flags do not fit the population.
@@ -170,13 +171,13 @@ def of_phase(
             apart_from=(*task.private_statistics, *apart_from, *phase.cohorts.availability.revealed),
             dimension=dimension if own_mechanism.kind == "ddp" else own_mechanism.dimension,
         )
-        accounted.epsilon(1)  # Some combinations turn out to be impossible only here.
+        accounted.epsilon(1)  # Some invalid combinations of flags are only detected here.
     except ValueError as error:
         raise UsageError(f"The privacy of {phase.label} after its initial model: {error}") from error
     participants = (phase.population.start, phase.population.stop)
     if before is None:
         ranges: tuple[tuple[int, int], ...] = (participants,)
-    else:  # Without a common population, clients cannot be distinguished.
+    else:  # Without a common population, there is no way to tell which clients are the same.
         ranges = (*before.clients, participants) if before.clients and before.checksum == checksum else ()
     is_simulated = aggregation_flags.simulated(phase.aggregation, count, phase.cohorts.size)
     planned = phase.aggregation.plan if is_simulated else None

@@ -1,7 +1,8 @@
 """MAB-FL (Lundahl 2021, Algorithm 7) as rounds for the shared training loop.
 
-One round: the rule chooses a combination -> its participants' inputs -> `process` trains, measures, averages, measures
-again -> reward -> the rule learns. What is kept beside that: the best model so far, and what was exchanged.
+In a round, the rule chooses a combination -> its participants' inputs are prepared -> `process` trains, measures,
+averages, and measures again -> the reward is computed -> the rule is updated. The state also has the best model so far
+and the number of exchanges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +21,10 @@ from data.tasks import silos
 from optimization import client_work, models
 from optimization.study import compiled, payloads, runner
 
-_HISTORY = 32  # Rounds that the spline of early stopping sees.
-_INCREASES = 1024  # Increases of which a threshold is a quantile.
+_HISTORY = 32  # Number of rounds that the spline of early stopping is fitted to.
+_INCREASES = 1024  # Number of increases whose quantile is a threshold.
 _UNTRAINED_AUC = 0.5
-_LEAST_ROUNDS = 3  # For a t test.
+_LEAST_ROUNDS = 3  # Minimum number of rounds for a t test.
 
 
 class RoundState(NamedTuple):
@@ -33,22 +34,22 @@ class RoundState(NamedTuple):
       server: The global model.
       rule: The decision rule's state.
       best_weights: The model with the highest validation AUC so far.
-      best_auc: float64, that AUC.
-      best_round: int64, its round; 0 for the untrained model.
+      best_auc: float64, AUC of that model.
+      best_round: int64, round of that model; 0 for the untrained model.
       global_auc: float64, validation AUC of the global model.
-      history: float64 [32], validation AUC of the target's own model in the last rounds, newest last; NaN before the
-        first round. Unlike the global model's it does not dip with every trial of a bad combination.
-      increases: float64 [increases], the last of all tried combinations, newest last, NaN for those still to come;
-        empty where no threshold depends on them.
-      falling_rounds: int64, rounds in a row, up to the last, in which early stopping saw the spline fall.
+      history: float64 [32], validation AUC of the target's own model in the latest rounds, newest last; NaN before
+        the first round. Unlike the global model's AUC, it does not dip whenever a bad combination is tried.
+      increases: float64 [increases], the latest AUC increases of all tried combinations, newest last; NaN for those
+        still to come. Empty if no threshold depends on them.
+      falling_rounds: int64, number of consecutive rounds, up to the latest, in which early stopping's spline fell.
       stopped_after: int64, round after which early stopping ended the training; 0 if it did not.
-      communications: int64, exchanges between server and participants so far.
-      plays: int64 [combinations], how often each was tried.
-      adoptions: int64 [combinations], how often its average became the global model.
-      reward_sums: float64 [combinations], its rewards.
+      communications: int64, number of exchanges between the server and the participants so far.
+      plays: int64 [combinations], how often each combination was tried.
+      adoptions: int64 [combinations], how often each combination's average became the global model.
+      reward_sums: float64 [combinations], sum of each combination's rewards.
       reward_products: float64 [combinations, combinations], sums of products of two combinations' rewards in the rounds
-        that measured both; empty unless clearly worse combinations are dropped.
-      is_kept: bool [combinations], whether it was not dropped.
+        that measured both. Empty unless clearly worse combinations are dropped.
+      is_kept: bool [combinations], whether each combination has not been dropped.
     """
 
     server: process.GlobalModel
@@ -149,7 +150,7 @@ class MabFlRounds(runner.Rounds):
 
     def run_round(self, state: RoundState, round_num: int) -> tuple[RoundState, Mapping[str, Any]]:
         """Runs one round of Algorithm 7."""
-        # Step 1: choose, or try all.
+        # Step 1: choose a combination, or try all of them.
         seed = self._options.seed
         key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 0)
         tries_all = self._rule.explores_all
@@ -164,7 +165,7 @@ class MabFlRounds(runner.Rounds):
         chosen = 0
         if tries_all:
             own_key = keys.tensorflow_key(seed, keys.Purpose.DECISION, round_num, 1)
-            # Delayed, these rewards arrive with the next round's updates: the estimates are those of the rounds before.
+            # Delayed rewards are observed with the next round's updates, so the estimates use only previous rounds.
             estimates = np.asarray(self._rule.estimates(state.rule))[tried]
             scores = estimates if self._options.delays_rewards else reward.astype(np.float32)
             chosen = int(decision_rules.best_action(scores, own_key))
@@ -212,13 +213,13 @@ class MabFlRounds(runner.Rounds):
     def _without_worse(
         self, state: RoundState, tried: Sequence[int], reward: np.ndarray, reward_sums: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`reward_products` and `is_kept` after a round, without combinations that are now significantly worse."""
+        """`reward_products` and `is_kept` after a round, once significantly worse combinations are dropped."""
         if not self._options.drop_level:
             return state.reward_products, state.is_kept
         products = np.copy(state.reward_products)
         products[np.ix_(tried, tried)] += np.outer(reward, reward)
         kept = np.copy(state.is_kept)
-        # Bonferroni's bound: in each round the best combination can be tested against any of the others.
+        # Bonferroni correction: in each round, the best combination can be tested against any of the others.
         level = self._options.drop_level / (max(len(self.choices) - 1, 1) * self._options.total_rounds)
         rounds = int(state.plays[tried[0]]) + 1
         sums = reward_sums[tried]
@@ -234,7 +235,7 @@ class MabFlRounds(runner.Rounds):
         auc: np.float64,
         round_num: int,
     ) -> tuple[RoundState, Mapping[str, Any]]:
-        """State with its model's AUC and the best model so far, and the round's metrics."""
+        """State with the AUC of its model and with the best model so far, and the round's metrics."""
         after = after._replace(global_auc=auc)
         if auc > before.best_auc:
             after = after._replace(
@@ -260,7 +261,7 @@ class MabFlRounds(runner.Rounds):
     ) -> tuple[process.GlobalModel, process.RoundMetrics]:
         """Runs steps 2 to 6 for these combinations."""
         options = self._options
-        # In round 1 every participant goes on from its own pre-trained model.
+        # In round 1, every participant continues from its own pre-trained model.
         epochs = options.epochs_per_round + (options.pretrain_epochs if round_num == 1 else 0)
         definition = self._process(epochs)
         sizes = [len(labels) for _, labels in self._training_rows]
@@ -277,10 +278,11 @@ class MabFlRounds(runner.Rounds):
         return process.ParticipantInput(*self._training_rows[participant], features, labels, shares, key)
 
     def _exchanged(self, tried: Sequence[int]) -> tuple[int, Mapping[str, int]]:
-        """Number of exchanges in a round (section 8.3.2) of any size, and its payload.
+        """Number of exchanges in a round (section 8.3.2), whatever their size, and the payload of the round.
 
-        The model goes to each participant that trains, and back. For a choice, the averages go to the target, and their
-        measures back; with delayed rewards, both travel with the next round's models.
+        The model is sent to each participant that trains, and back. For a choice between combinations, the averages are
+        sent to the target, and their measurements back. With delayed rewards, both are sent with the models of the next
+        round.
         """
         if self._options.choices == flags.TARGET_ALONE:
             return 0, payloads.row(0, 0, 0, 0)
@@ -327,7 +329,7 @@ class MabFlRounds(runner.Rounds):
 
 
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:
-    """The newest values, as many as before."""
+    """The newest values, with the same length as `before`."""
     return np.append(before, added)[len(added) :] if len(before) else before
 
 
@@ -351,19 +353,20 @@ def shares_of(combination: str, num_rows: Sequence[int]) -> np.ndarray:
 
 
 def clearly_worse(sums: np.ndarray, products: np.ndarray, rounds: int, level: float) -> np.ndarray:
-    """Combinations that a paired one-sided t test rejects against the best one (8.3.2).
+    """Combinations that are significantly worse than the best one in a paired one-sided t test (section 8.3.2).
 
-    The best has the highest mean reward. All were measured in the same rounds against the same model of the target, so
-    their rewards are paired.
+    The best combination has the highest mean reward. Rewards are paired, because all combinations were measured in the
+    same rounds against the same model of the target.
 
     Args:
-      sums: float64 [combinations], their rewards.
+      sums: float64 [combinations], sum of each combination's rewards.
       products: float64 [combinations, combinations], sums over rounds of the products of two combinations' rewards.
-      rounds: Rounds in which all were measured.
-      level: Level of one test.
+      rounds: Number of rounds in which all combinations were measured.
+      level: Significance level of one test.
 
     Returns:
-      bool [combinations]; none before round 3, and none whose difference to the best never varies.
+      bool [combinations]. All are False before round 3. Combinations whose difference from the best one never varies
+      are False, too.
     """
     if rounds < _LEAST_ROUNDS:
         return np.zeros(len(sums), bool)

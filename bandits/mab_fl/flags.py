@@ -1,7 +1,7 @@
-"""Flags of `run_mab_fl`, every check that needs no data and no TensorFlow, and the studies that `--preset` reads.
+"""Flags of `run_mab_fl`, all checks that need neither data nor TensorFlow, and the studies that `--preset` reads.
 
-A study is a TOML file in `presets/`. Its table `study` holds what all its settings share. Every other table is a
-setting, or, where values are lists, a grid of settings.
+A study is a TOML file in `presets/`. Its table `study` has the values that all settings share. Every other table
+is a setting or, if some values are lists, a grid of settings.
 """
 
 import dataclasses
@@ -39,9 +39,9 @@ TASKS = {
 }
 _FRACTIONS = {"generator": (0.01, 0.4), "heart_disease": (0.2, 0.4), "tabular": (0.2, 0.4)}
 _THRESHOLD = 0.025
-_C = 0.05  # Table 3's; increases of the AUC are small.
+_C = 0.05  # Value of Table 3, which is small because increases of the AUC are small.
 
-# A baseline is a greedy rule with a single combination to choose.
+# A baseline is a greedy rule with only one combination to choose from.
 FIXED, TARGET_ALONE, FEDAVG = "fixed", "target_alone", "fedavg"
 PAIRS = "pairs"
 BASELINES = {
@@ -205,13 +205,14 @@ class MabFlOptions(_Study, _Decisions, _Rounds, _Stopping, _Corruption):
     Attributes:
       seed: Random seed, except for the data.
       setting: Name of the study's setting, or empty.
-      silos: Who the participants are.
-      decision_rule: Name of the decision rule, or baseline.
+      silos: The participants.
+      decision_rule: Name of the decision rule or baseline.
       rule: The decision rule.
-      delays_rewards: Whether Extreme Explore learns a round's rewards in the next one, and adopts by its estimates.
-      choices: What is chosen from: a value of `--combinations`, or a baseline.
-      reward: What an increase is worth.
-      corrections: Corrections of the gradients of SGD.
+      delays_rewards: Whether Extreme Explore observes a round's rewards in the next round, and therefore uses its
+        estimates to choose which average to adopt.
+      choices: The set of combinations to choose from: a value of `--combinations`, or a baseline.
+      reward: Reward of an increase.
+      corrections: Corrections of the SGD gradients.
       rounds_per_checkpoint: Rounds between checkpoints.
     """
 
@@ -246,7 +247,7 @@ def check(settings: cli.Settings) -> None:
     """Checks flags against each other.
 
     Raises:
-      UsageError: On a flag without effect, or values that do not go together.
+      UsageError: If a flag has no effect, or if values conflict.
     """
     if settings.decision_rule == FIXED and not settings.fixed_combination:
         raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")
@@ -265,7 +266,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> MabFlOptions:
-    """Options of flags."""
+    """Options of a run, from its flags."""
     rule = settings.decision_rule
     return make_options(
         MabFlOptions,
@@ -286,7 +287,7 @@ class StudySetting:
 
     Attributes:
       values: Flags and their values.
-      name: Its table in the file and the values that vary in it.
+      name: The setting's table in the file, and the values that vary within the table.
     """
 
     values: Mapping[str, Any]
@@ -295,11 +296,11 @@ class StudySetting:
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """One file.
+    """A study, which is read from one file.
 
     Attributes:
-      about: What it is, and where it was published.
-      settings: In the order of the file.
+      about: Description of the study, with its publication.
+      settings: Settings in the order of the file.
     """
 
     about: str
@@ -317,10 +318,10 @@ def load_studies() -> dict[str, Study]:
 
 
 def chosen_settings(preset: str | None) -> tuple[Sequence[StudySetting], Study | None]:
-    """Settings of `--preset`, STUDY or STUDY/SETTING; without it, one setting without values.
+    """Settings of `--preset`, which is STUDY or STUDY/SETTING. Without it, a single setting without values.
 
     Returns:
-      (the settings, the study if they are all of it).
+      (settings, study). The study is None unless all of its settings are chosen.
 
     Raises:
       UsageError: If there is no preset of this name.

@@ -1,6 +1,6 @@
-"""Verdicts on figures as text: for the terminal, and as a page of all results.
+"""Verdicts on figures as text for the terminal, and as a page of all results.
 
-The page is generated from the records alone. Its text is `page.md`.
+The page is generated only from the records. `page.md` is its template.
 """
 
 import collections
@@ -21,9 +21,9 @@ from bandits.results.configuration import Baseline
 if TYPE_CHECKING:
     import pandas as pd
 
-_TESTS = (*sections.COMPARED[:2], *sections.COMPARED[4:], sections.VERDICT)  # Differences are in the other table.
+_TESTS = (*sections.COMPARED[:2], *sections.COMPARED[4:], sections.VERDICT)  # Differences are in another table.
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md")
-_Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # Heads and rows.
+_Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # Column headings and rows.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Line:
     """A claim or number of a paper with its verdict.
 
     Attributes:
-      figure: The figure or table that it belongs to.
+      figure: The figure or table of the claim or number.
       source: The claim or number.
-      result: Verdict, with our numbers.
+      result: Verdict, with this project's numbers.
     """
 
     figure: Figure
@@ -47,21 +47,21 @@ class Line:
 
     @property
     def data_kind(self) -> str:
-        """Kind of its data; an epsilon belongs to the paper's settings at every scale."""
+        """Kind of its data. An epsilon is for the paper's settings at every scale."""
         if isinstance(self.source, Published):
             return PAPER_DATA if self.source.privacy_flags else self.figure.data_kind
         return PAPER_DATA if self.source.needs and self.result.status == claims.NOT_RUN else self.figure.data_kind
 
     @property
     def means(self) -> str:
-        """What the verdict means for a practitioner; empty where nothing is declared."""
+        """Meaning of the verdict for a practitioner; empty if none is declared."""
         words = dict.fromkeys(claims.HOLDS, "holds") | dict.fromkeys(claims.FAILS, "fails")
         status = words.get(self.result.status, self.result.status)
         return self.source.means.get(status, "") if isinstance(self.source, Claim) else ""
 
     @property
     def verdict(self) -> str:
-        """The status with the kind of data that it is about; a claim that is not run has no data."""
+        """The status with the kind of data that it applies to. A claim without runs has no data."""
         if self.result.status == claims.NOT_RUN:
             return claims.NOT_RUN
         is_computed = isinstance(self.source, Published) and self.source.privacy_flags
@@ -71,12 +71,12 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """A figure with its results and verdicts, which are computed once.
+    """A figure with its results and verdicts, which are computed only once.
 
     Attributes:
       results: Results of the figure's runs.
-      lines: Claims, published numbers and epsilons.
-      tests: Comparisons of the configurations with the reference.
+      lines: Claims, published numbers and epsilons, with verdicts.
+      tests: Comparisons of configurations with the reference.
     """
 
     results: Results
@@ -103,13 +103,13 @@ class Judged:
 
     @property
     def records(self) -> "pd.DataFrame":
-        """Its records, of a figure that has some."""
+        """Records of the figure, which must have some."""
         assert self.results.table is not None
         return self.results.table
 
     @property
     def edges(self) -> str:
-        """Best points on an edge of their grid, as text; empty for none."""
+        """Best points that lie on an edge of their grid, as text; empty if there are none."""
         on_edge = {label: ", ".join(self.results.edges(label)) for label in self.results.configurations}
         found = [f"{label} ({flags})" for label, flags in on_edge.items() if flags]
         return f"Best points on an edge of the grid: {', '.join(found)}." if found else ""
@@ -126,7 +126,7 @@ class Judged:
 
 
 def _counts(lines: Iterable[Line]) -> list[Sequence[str]]:
-    """Rows of the scoreboard: numbers of lines by status, for each paper and kind of data, which are never added."""
+    """Rows of the scoreboard: number of lines by status, separately for each paper and kind of data."""
     groups = runs.grouped(lines, lambda line: (line.figure.text, line.data_kind))
     papers = dict.fromkeys(paper for paper, _ in groups)
     rows: list[Sequence[str]] = []
@@ -144,7 +144,7 @@ def made(folder: pathlib.Path) -> str:
       folder: Folder of the records.
 
     Raises:
-      UsageError: If a file holds no records.
+      UsageError: If a file has no records.
     """
     import jinja2
 
@@ -178,7 +178,7 @@ def _read(figure: Figure, folder: pathlib.Path) -> Judged:
 
 
 def _shown(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
-    """A figure at the paper's scale; if not all of it was run, also at the small scale."""
+    """A figure at the paper's scale, and also at the small scale if some of its runs are missing."""
     if paper.is_run and not _missing(paper):
         return [paper]
     both = [paper, *filter(None, [small.get(paper.figure.name)])]
@@ -186,7 +186,7 @@ def _shown(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
 
 
 def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, baselines.OverTasks]:
-    """Scores of strategies over this project's figures, by measure.
+    """Scores of strategies across this project's own figures, by measure.
 
     Args:
       folder: Folder of the records.
@@ -196,7 +196,7 @@ def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, baselines.OverTasks]
 
 
 def _scores(own: Sequence[Results]) -> dict[str, baselines.OverTasks]:
-    """By measure, scores over the figures that have both baselines; none with a single task."""
+    """Scores across the figures that have both baselines, by measure; empty for a single task."""
     scores = {}
     by_measure = runs.grouped(own, lambda one: (one.figure.measures[0].name, one.figure.measures[0].smallest))
     for (name, smallest), some in by_measure.items():
@@ -212,10 +212,11 @@ def _scores(own: Sequence[Results]) -> dict[str, baselines.OverTasks]:
 
 
 def _tasks(found: Results) -> list[baselines.Result]:
-    """A figure's configurations with their task and baselines, without those that have no full-feedback baseline.
+    """Configurations of a figure that have a full-feedback baseline, with their task and baselines.
 
-    Configurations with the same full-feedback baseline are a task. Its name has the words of their labels after the
-    first, if they share them; then their first words name the strategies. Equal seeds do not make another task.
+    A task has all configurations with the same full-feedback baseline. If their labels differ only in the first word,
+    that word is the name of the strategy, and the other words are the name of the task. A group with a strategy that
+    already has a task is left out, because tasks with the same seeds are not independent.
     """
     known, uniform = found.known_baselines, found.configurations.get(results.UNIFORM)
     having = [one for one in found.figure.configurations if Baseline.full_feedback in known.get(one.label, ())]
@@ -234,7 +235,7 @@ def _tasks(found: Results) -> list[baselines.Result]:
 
 
 def _facts(judged: Judged) -> str:
-    """Data, seeds, rounds, machine and version of a figure's records."""
+    """Data, seeds, rounds, machine and project version of a figure's records."""
     table, note = judged.records, judged.figure.data_note or f"The {PAPER_DATA}."
     seeds, rounds = (sorted(set(table[name].astype(int))) for name in ("seed", "rounds"))
     shown = f"{note} {phrases.seeds(len(seeds)).capitalize()} ({_range(seeds)}), "
@@ -270,7 +271,7 @@ def _spaced(name: str) -> str:
 
 
 def _numbers(judged: Judged) -> _Table:
-    """Table of an own figure: each configuration's measures, and their differences to the reference."""
+    """Table of this project's own figure: measures of each configuration, and differences from the reference."""
     figure, found, names = judged.figure, judged.results, judged.results.measures
     picked = list(dict.fromkeys(flag for label in found.configurations for flag in found.picked(label)))
     compared = names if figure.reference else []

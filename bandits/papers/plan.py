@@ -1,6 +1,6 @@
 """Figures and tables as data: their runs and measures, and the paper's numbers and claims about them.
 
-`figures` reads them from files. Nothing here opens a data set or imports TensorFlow.
+`figures` reads them from files. This module neither opens data sets nor imports TensorFlow.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from optimization.study import cli
 if TYPE_CHECKING:
     import pandas as pd
 
-FIRST_TUNING_SEED = 100  # Searches select on other seeds than those that are reported.
+FIRST_TUNING_SEED = 100  # Searches select points on seeds that are not reported.
 PAPER, SMALL = "paper", "small"  # Scales.
 PAPER_DATA, REDUCED, STAND_IN = "paper's data", "paper's data, reduced", "stand-in"
 DATA_KINDS = (PAPER_DATA, REDUCED, STAND_IN)
@@ -28,17 +28,17 @@ _DEVIATION, _CHOSEN_PEAK = "deviation", "chosen peak"
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """A number that is taken from each run.
+    """A number that is computed from each run.
 
     Attributes:
       name: The name.
-      column: Column of `metrics.csv`; or `FILE.npz:FIELD` of the run's folder, where FILE may be a pattern: the mean of
-        that array, or of its absolute values for `FILE.npz:|FIELD|`.
+      column: Column of `metrics.csv`. Or `FILE.npz:FIELD` for the mean of an array in the run's folder, where FILE may
+        be a pattern, and `FILE.npz:|FIELD|` for the mean of its absolute values.
       at: A round, or `last`, `last N` (mean of the last N rounds), `first`, `mean`, `max`, `deviation` (standard
-        deviation of the residuals to the mean over seeds), `chosen peak` (the round where the mean over the even seeds
-        is highest; only odd seeds have the value, because the even seeds select the round), `rounds to X`, or
+        deviation of the residuals from the mean over seeds), `chosen peak` (the round where the mean over the even
+        seeds is highest; only odd seeds have the value, because the even seeds select the round), `rounds to X`, or
         `share of X` (share of the value X among the rounds that have a value of 0 or more).
-      smallest: Whether less is better.
+      smallest: Whether smaller is better.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Measure:
 
     @property
     def last_rounds(self) -> int | None:
-        """Number of last rounds, if the measure is their mean."""
+        """Number of rounds at the end of the run, if the measure is their mean."""
         return None if (rounds := self._number_after("last ")) is None else int(rounds)
 
     @property
@@ -69,7 +69,7 @@ class Measure:
         """The measure of each run.
 
         Raises:
-          UsageError: If a run lacks it; the message names the file.
+          UsageError: If a run does not have the measure; the message names the file.
         """
         if ".npz:" in self.column:
             return [self._of_file(run.folder) for run in by_seed.values()]
@@ -109,10 +109,10 @@ class Measure:
 
 
 def _residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
-    """Standard deviation of each seed's residuals to the mean curve over seeds; NaN of a single seed.
+    """Standard deviation of each seed's residuals from the mean curve over seeds; NaN for a single seed.
 
-    The mean curve includes each seed, which n / (n - 1) corrects: the mean square over seeds is the variance
-    over seeds with n - 1, mean over rounds.
+    The factor n / (n - 1) corrects for the mean curve including the seed itself. With it, the mean square over seeds is
+    the unbiased variance over seeds, averaged over rounds.
     """
     import pandas as pd
 
@@ -135,13 +135,13 @@ class Published:
     """A number that the paper states.
 
     Attributes:
-      configuration: Label of the configuration; for an epsilon, the setting that it belongs to.
+      configuration: Label of the configuration; for an epsilon, the setting.
       measure: Name of the measure; empty for an epsilon.
       value: The number.
       place: Section or table of the paper.
-      unit: Unit of its last digit, as in the other numbers of its table.
+      unit: Unit of the last digit, as for the other numbers of the table.
       other_settings: Whether this project's settings differ from the paper's, so that numbers are not comparable.
-      privacy_flags: Flags of `scripts.privacy_budget`, with which an epsilon is computed without a run.
+      privacy_flags: Flags of `scripts.privacy_budget`, which computes an epsilon without a run.
     """
 
     configuration: str
@@ -154,35 +154,41 @@ class Published:
 
     @property
     def says(self) -> str:
-        """What the number is, in words."""
+        """Description of the number."""
         return ": ".join(filter(None, [self.configuration, self.measure.replace("_", " ")]))
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A statement of the paper without a number for each configuration, tested on this project's runs.
+    """A statement of the paper that is tested on this project's runs, and has no number for each configuration.
 
     An operand is `label`, or `label @ measure`; `A | B` is the better of two.
 
     Attributes:
-      says: The claim in short.
+      says: Short description of the claim.
       place: Section of the paper.
-      kind: `order`: each group's operands are better than all of the next group. `close`: the operands of different
-        groups, of a single group all of them, differ by at most `within`. `apart`: they differ by more. `near_best`:
-        the first is at most `within` behind the best of all drawn configurations. `not_worse`: the first is at most
-        `within` behind the second. `larger_lead`: the first leads the second by more than the third leads the fourth.
-        `between`: the operand, or the distance of two, lies in `[low, high]`. `steady`: the operand's seeds deviate by
-        at most `within`. `beats_best_fixed`: each operand is better than the best fixed action that its runs recorded.
-        Empty: nothing decides it, and `needs` says why.
+      kind: The kind of test, as follows.
+        `order`: each group's operands are better than all of the next group.
+        `close`: operands of different groups (with a single group, all its operands) differ by at most `within`.
+        `apart`: they differ by more than that.
+        `near_best`: the first is at most `within` worse than the best configuration in the plot.
+        `not_worse`: the first is at most `within` worse than the second.
+        `larger_lead`: the first leads the second by more than the third leads the fourth.
+        `between`: the operand, or the difference of two, lies in `[low, high]`.
+        `steady`: the operand's values deviate across seeds by at most `within`.
+        `beats_best_fixed`: each operand is better than the best fixed action that its runs recorded.
+        Empty: the claim cannot be tested; `needs` is the reason.
       operands: Groups of operands.
-      within: Tolerance, relative to the mean that is compared with (`steady`: to its own); this project's choice.
+      within: Tolerance, relative to the mean of the second operand (for `steady`, to the operand's own mean). It is
+        this project's choice.
       low: Lower end of the range, for `between`.
       high: Upper end of the range, for `between`.
       our_range: Whether `low` and `high` are this project's choice, not the paper's.
-      premises: Operands that must be better than the best fixed action for the claim to be tested, `A | B` for either.
-        Comparisons with Greedy, and of searched rates, have premises without it (`claims`).
-      needs: The data or runs without which the claim is not tested; a stand-in does not replace them.
-      means: What a result means for a practitioner, by `holds`, `fails` or `inconclusive`.
+      premises: Operands that must be better than the best fixed action for the claim to be tested; `A | B` if one of
+        them must be. Comparisons with Greedy or with a searched configuration have implicit premises, too; see
+        `claims`.
+      needs: Data or runs that are necessary to test the claim. A stand-in does not replace them.
+      means: Meaning for a practitioner if the result is `holds`, `fails` or `inconclusive`.
     """
 
     says: str
@@ -199,7 +205,7 @@ class Claim:
 
 
 def parse_operand(operand: str) -> tuple[list[str], str]:
-    """Labels of a claim's operand, of which the best counts, and its measure; empty for the figure's first measure."""
+    """Labels of a claim's operand, the best of which is used, and its measure; empty for the figure's first one."""
     labels, _, measure = operand.partition(" @ ")
     return labels.split(" | "), measure
 
@@ -209,25 +215,25 @@ class Figure:
     """A figure or table at one scale.
 
     Attributes:
-      name: Its name, as in `--figure`.
+      name: Name of the figure, as in `--figure`.
       text: Authors and year of the paper.
-      about: The title.
+      about: Title of the figure.
       also: Other names of the figure.
       binary: Name in `studies.STUDIES`.
       configurations: The configurations to run.
       repeat: Number of seeds.
-      published_seeds: Number of seeds of the paper's numbers.
+      published_seeds: Number of seeds in the paper.
       tuning_seeds: Seeds on which searches select their points.
-      measures: Measures of each run; the first decides searches.
-      curves: Columns drawn over rounds.
+      measures: Measures of each run; searches optimize the first.
+      curves: Columns that are plotted over rounds.
       published: Numbers of the paper.
       claims: Claims of the paper.
       study: The `run_mab_fl` study whose configurations are run.
       data_kind: One of `DATA_KINDS`.
       data: The data, if they are not exactly the paper's; None if they are.
-      left_open: Choices of this project that the paper does not state.
+      left_open: Choices that this project made because the paper does not state them.
       scale: `PAPER` or `SMALL`.
-      own: Whether it answers a question of this project, and is not a paper's figure.
+      own: Whether the figure answers a question of this project and is not from a paper.
       reference: The configuration, or label of the first axis, with which the others are compared.
     """
 
@@ -254,12 +260,12 @@ class Figure:
 
     @property
     def data_note(self) -> str:
-        """Sentence about data that are not exactly the paper's; empty for the paper's."""
+        """Sentence about data that differ from the paper's; empty for the paper's data."""
         kind = "Stand-in data, not the paper's" if self.data_kind == STAND_IN else f"The {self.data_kind}"
         return f"{kind}: {self.data}." if self.data else ""
 
     def measure_of(self, operand: str) -> Measure:
-        """Measure that an operand of a claim names, or else the first; what a search picked is no measure."""
+        """Measure that an operand of a claim names, or else the first. Values selected by a search are not measures."""
         _, name = parse_operand(operand)
         known = {measure.name: measure for measure in self.measures}
         return known.get(name, Measure(name, "")) if name else self.measures[0]
@@ -276,7 +282,7 @@ class Figure:
           labels: Labels, separated by semicolons; None for all.
 
         Raises:
-          UsageError: If it lacks one of them; the message has similar labels.
+          UsageError: If the figure does not have one of them; the message suggests similar labels.
         """
         known = {one.label: one for one in self.configurations}
         names = [label.strip() for label in labels.split(";")] if labels else list(known)
@@ -298,7 +304,7 @@ class Figure:
           configuration: The configuration.
           repeat: Number of seeds.
           base: Flags that all runs share.
-          folder: Folder of all runs; equal runs of several figures share a subfolder. None for the first point alone.
+          folder: Folder of all runs. Equal runs of several figures share a subfolder. None for only the first point.
 
         Raises:
           UsageError: If a configuration's flags are invalid; the message names the figure and the configuration.
@@ -310,7 +316,7 @@ class Figure:
             raise UsageError(f"--figure={self.name}, {configuration.label}: {error}") from error
 
     def planned(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> Iterator[tuple[Run, int]]:
-        """Pairs of (run, how often it counts): a search's points, and one run per seed for the point it will select."""
+        """Pairs of (run, weight): the points of a search, and one run per seed for the point that it will select."""
         for configuration in self.configurations:
             some = self.runs_of(configuration, repeat, base, folder)
             yield from ((run, 1) for run in some)
@@ -322,10 +328,10 @@ class Figure:
         return self.runs_of(configuration)[0]
 
     def check(self) -> None:
-        """Checks the flags of each configuration; for a search only one point, because all would take minutes.
+        """Checks the flags of each configuration; for a search, only those of one point to save minutes.
 
         Raises:
-          UsageError: As `runs_of`.
+          UsageError: If a configuration's flags are invalid, as in `runs_of`.
         """
         for configuration in self.configurations:
             self.first_run(configuration)

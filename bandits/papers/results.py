@@ -1,8 +1,8 @@
 """Results of a figure: the records of its runs, and the baselines of its configurations.
 
-Records are a CSV file for each figure and scale with one row per configuration and seed. A row holds every measure, the
+Records are a CSV file for each figure and scale, with one row per configuration and seed. A row has all measures, the
 values that a search selected, the number of rounds, the data's checksum, the project's commit and the machine. Pages
-and verdicts are generated from them, without a run.
+and verdicts are generated from the records, without running anything.
 """
 
 import dataclasses
@@ -30,17 +30,16 @@ from optimization.study.settings import Settings
 if TYPE_CHECKING:
     import pandas as pd
 
-UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Labels of configurations; labels of several baselines begin so.
+UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Labels of configurations; the prefix if there are several.
 _PICKED = "picked:"  # Prefix of the column with a searched flag's selected value.
-_EDGE = (
-    "edge:"  # Prefix of whether that value lies on an edge of the grid that ran; the declared grid may change later.
-)
-_DIVERGED, _UNPAIRED, _ROUNDS = "diverged", "unpaired", "rounds"  # The first two are 0 or 1; missing where all are 0.
-_WORDS = ("arm", "data", "commit", "machine")  # Columns of words; all others are numbers.
+# Prefix of the column with whether that value is on an edge of the grid that ran. The declared grid may change later.
+_EDGE = "edge:"
+_DIVERGED, _UNPAIRED, _ROUNDS = "diverged", "unpaired", "rounds"  # The first two are 0 or 1, and left out if all are 0.
+_WORDS = ("arm", "data", "commit", "machine")  # Columns with text; all others are numeric.
 _LAST_COLUMNS = (_ROUNDS, "data", "commit", "machine")
 _COMMIT_LENGTH = 12
 _VALUE = "value"  # The metric of an operand.
-_SAMPLE = "sampled_clients"  # Clients that baselines were computed on, if these are a sample.
+_SAMPLE = "sampled_clients"  # Clients that baselines were computed on, if not on all.
 _CHANGE_FLAGS = (
     "reward_drift",
     "environment_seed",
@@ -54,13 +53,13 @@ class MissingError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Operand:
-    """A measure of a configuration, or a difference of two.
+    """A measure of a configuration, or the difference between two of them.
 
     Attributes:
       label: Label of the configuration.
       measure: The measure.
-      configuration: The configuration, with the single metric `_VALUE`; never reached values are infinite.
-      late: What counts in place of an infinite value: one round after the last.
+      configuration: The configuration, with the single metric `_VALUE`, which is infinite if it is never reached.
+      late: Replacement of an infinite value: one round after the last.
     """
 
     label: str
@@ -70,7 +69,7 @@ class Operand:
 
     @property
     def finite(self) -> "pd.Series":
-        """Values by seed; what is never reached counts as reached one round after the last."""
+        """Values by seed. A value that is never reached counts as reached one round after the last."""
         return self.configuration.values[_VALUE].replace(np.inf, self.late)
 
     @property
@@ -85,12 +84,15 @@ class Operand:
 
     @property
     def lost(self) -> str:
-        """Diverged runs, in words; empty for none."""
+        """Number of diverged runs, as text; empty if no run diverged."""
         count = len(self.configuration.diverged)
         return f"{self.label} diverged in {count} of {len(self.finite)} seeds" if count else ""
 
     def minus(self, other: "Operand | None", shift: float = 0.0) -> Comparison:
-        """Compares it with another plus a shift, or with the shift alone; not judged if that decides nothing."""
+        """Compares it with another operand plus a shift, or only with the shift.
+
+        The comparison is not judged if neither of the operands reaches its value in some seed.
+        """
         reference: Reference = ReferenceValue("limit", shift)
         is_never = False
         if other:
@@ -104,7 +106,7 @@ class Operand:
         return dataclasses.replace(self.configuration, values=values.to_frame(_VALUE))
 
     def lead(self, other: "Operand") -> "Operand":
-        """It minus another, by common seed."""
+        """Difference to another operand, for each common seed."""
         first, second = self.configuration, other.configuration
         is_same = self.label == other.label
         names = (f"{self.label}: {self.measure.name}", other.measure.name) if is_same else (self.label, other.label)
@@ -122,7 +124,7 @@ class Results:
 
     Attributes:
       figure: The figure.
-      table: Its records; None if there are none.
+      table: Records of the figure; None if there are none.
     """
 
     figure: Figure
@@ -130,7 +132,7 @@ class Results:
 
     @functools.cached_property
     def configurations(self) -> Mapping[str, Configuration]:
-        """Configurations with records, by label, in the figure's order. Their metrics are the numbers of records."""
+        """Configurations with records, by label, in the figure's order. Their metrics are the numeric columns."""
         if self.table is None or not any(measure.name in self.table for measure in self.figure.measures):
             return {}
         numbers = self.table.select_dtypes("number").set_index("seed").astype(float)
@@ -145,7 +147,7 @@ class Results:
 
     @functools.cached_property
     def baselines(self) -> Mapping[str, BaselineComparison]:
-        """First measures compared with the baselines, by label; without configurations that have no baseline."""
+        """Comparison of the first measure with the baselines, by label, for configurations that have baselines."""
         first = self.figure.measures[0]
         pairs = [(self.configurations[label], known) for label, known in self.known_baselines.items()]
         compared = baselines.compare(pairs, first.name, "down" if first.smallest else "up")
@@ -153,7 +155,7 @@ class Results:
 
     @functools.cached_property
     def known_baselines(self) -> Mapping[str, Baselines]:
-        """Baselines of the configurations that are none, by label."""
+        """Baselines of each configuration that is not a baseline itself, by label."""
         return _known_baselines(self.figure, self.configurations)
 
     @property
@@ -171,7 +173,7 @@ class Results:
     def edges(self, label: str) -> list[str]:
         """Flags whose selected value lies on an edge of the grid, with their values.
 
-        The grid is the one that ran. Where records do not say whether a pick was on its edge, it is the declared one.
+        The grid is the one that ran, or the declared one if the records do not have a column for edges.
         """
         if label not in self.configurations:
             return []
@@ -215,18 +217,18 @@ class Results:
         return Operand(label, measure, single, float(configuration.values[_ROUNDS].max()) + 1)
 
     def against_baselines(self, label: str, name: str) -> BaselineComparison | None:
-        """A configuration compared with its baselines, if the measure is the first."""
+        """Comparison of a configuration with its baselines, if the measure is the figure's first."""
         return self.baselines.get(label) if name == self.figure.measures[0].name else None
 
     def best_fixed(self) -> dict[str, list[str]]:
-        """Rewards of best fixed actions, as text, with the configurations of each."""
+        """Rewards of best fixed actions, as text, each with its configurations."""
         rewards = {label: against.fixed.reference_mean for label, against in self.baselines.items() if against.fixed}
         finite = {label: number(reward) for label, reward in rewards.items() if math.isfinite(reward)}
         return runs.grouped(finite, finite.__getitem__)
 
 
 def interval_of(test: Comparison) -> Interval:
-    """A difference with its interval: a point if it is the same in every seed, and the mean alone without a test."""
+    """A difference with its interval: a point if all seeds have the same difference; only the mean without a test."""
     if not test.is_judged:
         return Interval(test.difference, math.nan, math.nan, test.pairs)
     if test.deviation == 0:
@@ -255,7 +257,7 @@ def baseline_note(label: str, name: str, results: Results) -> str:
 
 
 def value_words(label: str, name: str, results: Results) -> str:
-    """Number with its interval; for rounds to a value, how many seeds reach it if not all do."""
+    """Number with its interval. For rounds to a value, also how many seeds reach the value, unless all do."""
     estimate, measure = results.estimate(label, name), results.figure.measure_of(f"{label} @ {name}")
     if measure.rounds_to is not None and math.isinf(estimate.mean):
         values = results.configurations[label].values[name]
@@ -269,10 +271,10 @@ def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
 
 
 def read(figure: Figure, path: pathlib.Path) -> "Results":
-    """Results of a figure's records; without a file there are no configurations.
+    """Results from a figure's records. Without a file, there are no configurations.
 
     Raises:
-      UsageError: If the file holds no records; the message names it.
+      UsageError: If the file has no records; the message names the file.
     """
     import pandas as pd
 
@@ -342,7 +344,7 @@ def _provenance(folder: pathlib.Path) -> dict[str, str]:
 
 
 def _recorded(run: Run, column: Metric) -> dict[str, float]:
-    """Recorded rewards of the uniform policy and the best fixed action, with errors if from a sample."""
+    """Recorded rewards of the uniform policy and the best fixed action, with errors if computed on a sample."""
     row: dict[str, float] = {_UNPAIRED: 1} if runs.is_unpaired([run]) else {}
     for baseline, reward in baselines.recorded([run], column).items():
         if isinstance(reward, ReferenceValue):
@@ -387,8 +389,8 @@ def _settings(binary: str, arguments: tuple[str, ...]) -> Settings:
 def _key(figure: Figure, planned: plan.Configuration, *, is_uniform: bool = False) -> Hashable:
     """Key that a configuration shares with its uniform policy or full-feedback baseline.
 
-    It has the environment and the rounds, and that of full feedback the deployment period. A change permutes the
-    actions' rewards, so the uniform policy earns the same.
+    The key has the environment and the rounds; for the full-feedback baseline, also the deployment period. Changes of
+    the environment permute the actions' rewards, so they do not affect the uniform policy's reward.
     """
     flags: dict[str, Any] = {**_settings(figure.binary, planned.arguments)}
     if is_uniform:
@@ -403,15 +405,16 @@ def _is_stationary(figure: Figure, planned: plan.Configuration) -> bool:
 
 
 def _has_one_environment(figure: Figure, planned: plan.Configuration) -> bool:
-    """Whether all rounds of the first measure belong to one environment.
+    """Whether all rounds of the first measure are in the same environment.
 
-    Environments permute the same actions (`bandits.environments.drift`), so all have the same best fixed reward.
+    Environments only permute the actions (`bandits.environments.drift`), so the best fixed action has the same reward
+    in all of them.
     """
     flags, rounds = _settings(figure.binary, planned.arguments), figure.measures[0].last_rounds
     if _is_stationary(figure, planned):
         return True
     is_one_change = flags["reward_drift"] == "abrupt" and not flags.get("drift_every")
-    keeps = flags.get("cache") == "persistent"  # Cached rewards may belong to the environment before.
+    keeps = flags.get("cache") == "persistent"  # Cached rewards may be from the previous environment.
     if not is_one_change or not rounds or keeps:
         return False
     return bool(flags["total_rounds"] - rounds + 1 >= flags["drift_start"])
@@ -420,10 +423,11 @@ def _has_one_environment(figure: Figure, planned: plan.Configuration) -> bool:
 def _known_baselines(figure: Figure, found: Mapping[str, Configuration]) -> dict[str, Baselines]:
     """Baselines of each configuration, by label.
 
-    The rewards of the uniform policy and of the best fixed action are exact: runs recorded them, over all their rounds.
-    If a configuration has no such record, or the measure covers the last rounds alone, the record of the uniform
-    policy's runs counts, with the same clients and data in one environment. Without any record, the uniform policy's
-    reward is measured by its own runs. A full-feedback baseline has the same deployment period and environment.
+    The rewards of the uniform policy and of the best fixed action are exact, because runs recorded them over all their
+    rounds. If a configuration has no such record, or if the measure covers only the last rounds, the record of the
+    uniform policy's runs is used, which have the same clients and data and a single environment. Without any record,
+    the uniform policy's reward is measured in its runs. A full-feedback baseline has the same deployment period and
+    environment as the configuration.
     """
     first = figure.measures[0]
     planned = [one for one in figure.configurations if one.label in found and first.name in found[one.label].values]
@@ -448,7 +452,7 @@ def _known_baselines(figure: Figure, found: Mapping[str, Configuration]) -> dict
 
 
 def _recorded_rewards(one: Configuration, name: str) -> dict[Baseline, Reference]:
-    """Recorded rewards of the uniform policy and the best fixed action, as far as there are records."""
+    """Recorded rewards of the uniform policy and the best fixed action; without those that have no record."""
     rows = one.values.rename(columns={_SAMPLE: "clients"}).to_dict("index")
     records = {int(seed): {key: value for key, value in row.items() if value == value} for seed, row in rows.items()}
     found = {baseline: baselines.of_records(records, baseline, name) for baseline in baselines.RECORDED}

@@ -1,4 +1,4 @@
-"""Reproduces figures: checks, searches on tuning seeds, runs of the reported seeds, and reports."""
+"""Reproduces figures: checks data, searches on tuning seeds, runs the reported seeds, and writes reports."""
 
 import contextlib
 import dataclasses
@@ -29,10 +29,10 @@ class FigureRuns(NamedTuple):
     """A figure's runs.
 
     Attributes:
-      finished: Finished runs of each configuration that has some, by label.
-      table: Their records; None without any.
+      finished: Finished runs of each configuration that has any, by label.
+      table: Records of the finished runs; None without such runs.
       errors: A line for each failed run.
-      left: Unfinished runs that could run now.
+      left: Unfinished runs that could be executed now.
     """
 
     finished: Mapping[str, Sequence[Run]]
@@ -42,7 +42,7 @@ class FigureRuns(NamedTuple):
 
 
 def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | None) -> None:
-    """Opens the data of one run of each task of each figure, before any run is started.
+    """Opens the data of one run for each task of each figure, before any run is started.
 
     Args:
       figures: The figures.
@@ -50,7 +50,7 @@ def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | 
       data_dir: Value of `--data_dir`, which must hold the files.
 
     Raises:
-      UsageError: If data is missing and `--data_dir` is given, or all figures lack data. It names all figures.
+      UsageError: If data is missing and `--data_dir` is set, or if no figure has data. The message names all figures.
     """
     groups = {}
     for figure in figures:
@@ -74,10 +74,10 @@ def _once(some: Iterable[Sequence[plan.Run]]) -> list[plan.Run]:
 
 
 def best(figure: Figure, some: Sequence[plan.Run], search: sweep.Sweep, folder: pathlib.Path) -> plan.Run | None:
-    """A run of the best point of a search, by the mean of the figure's first measure over the tuning seeds.
+    """Best point of a search, by the mean of the figure's first measure over the tuning seeds.
 
     Returns:
-      The run; None if no run is finished, or one is unfinished.
+      One run of that point; None if no run is finished, or one is unfinished.
 
     Raises:
       UsageError: If a finished run's files are damaged.
@@ -93,12 +93,12 @@ def best(figure: Figure, some: Sequence[plan.Run], search: sweep.Sweep, folder: 
         values = measure.values(runs.seeds(_read(group, folder)))
         return sweep.goodness(values, smallest=measure.smallest)
 
-    most = max(map(len, points.values()))  # Points with a missing seed are not compared with complete ones.
+    most = max(map(len, points.values()))  # Points with missing seeds are not compared with complete points.
     return max((group for group in points.values() if len(group) == most), key=goodness)[0]
 
 
 def _read(planned: Iterable[plan.Run], folder: pathlib.Path) -> list[Run]:
-    """Finished runs, up to their last planned round."""
+    """Reads finished runs up to their last planned round."""
     return [
         dataclasses.replace(runs.read(folder / run.name), metrics=runs.read_metrics(folder / run.name, run.rounds))
         for run in planned
@@ -113,18 +113,18 @@ def _run(
     folder: pathlib.Path,
     executor: executors.Executor | None,
 ) -> FigureRuns:
-    """Executes the missing runs of a figure; without an executor, only finished ones count.
+    """Executes the missing runs of a figure. Without an executor, only reads the finished ones.
 
     Args:
       figure: The figure.
-      part: The figure with the configurations that run. Others count if all their runs are finished.
+      part: The figure with only the configurations to run. Others are included if all their runs are finished.
       repeat: Number of seeds.
       base: Flags that all runs share.
       folder: Folder of all runs.
       executor: Executes the runs.
     """
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
-    # Configurations that differ only on the first axis are compared, so they run close together.
+    # Configurations that differ only on the first axis are compared, so they run one after the other.
     others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
     ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
     planned = {one.label: figure.runs_of(one, repeat, base, folder) for one in ordered}
@@ -153,7 +153,7 @@ def _run(
     finished, tables = {}, []
     for configuration in figure.configurations:
         label = configuration.label
-        # Diverged runs count in means, which would be biased upwards without them; verdicts leave them out.
+        # Means include diverged runs, because leaving them out would bias the mean upwards. Verdicts leave them out.
         ended = {run.seed: run for run in reported[label] if search.outcomes[run.name].status in _ENDED}
         lost = {seed for seed, run in ended.items() if search.outcomes[run.name].status == sweep.DIVERGED}
         try:
@@ -173,7 +173,7 @@ def report(figure: Figure, ended: FigureRuns, folder: pathlib.Path, records: pat
 
     Args:
       figure: The figure.
-      ended: Its runs.
+      ended: Runs of the figure.
       folder: Folder of the output.
       records: Folder of permanent records, if any.
 
@@ -196,14 +196,14 @@ def report(figure: Figure, ended: FigureRuns, folder: pathlib.Path, records: pat
 
 
 def execute(settings: cli.Settings, figures: Sequence[Figure]) -> int:
-    """Executes or estimates runs, and reports; returns the exit status.
+    """Executes runs and reports results, or estimates the time; returns the exit status.
 
     Args:
       settings: The flags of `reproduce`.
       figures: The figures.
 
     Raises:
-      UsageError: If data is missing that the runs need, or the records' folder cannot be written.
+      UsageError: If data that the runs need is missing, or if the records' folder cannot be written.
     """
     top = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
     cores, folder = executors.cores_of_run(settings), top / "runs"

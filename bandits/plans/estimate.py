@@ -1,6 +1,6 @@
-"""Estimates the time of planned runs from a few measured rounds of each kind.
+"""Estimates the time of planned runs from a few timed rounds of each kind of run.
 
-Nothing is downloaded: a missing data set is replaced by random examples of its size.
+Nothing is downloaded. A missing data set is replaced by random examples of the same size.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from optimization.posterior import flags as posterior_flags
 from optimization.study import payloads, run_folder
 from optimization.study.metrics import SECONDS
 
-_ROUNDS = 4  # The first compiles; after another one's pre-training epochs the second does, too.
-SAFETY_FACTOR = 1.1  # Runs take longer than a pace was measured to.
+_ROUNDS = 4  # The first round compiles. If it has extra pre-training epochs, so does the second.
+SAFETY_FACTOR = 1.1  # Runs take longer than the timed rounds suggest.
 _INIT_ROUNDS = "init_rounds"
-# Flags that determine the time of a round, where a binary has them.
+# Flags that determine the time of a round, if a binary has them.
 _TIMED_FLAGS = (
     "task_type",
     "model",
@@ -45,9 +45,9 @@ class Work(NamedTuple):
     """Amount of work.
 
     Attributes:
-      points: Points; each worker compiles each of them once.
-      runs: Runs; a run that a search continues counts again.
-      rounds: Rounds of all these runs.
+      points: Number of points. Each worker compiles each point once.
+      runs: Number of runs. A run that a search continues is counted again.
+      rounds: Total number of rounds of these runs.
     """
 
     points: int
@@ -57,13 +57,13 @@ class Work(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Pace:
-    """Speed of this machine, with one run per worker at the same time.
+    """Speed of this machine if each worker executes one run at a time.
 
     Attributes:
-      round_seconds: Seconds of a round.
-      run_seconds: Seconds of a run beside its rounds: its start, and the evaluation at its end.
-      point_seconds: Additional seconds of the first run of a point, which compiles its rounds.
-      workers: Runs at the same time.
+      round_seconds: Seconds per round.
+      run_seconds: Seconds per run in addition to its rounds, for the start and the evaluation at the end.
+      point_seconds: Additional seconds for the first run of each point, which compiles the rounds.
+      workers: Number of runs at the same time.
     """
 
     round_seconds: float
@@ -72,7 +72,7 @@ class Pace:
     workers: int
 
     def seconds(self, work: Work) -> float:
-        """Seconds that some work takes."""
+        """Seconds that the work takes."""
         parallel = work.runs * self.run_seconds + work.rounds * self.round_seconds
         return SAFETY_FACTOR * (work.points * self.point_seconds + parallel / self.workers)
 
@@ -82,8 +82,8 @@ class Pace:
         return dataclasses.replace(self, **{name: factor * getattr(self, name) for name in names})
 
 
-# Runs whose rounds take equally long: module and flags as text, number of unfinished runs, unfinished rounds of all of
-# them, and the measured seconds of a round, or the reason why they are unknown.
+# Runs whose rounds take the same time: module and flags as text, number of unfinished runs, total number of their
+# unfinished rounds, and the measured seconds per round, or the reason why they are unknown.
 Kind = tuple[str, int, int, float | str]
 
 
@@ -91,7 +91,7 @@ class Estimate(NamedTuple):
     """Estimated time of runs.
 
     Attributes:
-      text: Time of each kind of run, and in total.
+      text: Time of each kind of run, and total time.
       is_whole: Whether the time of every kind is known.
     """
 
@@ -104,9 +104,9 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
 
     Args:
       planned: (run, weight) pairs; only the first pair of a run counts.
-      folder: The plan's folder. Measured runs are stored in `estimate` below it, and run once.
-      executor: Executes the measured runs.
-      workers: Runs at the same time.
+      folder: The plan's folder. Timed runs are stored in its subfolder `estimate`, and are executed only once.
+      executor: Executes the timed runs.
+      workers: Number of runs at the same time.
     """
     once: dict[str, tuple[Run, int]] = {}
     for run, weight in planned:
@@ -134,7 +134,7 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
 
 
 def summarize(kinds: Sequence[Kind], workers: int) -> Estimate:
-    """Estimate from the measured rounds, with several runs at the same time."""
+    """Estimate from the timed rounds, when several runs are executed at the same time."""
     lines, known = [], []
     for name, number, rounds, seconds in kinds:
         prefix = f"{name}: {number} runs, {rounds:,} rounds"
@@ -154,7 +154,7 @@ def summarize(kinds: Sequence[Kind], workers: int) -> Estimate:
 
 
 def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
-    """Seconds of a run's round, or the reason why they are unknown."""
+    """Seconds per round of a run, or the reason why they are unknown."""
     arguments = (*run.arguments, *short_run_flags(run))
     try:
         short = dataclasses.replace(run, arguments=arguments, settings=studies.resolve(run.module, arguments))
@@ -166,7 +166,7 @@ def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
 
 
 def _round_bytes(run: Run, folder: pathlib.Path) -> int | None:
-    """Memory of a round, from the saved model of a measured run; None for methods that do not keep all models."""
+    """Memory of a round, from the saved model of a timed run; None for methods that do not keep all models."""
     if not {run.settings.get("algorithm"), run.settings.get("model_aggregation")} & {*posterior_flags.KEEP_MODELS}:
         return None
     with np.load(folder / run.name / run_folder.MODEL_FILE) as weights:
@@ -175,13 +175,13 @@ def _round_bytes(run: Run, folder: pathlib.Path) -> int | None:
 
 
 def round_seconds(folder: pathlib.Path, rounds: int) -> float:
-    """Median seconds of a run's first rounds, without the very first, which compiles."""
+    """Median seconds per round of a run's first rounds, except for the very first one, which compiles."""
     seconds = runs.read_metrics(folder, rounds)[SECONDS].tolist()
     return statistics.median(seconds[1:] or seconds)
 
 
 def short_run_flags(run: Run) -> list[str]:
-    """Flags that shorten a run to a few rounds, without a burn-in, on data that is not downloaded."""
+    """Flags that shorten a run to a few rounds without a burn-in, on data that need not be downloaded."""
     settings = run.settings
     flags = [f"--total_rounds={min(_ROUNDS, run.rounds)}"]
     flags += [f"--{_INIT_ROUNDS}=1"] if init_rounds(settings) else []
@@ -196,7 +196,7 @@ def _is_downloaded(settings: Mapping[str, Any]) -> bool:
 
 
 def init_rounds(settings: Mapping[str, Any]) -> int:
-    """Rounds of a run's initial training; most scenarios have none."""
+    """Number of rounds of a run's initial training, which most scenarios do not have."""
     return settings[_INIT_ROUNDS] if settings.get("scenario") in task_defaults.PRETRAINED else 0
 
 

@@ -1,6 +1,6 @@
-"""Executors of runs: processes of this machine, a Ray cluster, or a job array.
+"""Executors of runs: processes on this machine, a Ray cluster, or a job array.
 
-Each of their processes executes several runs, so that it imports TensorFlow Federated once.
+Each process executes several runs, so that it imports TensorFlow Federated only once.
 """
 
 import collections
@@ -31,12 +31,12 @@ from optimization.study import cli, interruption
 
 FINISHED_FILE = "finished.json"
 LOG_FILE = "log.txt"
-_WORKING_DIR = "BUILD_WORKING_DIRECTORY"  # Relative paths of a run's flags start where the user is.
-_NODES_SECONDS = 60.0  # Longest wait for a node with enough CPUs, if all such nodes are lost.
+_WORKING_DIR = "BUILD_WORKING_DIRECTORY"  # Relative paths in flags are relative to the user's directory.
+_NODES_SECONDS = 60.0  # Maximum time to wait for a node with enough CPUs, if all such nodes are lost.
 _RAY_RETRIES = 2
 _CONNECT_SECONDS = 10
-_STOP_SECONDS = 60.0  # Longest wait of an interruption for the rounds and results in progress.
-_END_SECONDS = 10.0  # Longest wait for a process that has closed its output.
+_STOP_SECONDS = 60.0  # Maximum time that an interruption waits for rounds and results in progress.
+_END_SECONDS = 10.0  # Maximum time to wait for a process that has closed its output.
 _NO_CLUSTER = "--ray_address={}: no Ray cluster answers there."
 
 
@@ -45,9 +45,9 @@ class Job(NamedTuple):
 
     Attributes:
       module: Module of the experiment binary.
-      arguments: All its flags.
-      folder: The run's folder, absolute.
-      rounds: Rounds after which it is finished.
+      arguments: All flags of the run.
+      folder: Absolute path of the run's folder.
+      rounds: Number of rounds after which the run is finished.
     """
 
     module: str
@@ -69,9 +69,9 @@ class Result(NamedTuple):
 
 
 def run(job: Job) -> Result:
-    """Executes or continues a run, and marks its folder when it is finished. Its output goes to a log there.
+    """Executes or continues a run, and marks its folder when it is finished. A log in the folder has its output.
 
-    After a signal in the last round, the run is finished, and the status is 128 + the signal.
+    After a signal during the last round, the run is finished, but the status is 128 + the signal number.
     """
     folder = pathlib.Path(job.folder)
     try:
@@ -90,7 +90,7 @@ def run(job: Job) -> Result:
 
 def _execute(job: Job) -> Result:
     flags = studies.flag_set(job.module)
-    # For config.json: the command that would do the same.
+    # The equivalent command, for config.json.
     sys.argv = [str(sys.modules[job.module].__file__), *job.arguments]
     try:
         return Result(studies.program(job.module, flags.parse(sys.argv)))
@@ -134,17 +134,17 @@ def last_round(folder: str | os.PathLike) -> int:
 
 
 class Executor:
-    """Executes jobs, for one thread. The base class executes nothing."""
+    """Executes jobs. An executor is used by a single thread. The base class executes nothing."""
 
     def submit(self, job: Job) -> None:
-        """Takes a job, without waiting."""
+        """Accepts a job without waiting for it."""
 
     def wait(self, seconds: float | None = None) -> tuple[Job, Result] | None:
         """Waits for a job to end; None if none ends within `seconds`."""
         return None
 
     def stop(self) -> None:
-        """Drops the jobs that wait, and gives the rounds and results in progress a minute to be saved."""
+        """Drops waiting jobs, and gives rounds and results in progress a minute to be saved."""
 
     def close(self) -> None:
         """Kills all processes."""
@@ -155,7 +155,7 @@ _KINDS = {
     "ray": "a Ray cluster, whose machines share this project's and the output's folder",
     "slurm_script": "write a job array for Slurm, and run nothing",
 }
-RUNNING = ("local", "ray")  # Those that run at once.
+RUNNING = ("local", "ray")  # Executors that start runs immediately.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,12 +173,12 @@ class Executors:
 
 
 def shares_cores(settings: cli.Settings) -> bool:
-    """Whether several runs share this machine; on other machines, each has as many cores as this one."""
+    """Whether several runs share this machine. Otherwise, a run has as many cores as this machine."""
     return settings.executor in RUNNING and not settings.ray_address
 
 
 def cores_of_run(settings: cli.Settings) -> int:
-    """CPU cores of each run."""
+    """Number of CPU cores of each run."""
     cores = len(os.sched_getaffinity(0))
     return max(1, cores // settings.workers) if shares_cores(settings) else cores
 
@@ -200,7 +200,7 @@ def running(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
 
     Args:
       executor: Executes the runs.
-      folder: Folder that the same command continues.
+      folder: Folder from which the same command would continue.
     """
     received: list[int] = []
 
@@ -231,7 +231,7 @@ class _Process:
             stdout=subprocess.PIPE,
             env=os.environ | environment() | {"PYTHONPATH": paths},
             text=True,
-            start_new_session=True,  # Ctrl-C is the grid's to answer.
+            start_new_session=True,  # The parent process handles Ctrl-C.
             preexec_fn=worker_process.end_with_parent,
         )
         self.job: Job | None = None
@@ -242,13 +242,13 @@ class _Process:
 
     def start(self, job: Job) -> None:
         self.job = job
-        with contextlib.suppress(BrokenPipeError):  # `result` reports it.
+        with contextlib.suppress(BrokenPipeError):  # `result` reports the broken pipe.
             self.process.stdin.write(json.dumps(job) + "\n")
             self.process.stdin.flush()
 
     def result(self) -> tuple[Job, Result, bool]:
-        """Job, its result, and whether the process can execute another."""
-        job: Job = self.job  # type: ignore[assignment]  # Asked of a process that has one.
+        """The job, its result, and whether the process can execute another job."""
+        job: Job = self.job  # type: ignore[assignment]  # Only called if the process has a job.
         self.job = None
         line = self.process.stdout.readline()
         if line.endswith("\n"):
@@ -271,10 +271,10 @@ class _Process:
 
 
 class Local(Executor):
-    """Processes of this machine; a process that dies is replaced."""
+    """Processes on this machine. A process that dies is replaced."""
 
     def __init__(self, workers: int):
-        """Initializes the executor, without a process.
+        """Initializes the executor without starting a process.
 
         Args:
           workers: Maximum number of processes.
@@ -315,7 +315,7 @@ class Local(Executor):
         for process in busy:
             process.send_signal(signal.SIGTERM)
             with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()  # It gets no other run.
+                process.stdin.close()  # The process gets no further runs.
         deadline = time.monotonic() + _STOP_SECONDS
         for process in busy:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -328,30 +328,30 @@ class Local(Executor):
 
 
 class Ray(Executor):
-    """A Ray cluster, with a task per run. Ray repeats a task whose process or machine was lost."""
+    """A Ray cluster with one task per run. Ray repeats a task if its process or machine is lost."""
 
     def __init__(self, address: str | None, workers: int, cores: int):
-        """Connects, or starts a local Ray.
+        """Connects to a cluster, or starts a local one.
 
         Args:
-          address: The cluster's; None starts one on this machine, which ends with this object.
-          workers: Runs that a local Ray executes at the same time.
-          cores: Cores of each run.
+          address: Address of the cluster. None starts one on this machine, which ends with this object.
+          workers: Number of runs that a local cluster executes at the same time.
+          cores: CPU cores of each run.
 
         Raises:
-          Failure: If there is no cluster at the address, or none of its nodes has so many cores.
+          Failure: If there is no cluster at the address, or none of its nodes has `cores` cores.
         """
         if address:
             _check_address(address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Or it warns of a change to come.
-        # They end with their parents, and remove their sockets, unless Ray kills them first.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray would warn about a future change.
+        # Child processes end with their parents and remove their sockets, unless Ray kills them first.
         os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "0")
         on_sigterm = signal.getsignal(signal.SIGTERM)
         import ray
 
         self._ray, self._session = ray, ""
-        # Its processes look for the project where this one found it.
+        # Ray's processes import the project from the same paths as this process.
         paths = os.pathsep.join(filter(None, sys.path))
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "runtime_env": {"env_vars": {"PYTHONPATH": paths}}}
         if address is None:
@@ -362,7 +362,7 @@ class Ray(Executor):
                 ray.init(address, **quiet)
             except (ConnectionError, ValueError) as error:
                 raise Failure(_NO_CLUSTER.format(address)) from error
-        signal.signal(signal.SIGTERM, on_sigterm)  # Ray has put its own in its place.
+        signal.signal(signal.SIGTERM, on_sigterm)  # Ray has replaced the signal handler.
         try:
             check_nodes(ray.nodes(), cores)
         except Failure:
@@ -388,7 +388,7 @@ class Ray(Executor):
             return job, Result(1, f"Ray: {str(error).strip().splitlines()[-1]}")
 
     def _check_nodes(self, now: float) -> None:
-        """Looks at the nodes again.
+        """Checks the nodes again.
 
         Raises:
           Failure: If for a minute no living node has had enough cores for a run.
@@ -405,16 +405,16 @@ class Ray(Executor):
 
     def stop(self) -> None:
         for task in self._jobs:
-            self._ray.cancel(task)  # As Ctrl-C, where it is running.
+            self._ray.cancel(task)  # Has the effect of Ctrl-C if the task is running.
         self._ray.wait(list(self._jobs), num_returns=len(self._jobs), timeout=_STOP_SECONDS)
 
     def close(self) -> None:
         self._ray.shutdown()
-        shutil.rmtree(self._session, ignore_errors=True)  # A local Ray's logs.
+        shutil.rmtree(self._session, ignore_errors=True)  # Logs of a local cluster.
 
 
 def check_nodes(nodes: Sequence[Mapping[str, Any]], cores: int) -> None:
-    """Refuses a cluster on which no run would ever start: Ray waits for a larger node silently.
+    """Refuses a cluster on which no run would ever start, because Ray would silently wait for a larger node.
 
     Args:
       nodes: The cluster's nodes, as `ray.nodes` returns them.
@@ -434,7 +434,7 @@ def check_nodes(nodes: Sequence[Mapping[str, Any]], cores: int) -> None:
 
 
 def _check_address(address: str) -> None:
-    """Fails at once if nothing listens: Ray itself retries for minutes."""
+    """Fails immediately if no server listens at the address; Ray itself would retry for minutes."""
     if match := re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address):
         try:
             socket.create_connection((match[1], int(match[2])), timeout=_CONNECT_SECONDS).close()

@@ -1,6 +1,6 @@
-"""Planned runs: configurations, grids of a command line, published grids, and points with their folders.
+"""Planned runs: configurations, grids from a command line, published grids, and points with their folders.
 
-A point is a choice of all flags but the seed.
+A point is a choice of values for all flags except the seed.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from data.errors import UsageError
 from optimization.study import cli, presets, run_folder
 
 _PUBLISHED = pathlib.Path(__file__).parent / "published"
-# A grid sets these itself, or they start several runs.
+# Runs cannot set these flags: the grid sets them, or they would start several runs.
 _GRID_FLAGS = ("root_output_dir", "experiment_name", "seed", "repeat", "restart")
 _SEED = "seed"
 _ROUNDS = "total_rounds"
@@ -36,11 +36,11 @@ class Run:
 
     Attributes:
       module: Module of the binary.
-      point: Name of its point, shared by runs of other seeds; ends with the key of its flags.
-      seed: Seed.
-      configuration: Swept flags that are words; for each configuration, the best numbers are searched.
+      point: Name of the point, which runs with other seeds share. It ends with the key of the point's flags.
+      seed: Random seed.
+      configuration: Values of swept flags that are words. The search selects the best numbers for each configuration.
       numbers: Names of swept flags that are numbers.
-      arguments: Flags of the command, the grid and the point.
+      arguments: Flags from the command line, the grid and the point.
       settings: Values of all flags, with defaults filled in.
     """
 
@@ -54,16 +54,16 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Folder of the run, relative to that of all runs."""
+        """Folder of the run, relative to the folder of all runs."""
         return f"{self.point}/seed_{self.seed}"
 
     @property
     def rounds(self) -> int:
-        """Rounds of the finished run."""
+        """Number of rounds of the finished run."""
         return self.settings.total_rounds
 
     def job(self, folder: pathlib.Path) -> executors.Job:
-        """Job that executes the run below the folder of all runs."""
+        """Job that executes the run in a subfolder of the folder of all runs."""
         output = (f"--root_output_dir={folder}", f"--experiment_name={self.name}")
         return executors.Job(self.module, (*self.arguments, *output), str(folder / self.name), self.rounds)
 
@@ -75,10 +75,10 @@ class Run:
         )
 
     def at_rounds(self, rounds: int) -> "Run":
-        """The run with fewer rounds, which the whole run continues.
+        """The run with fewer rounds, which the full run can continue.
 
         Raises:
-          UsageError: If its rounds would differ from those of the whole run.
+          UsageError: If its rounds would differ from those of the full run.
         """
         arguments = (*self.arguments, f"--{_ROUNDS}={rounds}")
         settings = studies.resolve(self.module, arguments)
@@ -95,10 +95,10 @@ class Grid:
     Attributes:
       binary: Module of the experiment binary.
       base: Flags that all runs share, as arguments.
-      blocks: Flags and the values to try, as text; points are the cross product of each block. A block has one value
-        of each flag that is a word, and so belongs to one configuration.
+      blocks: Flags and the values to try, as text. Points are the cross product of the values in each block. A block
+        has a single value for each flag whose values are words, so it belongs to one configuration.
       seeds: Seeds of every point.
-      known: Names of existing points by their keys; a grid that swept other flags may have named them.
+      known: Names of existing points by their keys. The names may come from a grid that swept other flags.
     """
 
     binary: str
@@ -116,7 +116,7 @@ class Grid:
         """The `count` seeds after those of the search.
 
         Raises:
-          UsageError: If they exceed the largest seed.
+          UsageError: If they exceed the largest possible seed.
         """
         first = max(self.seeds) + 1
         if count and first + count - 1 > _LARGEST_SEED:
@@ -124,7 +124,7 @@ class Grid:
         return range(first, first + count)
 
     def in_folder(self, folder: pathlib.Path) -> "Grid":
-        """The grid with points named as the existing ones in a folder."""
+        """Copy of the grid whose points have the same names as the existing points in a folder."""
         names = [path.name for path in folder.glob(f"*-{'?' * KEY_LENGTH}")]
         return dataclasses.replace(self, known={name[-KEY_LENGTH:]: name for name in names})
 
@@ -152,12 +152,12 @@ class Grid:
         return runs
 
     def _key(self, words: Sequence[str]) -> tuple[str, str]:
-        """Key of a point, which depends on the resolved settings alone, and its readable name."""
+        """Key of a point, which depends only on the resolved settings, and its readable name."""
         settings = self._resolve((*self.base, *words, f"--{_SEED}=0"), words)
         left_out = run_folder.FREE_FLAGS | {_SEED, "list_presets", "repeat"}
-        if _ROUNDS not in self.swept:  # A run may be made longer.
+        if _ROUNDS not in self.swept:  # A run with more rounds continues the same point.
             left_out |= {_ROUNDS}
-        # Unset flags are left out, so that a new flag of the binary does not change keys of earlier runs.
+        # Unset flags are left out, so that new flags of the binary do not change the keys of earlier runs.
         values = {name: value for name, value in settings.items() if name not in left_out and value is not None}
         canonical = json.dumps([self.binary, values], sort_keys=True)
         key = hashlib.sha256(canonical.encode()).hexdigest()[:KEY_LENGTH]
@@ -177,12 +177,12 @@ class Configuration:
     """A planned configuration: a curve of a figure, or a row of a table.
 
     Attributes:
-      label: Its name; parts of several axes are joined by commas.
-      words: The parts of its label, one per axis.
+      label: Name of the configuration. Parts for several axes are joined by commas.
+      words: The parts of the label, one for each axis.
       arguments: Flags of the binary.
-      sweeps: Values to search, as `--sweep` of the grid; without any, it is one run per seed.
+      sweeps: Values to search, as in `--sweep` of the grid. Without any, there is one run per seed.
       grid: A published grid to search.
-      is_drawn: Whether figures draw it; otherwise it is only a reference.
+      is_drawn: Whether figures show the configuration; otherwise, it is only a reference.
     """
 
     label: str
@@ -194,7 +194,7 @@ class Configuration:
 
     @property
     def is_searched(self) -> bool:
-        """Whether its flags are searched."""
+        """Whether values of its flags are searched."""
         return bool(self.sweeps or self.grid)
 
     def edges(self, picked: Mapping[str, float]) -> list[str]:
@@ -206,17 +206,17 @@ class Configuration:
     def runs(
         self, binary: str, seeds: Sequence[int], base: Sequence[str] = (), folder: pathlib.Path | None = None
     ) -> list[Run]:
-        """Runs of all its points and seeds.
+        """Runs of all points and seeds.
 
         Args:
           binary: Name in `studies.STUDIES`.
           seeds: Seeds of each point.
           base: Additional flags.
-          folder: Folder of earlier runs, whose names are reused. None for the runs of the first point alone:
+          folder: Folder of earlier runs, whose names are reused. None for only the runs of the first point, because
             checking a whole search takes minutes.
 
         Raises:
-          UsageError: If its flags are invalid.
+          UsageError: If the configuration's flags are invalid.
         """
         grid = build((*self.arguments, *base), sweeps=self.sweeps, binary=binary, grid=self.grid)
         grid = dataclasses.replace(grid, seeds=tuple(seeds))
@@ -229,7 +229,7 @@ class Configuration:
 def published() -> dict[str, dict[str, Any]]:
     """Tables of published grids, by name; see `published/`.
 
-    `blocks` has the flags and values to try; an axis with a single value is a word that names a configuration.
+    `blocks` has the flags and the values to try. An axis with a single value is a word that names a configuration.
     """
     tables = {name: table for _, _, some in presets.tables(_PUBLISHED) for name, table in some.items()}
     for table in tables.values():
@@ -243,14 +243,14 @@ def published() -> dict[str, dict[str, Any]]:
 def build(
     rest: Sequence[str], *, sweeps: Sequence[str], repeat: int = 1, binary: str | None = None, grid: str | None = None
 ) -> Grid:
-    """Grid of a command line.
+    """Grid from a command line.
 
     Args:
       rest: Flags of the runs.
-      sweeps: Values of `--sweep`, as `flag=v1,v2`; values that hold commas are separated by semicolons.
-      repeat: Consecutive seeds of every point.
-      binary: Name in `studies.STUDIES`; None for the grid's, or the first.
-      grid: A published grid; flags and sweeps override it.
+      sweeps: Values of `--sweep`, as `flag=v1,v2`. Values that have commas are separated by semicolons.
+      repeat: Number of consecutive seeds for every point.
+      binary: Name in `studies.STUDIES`. None for the binary of the grid, or the first one without a grid.
+      grid: Name of a published grid. Flags and sweeps override its values.
 
     Raises:
       UsageError: If the flags conflict.
@@ -292,7 +292,7 @@ def build(
 def _matching_blocks(
     table: Mapping[str, Any], fixed: Mapping[str, Any], given: frozenset[str], axes: Axes
 ) -> list[Axes]:
-    """Blocks of a published grid that agree with fixed flags, without axes that the command sets."""
+    """Blocks of a published grid that agree with fixed flags, without axes that the command line sets."""
     blocks: list[Axes] = []
     for block in table["blocks"]:
         texts = {name: [as_text(value) for value in values] for name, values in block.items()}
@@ -303,7 +303,7 @@ def _matching_blocks(
 
 
 def _split(block: Axes) -> list[Axes]:
-    """A block for each combination of words."""
+    """One block for each combination of words."""
     words = {name: values for name, values in block.items() if is_words(values)}
     return [
         {**block, **{name: (value,) for name, value in zip(words, values, strict=True)}}
@@ -343,7 +343,7 @@ def is_words(values: Sequence[str]) -> bool:
 
 
 def as_text(value: Any) -> str:
-    """A flag's value as text; equal numbers give equal texts."""
+    """A flag's value as text. Equal numbers have the same text."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Executes the runs of a plan: all of them, or by successive halving.
+"""Executes the runs of a plan, either all of them or by successive halving.
 
 Successive halving is synchronous: Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter
 Optimization", 2016. All points run the lowest rung, and the best 1/factor of the points of a rung run the next one.
@@ -30,7 +30,7 @@ FINISHED, FAILED, STOPPED_EARLY, UNFINISHED = "finished", "failed", "stopped ear
 DIVERGED = "diverged"
 _ATTEMPTS = 3
 _WORKER = (str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "python"), "-m", "scripts.grid_worker")
-_TICK_SECONDS = 1.0  # Between two updates of the progress bar; and a signal just before a wait is answered after it.
+_TICK_SECONDS = 1.0  # Time between updates of the progress bar; also the longest delay before a signal is handled.
 
 
 @dataclasses.dataclass
@@ -39,11 +39,11 @@ class Outcome:
 
     Attributes:
       run: The run.
-      status: One of the words above.
-      rounds: Finished rounds, after which the metric is `value`.
-      value: The metric; NaN if it is missing or not finite, or if the run diverged.
+      status: One of the status constants of this module.
+      rounds: Number of finished rounds, after which the metric is `value`.
+      value: Value of the metric; NaN if it is missing or not finite, or if the run diverged.
       error: Reason of a failure.
-      is_reporting: Whether its seed is fresh: it selects no point, and is not ranked.
+      is_reporting: Whether the seed is fresh. Runs with fresh seeds do not select points, and are not ranked.
     """
 
     run: Run
@@ -55,11 +55,11 @@ class Outcome:
 
 
 def finished_rounds(folder: pathlib.Path) -> int:
-    """Rounds after which a run's folder was marked as finished; 0 for an unfinished or missing run.
+    """Number of rounds after which a run's folder was marked as finished; 0 for an unfinished or missing run.
 
     Raises:
-      UsageError: If the folder is damaged, of another format, or was made with other versions of the packages; it
-        names the folder.
+      UsageError: If the folder is damaged, has a different format, or was made with other versions of the packages.
+        The message names the folder.
     """
     config = folder / "config.json"
     mark = folder / executors.FINISHED_FILE
@@ -90,17 +90,18 @@ _versions = functools.cache(run_folder.versions)
 
 
 def unfinished(planned: Iterable[Run], folder: pathlib.Path) -> list[Run]:
-    """Runs that are not finished below the folder of all runs; see `finished_rounds`."""
+    """Runs that are not finished in the folder of all runs; see `finished_rounds`."""
     return [run for run in planned if finished_rounds(folder / run.name) < run.rounds]
 
 
 def read_value(folder: pathlib.Path, column: str, rounds: int) -> float:
     """Metric of a finished run after `rounds` rounds, or after its last round; NaN if it is not finite.
 
-    A longer run may lack an evaluation after that round. Then the previous evaluation counts, or without one the next.
+    A longer run may have no evaluation after exactly that round. Then the value is that of the previous evaluation
+    or, if there is none, of the next.
 
     Raises:
-      UsageError: If its metrics are damaged, or have no such column; it names the file.
+      UsageError: If the metrics are damaged or do not have the column. The message names the file.
     """
     table = runs.read_metrics(folder)
     if column not in table:
@@ -118,7 +119,7 @@ def has_diverged(folder: pathlib.Path, rounds: int) -> bool:
     """Whether a finished run's training had diverged after `rounds` rounds, so that its metric is meaningless.
 
     Raises:
-      UsageError: If its files are damaged; it names the file.
+      UsageError: If a file is damaged. The message names the file.
     """
     run = runs.read(folder)
     return divergence.is_lost(run.metrics[run.metrics["round_num"] <= rounds], run.columns, run.flags)
@@ -134,20 +135,20 @@ Point = Sequence[Outcome]  # One outcome for each seed.
 
 
 def mean(point: Point) -> float:
-    """Mean of the metric over a point's seeds; NaN if a seed has none."""
+    """Mean of the metric over a point's seeds; NaN if a seed has no value."""
     return sum(outcome.value for outcome in point) / len(point)
 
 
 def rounds_of(point: Point) -> int:
-    """Rounds that all seeds of a point have finished."""
+    """Number of rounds that all seeds of a point have finished."""
     return min(outcome.rounds for outcome in point)
 
 
 def rank(outcomes: Iterable[Outcome], *, smallest: bool, apart: bool = True) -> dict[str, list[Point]]:
-    """Points of each configuration (or, unless `apart`, all in one list), the best first.
+    """Points of each configuration (without `apart`, of all configurations together), sorted from best to worst.
 
-    Points are sorted by their rounds, then by their means. Points without a mean, such as those that diverged
-    or failed, come last. Ties keep their order. Fresh seeds are left out.
+    Points are sorted by number of rounds, then by mean. Points without a mean, such as those that diverged or
+    failed, are last. Ties keep their order. Fresh seeds are left out.
     """
     tuning = [outcome for outcome in outcomes if not outcome.is_reporting]
     ranked: dict[str, list[Point]] = {}
@@ -166,10 +167,10 @@ def label(name: str) -> str:
 
 
 def claim(folder: pathlib.Path, binary: str, blocks: Sequence[plan.Axes] = ()) -> contextlib.AbstractContextManager:
-    """Creates a plan's folder, and returns its lock, which is held while it is open.
+    """Creates a plan's folder, and returns a lock on it, which is held while the context is open.
 
     Raises:
-      UsageError: If the folder cannot be written, another grid runs in it, or its format differs.
+      UsageError: If the folder cannot be written or has a different format, or if another grid is running in it.
     """
     about = folder / "grid.json"
     if about.exists():
@@ -182,12 +183,12 @@ def claim(folder: pathlib.Path, binary: str, blocks: Sequence[plan.Axes] = ()) -
 
 
 def refused(groups: Mapping[str, Sequence[Run]]) -> dict[str, list[str]]:
-    """Opens the data of groups of runs before any starts; returns the names of invalid groups, by message."""
+    """Opens the data of groups of runs before any run starts; returns the names of invalid groups, by message."""
     names: dict[str, list[str]] = {}
     for name, runs_of_group in groups.items():
         try:
             for run in runs_of_group:
-                frame.checked(studies.load(run.module), [run.settings], warns=False)  # Each run prints its own.
+                frame.checked(studies.load(run.module), [run.settings], warns=False)  # Runs print their own warnings.
         except UsageError as error:
             names.setdefault(str(error), []).append(name)
     return names
@@ -196,14 +197,14 @@ def refused(groups: Mapping[str, Sequence[Run]]) -> dict[str, list[str]]:
 def write_job_array(planned: Iterable[Run], folder: pathlib.Path, cores: int, then: str) -> int:
     """Writes a job array of the unfinished runs for Slurm, and runs nothing; returns the exit status.
 
-    `commands.txt` has a line per run. A restarted task continues its run. Two minutes before its time limit, a task
-    saves its last round.
+    `commands.txt` has one line per run. A restarted task continues its run. A task saves its last round two minutes
+    before its time limit.
 
     Args:
-      planned: The runs; duplicates count once.
+      planned: The runs. Duplicates are counted once.
       folder: The plan's folder.
       cores: CPU cores of each run.
-      then: What the user does after the runs.
+      then: Instructions for the user on what to do after the runs.
     """
     left = {run.name: run for run in unfinished(planned, folder / "runs")}
     if not left:
@@ -237,13 +238,13 @@ def write_job_array(planned: Iterable[Run], folder: pathlib.Path, cores: int, th
 
 
 def rungs(total_rounds: int, points: int, factor: int, least: int = 1) -> list[int]:
-    """Rounds of each rung, ending with `total_rounds`; there are as many rungs as the points allow.
+    """Number of rounds of each rung, up to `total_rounds`, with as many rungs as the number of points allows.
 
     Args:
-      total_rounds: Rounds of the last rung.
+      total_rounds: Number of rounds of the last rung.
       points: Number of points.
       factor: Reduction factor.
-      least: Minimum rounds of the lowest rung, unless it is the last.
+      least: Minimum number of rounds of the lowest rung, unless it is the only one.
     """
     promotions = 0
     while factor ** (promotions + 1) <= points and total_rounds // factor ** (promotions + 1) >= least:
@@ -267,10 +268,10 @@ class Sweep:
 
         Args:
           folder: Folder of all runs.
-          executor: Executes the runs.
-          metric: Metric of the ranking.
+          executor: Executor of the runs.
+          metric: Metric by which points are ranked.
           smallest: Whether smaller is better.
-          after_run: Called after each run that ends.
+          after_run: Function that is called at the end of each run.
         """
         self.metric = metric
         self.smallest = smallest
@@ -344,12 +345,12 @@ class Sweep:
             self._show()
 
     def run_halving(self, planned: Sequence[Run], factor: int = 2, least: int = 1) -> None:
-        """Executes runs by synchronous successive halving; ties keep the order of the points.
+        """Executes runs by synchronous successive halving. Ties keep the order of the points.
 
         Args:
           planned: The runs of all points.
-          factor: One of this many points is promoted.
-          least: Minimum rounds of a point that is stopped early.
+          factor: Reduction factor: the best 1/factor of the points of a rung run the next one.
+          least: Minimum number of rounds of a point that is stopped early.
         """
         points = list(runs.grouped(planned, lambda run: run.point).values())
         *shorter, last = rungs(planned[0].rounds, len(points), factor, least)
@@ -379,11 +380,11 @@ class Sweep:
         return {name: [self.outcomes[run.name] for run in some] for name, some in fresh.items()}
 
     def ranked(self) -> dict[str, list[Point]]:
-        """Points of each configuration, the best first."""
+        """Points of each configuration, sorted from best to worst."""
         return rank(self.outcomes.values(), smallest=self.smallest)
 
     def _show(self) -> None:
-        """Updates the bar: finished rounds of all runs, and finished runs."""
+        """Updates the progress bar with the finished rounds of all runs and the number of finished runs."""
         if self._bar.disable:
             return
         bar, all_runs = self._bar, self.outcomes.values()
@@ -391,7 +392,7 @@ class Sweep:
         missing = (one.run.rounds - executors.last_round(self._folder / one.run.name) for one in left)
         total = sum(one.run.rounds for one in all_runs)
         done = total - sum(max(0, rounds) for rounds in missing)
-        if not bar.total:  # Rounds of earlier commands do not count for this one's speed.
+        if not bar.total:  # Rounds of earlier commands are not part of this command's speed.
             bar.initial = done
         bar.total, bar.n = total, done
         bar.set_description_str(f"{len(all_runs) - len(left)}/{len(all_runs)} runs", refresh=False)
