@@ -238,8 +238,8 @@ class InverseGapWeighting(Policy):
     both constant.
 
     Attributes:
-      mu: Inverse probability of an action that ties with the best, above 0. Larger values explore less. `actions - 1` is
-        the smallest value that never needs the scaling. None means the number of actions.
+      mu: Inverse probability of an action that ties with the best, above 0. Larger values explore less. `actions - 1`
+        is the smallest value that never needs the scaling. None means the number of actions.
       gamma: Inverse of the reward gap up to which actions are explored, at least 0. Larger values are greedier.
       first_of_ties: Whether ties go to the first of the tied actions instead of a random one.
 

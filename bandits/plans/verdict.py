@@ -232,7 +232,7 @@ def ranking(
 
     blocks = list(ranked.items())
     if all(len(points) == 1 for points in ranked.values()):
-        # There is one point per configuration. Configurations with other data, rewards or cohorts are ranked separately.
+        # Each configuration has one point. Configurations with other data, rewards or cohorts are ranked separately.
         every = sweep.rank(itertools.chain(*itertools.chain(*ranked.values())), smallest=smallest, apart=False)
         groups = runs.grouped(
             every.get("", ()), lambda point: str(configurations.environment_key(point[0].run.settings, _ROUNDS))
