@@ -25,7 +25,7 @@ class ClientKeys(NamedTuple):
     """A client's random keys in one round, int32 [2] each. Equal keys give equal samples.
 
     Attributes:
-      cache: Key for sampling actions. New every round in Algorithm 4; constant within a deployment period in Algorithm 1.
+      cache: Key for sampling actions. New every round in Algorithm 4; the same for a deployment period in Algorithm 1.
       training: Key for sampling mini-batches.
     """
 
@@ -116,7 +116,7 @@ class BanditProcess(fed_avg.Process):
         return fed_avg.Log(examples, count, tf.cast(count, tf.float32), client.keys.training, sums=sums)
 
     def half_sums(self, cache: Mapping[str, tf.Tensor], position: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Expected rewards and numbers of examples of a client's halves at the client's position, [2, positions] each."""
+        """Expected rewards and numbers of examples of a client's halves, at its position, [2, positions] each."""
         place = tf.minimum(position, self.halves - 1)
         sums: dict[str, list] = {"half_rewards": [], "half_examples": []}
         for mask in (tf.logical_not(cache["half"]), cache["half"]):

@@ -1,7 +1,7 @@
 """Baselines that need no rounds, and the accuracy of a log's simulator.
 
-A run records the rewards of the uniform policy and of the best fixed action in `bounds.json`. Both are computed from the
-labels and the reward matrix.
+A run records the rewards of the uniform policy and of the best fixed action in `bounds.json`. Both are computed from
+the labels and the reward matrix.
 
 Recommendation tasks also have a linear model that is fitted centrally. A log's simulator (`data.logged_clients`) is
 compared with the log on held-out clients, which its regression was not fitted to. The logging policy is compared with
@@ -156,7 +156,7 @@ class Score:
       policy: Name of the policy.
       simulated: Mean of sampled rewards.
       logged: Value estimated from the log.
-      difference: Simulated minus logged value. Its interval can also include the sampling error of the training clients.
+      difference: Simulated minus logged value. Its interval can include the sampling error of the training clients.
     """
 
     policy: str
@@ -186,9 +186,7 @@ def _text(interval: intervals.Interval, sign: str = "") -> str:
     return f"{interval.mean:{sign}.4f} ({interval.low:{sign}.4f} to {interval.high:{sign}.4f})"
 
 
-_scores: weakref.WeakKeyDictionary = (
-    weakref.WeakKeyDictionary()
-)  # Keyed by the held-out clients, which all seeds share.
+_scores: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # Keyed by held-out clients, which all seeds share.
 
 
 def simulator_scores(held_out: clients.ClientData, training: clients.ClientData | None = None) -> list[Score]:
@@ -300,7 +298,7 @@ class Values(NamedTuple):
     Attributes:
       mean: float64 [actions]; NaN if the clients have no examples.
       clients: Number of clients that were read.
-      shares: float64 [clients, actions], each client's linear influence on the mean. The influences sum to about 0.
+      shares: float64 [clients, actions], each client's linearized influence on the mean, centred at about 0.
     """
 
     mean: np.ndarray
@@ -398,9 +396,7 @@ def action_values(
     if not counts.any():
         return Values(np.full(totals.shape[1], np.nan), len(chosen), np.zeros_like(totals))
     overall = totals.sum(axis=0) / counts.sum()
-    gaps = (
-        totals - counts[:, np.newaxis] * overall
-    )  # They sum to 0, also if all are multiplied by the usual inverse of a round's size.
+    gaps = totals - counts[:, np.newaxis] * overall  # They sum to 0, so a constant weight has no effect.
     weights = weights_of_rounds(counts, cohort) if cohort else np.zeros(len(counts))
     shares = (1 / counts.sum() + weights)[:, np.newaxis] * gaps
     return Values(overall + weights @ gaps, len(chosen), shares)
