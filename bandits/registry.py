@@ -1,7 +1,7 @@
 """Registry of policies, bandits and decision rules that can be selected by name, and their flags.
 
 To add a policy, write a class in `bandits.policies`, add an entry to POLICIES, and add an entry to BANDITS for each
-loss that it can be combined with. Entries refer to classes by name, so that flags can be checked before any slow import.
+loss that it can be combined with. Entries refer to classes by name, so flags can be checked before any slow import.
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
 The scores of a configuration on several tasks are summarized by their interquartile mean.
 
 A run's folder can record the rewards of the uniform policy and of the best fixed action (`bounds.json`). They are
-exact, or estimated from a sample of the clients. The full-feedback baseline is trained, so a configuration can exceed it.
+exact, or estimated from a sample of the clients. The full-feedback baseline is trained, so it can be exceeded.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Groups finished runs into configurations, whose runs differ only in their seed, and into comparable configurations."""
+"""Groups finished runs into configurations, whose runs differ only in their seed, and finds comparable ones."""
 
 import dataclasses
 import functools
@@ -84,7 +84,7 @@ class ComparableRuns:
         )
 
     def full_feedback_by_environment(self, one: Configuration) -> dict[int, Configuration]:
-        """Returns the finished full-feedback baselines that were trained in one environment of a drift, by environment."""
+        """Finished full-feedback baselines that were trained in one environment of a drift, by environment."""
         key = environment_key(one.flags, _DRIFT_ENVIRONMENT)
         alike = [
             other

@@ -117,7 +117,7 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
     for one in configurations:
         values, (seeds, clients) = of_b[one.name], of_b[one.name].shape
         reward, other = runs.bootstrapped(values.to_numpy(), mean).text(), mean(one.values[HALF_A].to_numpy())
-        # No interval: bootstrap samples have fewer distinct seeds, so the means of the worst clients are biased downwards.
+        # No interval: bootstrap samples have fewer distinct seeds, which biases the worst clients' means downwards.
         worst = worst_tenth(values.to_numpy())
         text.append(
             f"  {one.name}: {reward}; half A {other:.3g}; worst tenth {worst:.2g}; {seeds} seeds, {clients} clients"
@@ -135,7 +135,7 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
 
 
 def helped(configurations: Sequence[Configuration]) -> dict[str, Any]:
-    """Fractions of clients that federated learning helps, hurts or leaves equal, compared with seed noise, and a report."""
+    """Fractions of clients that federated learning helps, hurts or leaves equal, beside seed noise, and a report."""
     of_b = half_b(configurations)
     both = {"shares": differences(of_b[FEDERATED], of_b[ALONE]), "between_seeds": between_seeds(of_b[FEDERATED])}
     found = {name: {word: share(sign, one) for sign, word in _WORDS.items()} for name, one in both.items()}
