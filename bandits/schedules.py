@@ -1,7 +1,7 @@
 """Schedules of an exploration parameter over deployments, in plain numbers.
 
-A schedule only depends on a run's plan, which is public, and not on clients' data. It therefore has no privacy cost, and
-a resumed run has the same values as an uninterrupted one.
+A schedule only depends on a run's plan, which is public, and not on clients' data. It therefore has no privacy cost,
+and a resumed run has the same values as an uninterrupted one.
 """
 
 import abc

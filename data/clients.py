@@ -248,7 +248,7 @@ def second_half(seed: int, client: int, rows: np.ndarray) -> np.ndarray:
     Args:
       seed: Seed of the run.
       client: The client's index.
-      rows: int [rows], indices of examples in the client's data. The half of an example does not depend on other examples.
+      rows: int [rows], indices of examples in the client's data. An example's half does not depend on other examples.
     """
     pairs = int(rows.max()) // 2 + 1 if len(rows) else 0
     swapped = keys.generator(seed, keys.Purpose.HALVES, client).random(pairs) < 0.5
