@@ -281,7 +281,7 @@ class ClientReports(Part):
         return [f"Keep {shown} private: they hold what each client earned."]
 
     def content(self, own: np.ndarray) -> dict[str, list]:
-        """Content of `private_client_rewards.json`: participating clients, with means that are None without examples."""
+        """Content of `private_client_rewards.json`: participating clients and means, None without examples."""
         took_part = np.flatnonzero(own[:, 0])
         times, examples_a, rewards_a, examples_b, rewards_b = own[took_part].T
         halves = {"half_a": (rewards_a, examples_a), "half_b": (rewards_b, examples_b)}

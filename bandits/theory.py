@@ -35,15 +35,15 @@ GRIDS = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FiniteEnvironment:
-    """Finitely many contexts, actions and functions; rewards are 0 or 1, with mean f*(context, action).
+    """Environment with finitely many contexts, actions and functions. Rewards are 0 or 1 with mean f*(context, action).
 
-    F is a product: a function takes one of a context's candidate rows at each context. So the best fit is found
-    context by context.
+    F is a product: at each context, a function has one of the context's candidate rows. The best fit can therefore be
+    computed for each context separately.
 
     Attributes:
       rewards: float64 [contexts, actions] in [0, 1], f*.
-      candidates: float64 [contexts, candidates, actions] in [0, 1], each context's rows, f*'s among them; rows
-        may be repeated.
+      candidates: float64 [contexts, candidates, actions] in [0, 1], the candidate rows of each context, which include the row
+        of f*. Rows can be repeated.
       contexts: float64 [contexts], the frequency of each context.
     """
 
