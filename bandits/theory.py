@@ -42,8 +42,8 @@ class FiniteEnvironment:
 
     Attributes:
       rewards: float64 [contexts, actions] in [0, 1], f*.
-      candidates: float64 [contexts, candidates, actions] in [0, 1], the candidate rows of each context, which include the row
-        of f*. Rows can be repeated.
+      candidates: float64 [contexts, candidates, actions] in [0, 1], the candidate rows of each context, which
+        include the row of f*. Rows can be repeated.
       contexts: float64 [contexts], the frequency of each context.
     """
 
