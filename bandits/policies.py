@@ -1,11 +1,12 @@
 """Exploration policies: predicted rewards -> action probabilities (Agarwal et al. 2023, Algorithm 2, lines 4-7).
 
-A policy is one function, which may ask for more than predicted rewards: see `MORE`. Drawing the action and recording
-its propensity happen once, in `bandits.process`.
-What it explores by (epsilon, temperature, gamma) is a number; or, where a schedule moves it with the deployment, a
-float32 scalar tensor that a compiled round takes as data, and None where that is not there yet.
-Ties for the best action are broken at random: tied actions share the greedy action's probability, which is what a
-uniform choice among them gives. With `first_of_ties`, the first of them is the best one instead.
+A policy is a function of the predicted rewards. It can request further arguments: see `MORE`. The action is sampled and
+its propensity recorded in a single place, `bandits.process`.
+The exploration parameter (epsilon, temperature or gamma) is usually a number. If a schedule changes it from one
+deployment to the next, it is a float32 scalar tensor that a compiled round takes as an input, or None until that tensor
+exists.
+Ties for the best action are broken at random: tied actions share the greedy action's probability equally. With
+`first_of_ties`, the first of the tied actions counts as the best one instead.
 """
 
 import abc
@@ -20,11 +21,11 @@ from data.errors import UsageError
 
 Parameter: TypeAlias = float | tf.Tensor
 
-_ROUNDING = 1e-3  # More than the sum of a row's rounding errors, less than any mistake.
-_LARGEST, _SMALLEST = tf.float32.max, 1e-37  # The latter is not yet rounded to 0, nor its inverse to infinity.
+_ROUNDING = 1e-3  # Larger than a row's total rounding error, smaller than any real mistake.
+_LARGEST, _SMALLEST = tf.float32.max, 1e-37  # The latter does not round to 0, nor its inverse to infinity.
 
 
-# Further arguments that a policy gets if its `probabilities` names them, beside `predicted_rewards`.
+# Arguments besides `predicted_rewards` that a policy receives if its `probabilities` method names them.
 MORE: Mapping[str, str] = {
     "head_rewards": "float32 [batch, heads, actions], the rewards that each head of the model predicts",
     "representation": "float32 [batch, units], the inputs of the model's last layer",
@@ -34,9 +35,9 @@ MORE: Mapping[str, str] = {
 
 
 class Policy(abc.ABC):
-    """Maps predicted rewards, and what else it asks for, to a distribution over actions."""
+    """Maps predicted rewards, and any further arguments it requests, to a distribution over actions."""
 
-    asks: tuple[str, ...] = ()  # Those of MORE that `probabilities` names.
+    asks: tuple[str, ...] = ()  # Arguments from MORE that `probabilities` names.
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -44,16 +45,16 @@ class Policy(abc.ABC):
 
     @abc.abstractmethod
     def probabilities(self, predicted_rewards: tf.Tensor, *args: Any, **kwargs: Any) -> tf.Tensor:
-        """Probabilities of the actions, float32 [batch, actions]; rows sum to 1.
+        """Returns the probabilities of the actions, float32 [batch, actions]; each row sums to 1.
 
         Args:
-          predicted_rewards: float32 [batch, actions], finite; with several heads their mean.
-          *args: Those of MORE that a policy names here.
+          predicted_rewards: float32 [batch, actions], finite; the mean over the heads if the model has several.
+          *args: The arguments from MORE that the policy names.
           **kwargs: The same, by keyword.
         """
 
     def __call__(self, predicted_rewards: tf.Tensor, **more: Any) -> tf.Tensor:
-        """`probabilities`, replaced by uniform rows where they are invalid or a prediction is not finite.
+        """Returns `probabilities`, with uniform rows where they are invalid or a prediction is not finite.
 
         Args:
           predicted_rewards: float32 [batch, actions].
@@ -72,7 +73,7 @@ class Policy(abc.ABC):
 
 
 def _asked(name: str, parameters: Sequence[inspect.Parameter]) -> tuple[str, ...]:
-    """Those of MORE that a function names."""
+    """Returns the arguments from MORE that a function names."""
     names = tuple(one.name for one in parameters if one.kind != inspect.Parameter.VAR_KEYWORD)
     if unknown := set(names) - set(MORE):
         raise TypeError(f"{name} asks for {', '.join(sorted(unknown))}: none of {', '.join(MORE)}.")
@@ -81,10 +82,10 @@ def _asked(name: str, parameters: Sequence[inspect.Parameter]) -> tuple[str, ...
 
 @dataclasses.dataclass(frozen=True)
 class OfFunction(Policy):
-    """A function of the user as a policy.
+    """Policy that wraps a user-defined function.
 
     Attributes:
-      function: Has the arguments and the result of `probabilities`.
+      function: Function with the same arguments and result as `probabilities`.
     """
 
     function: Callable[..., tf.Tensor]
@@ -98,29 +99,31 @@ class OfFunction(Policy):
 
 
 def of(given: Any) -> Policy:
-    """Policy of an object of the user: a policy, a function, or an object with a method `probabilities`."""
+    """Returns a policy for a user-supplied policy, function, or object with a `probabilities` method."""
     return given if isinstance(given, Policy) else OfFunction(getattr(given, "probabilities", given))
 
 
 def check(policy: Policy, num_actions: int) -> None:
-    """Tries a policy that sees predicted rewards alone: invalid rows would be replaced by uniform ones in silence.
+    """Tests a policy on random rewards, because invalid rows would otherwise silently become uniform.
+
+    Policies that request further arguments are not tested.
 
     Raises:
-      UsageError: If it fails, or its rows are no distributions.
+      UsageError: If the policy fails, or its rows are not distributions.
     """
     if policy.asks:
         return
     tried = tf.random.stateless_uniform([16, num_actions], [0, 0])
     try:
         rows = tf.convert_to_tensor(policy.probabilities(tried), tf.float32).numpy()
-    except Exception as error:  # Whatever the user's code raises.
+    except Exception as error:  # The user's code can raise anything.
         raise UsageError(f"policy fails on predicted rewards of shape {tuple(tried.shape)}: {error}") from error
     if rows.shape != tried.shape or not (rows >= 0).all() or not (abs(rows.sum(axis=1) - 1) < _ROUNDING).all():
         raise UsageError("policy must give float32 [batch, actions] rows that are at least 0 and sum to 1.")
 
 
 def _best(predicted_rewards: tf.Tensor, only_first: bool) -> tf.Tensor:
-    """Indicator of each row's best actions, or only of the first of them, float32 [..., actions]."""
+    """Marks each row's best actions, or only the first of them, with 1: float32 [..., actions]."""
     if only_first:
         return tf.one_hot(tf.argmax(predicted_rewards, axis=-1), tf.shape(predicted_rewards)[-1])
     top = tf.reduce_max(predicted_rewards, axis=-1, keepdims=True)
@@ -128,7 +131,7 @@ def _best(predicted_rewards: tf.Tensor, only_first: bool) -> tf.Tensor:
 
 
 def _gaps(predicted_rewards: tf.Tensor) -> tf.Tensor:
-    """Exact, finite gap between each prediction and its row's best, float32 [batch, actions]."""
+    """Returns the exact, finite gap between each prediction and the best in its row, float32 [batch, actions]."""
     return tf.minimum(tf.reduce_max(predicted_rewards, axis=1, keepdims=True) - predicted_rewards, _LARGEST)
 
 
@@ -138,12 +141,12 @@ def _is_known(parameter: Parameter) -> bool:
 
 
 def _within(value: Parameter, low: float, high: float) -> Parameter:
-    """A parameter, limited to the range of float32."""
+    """Limits a parameter to the range from `low` to `high`."""
     return tf.clip_by_value(value, low, high) if tf.is_tensor(value) else min(max(value, low), high)  # type: ignore
 
 
 def _in_range(value: Parameter) -> Parameter:
-    """A positive parameter, limited so that float32 holds it and its inverse."""
+    """Limits a positive parameter so that float32 can represent both it and its inverse."""
     return _within(value, _SMALLEST, 1 / _SMALLEST)
 
 
@@ -161,7 +164,7 @@ class Greedy(Policy):
     """Chooses the action with the highest predicted reward (Agarwal et al. 2023, eq. 3).
 
     Attributes:
-      first_of_ties: Whether of tied actions the first is the best, not a random one.
+      first_of_ties: Whether ties go to the first of the tied actions instead of a random one.
     """
 
     first_of_ties: bool = False
@@ -180,11 +183,11 @@ class Uniform(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class EpsilonGreedy(Policy):
-    """Chooses a uniformly random action with probability epsilon, else the best (Algorithm 2, line 5).
+    """Chooses a uniformly random action with probability epsilon, otherwise the best (Algorithm 2, line 5).
 
     Attributes:
-      epsilon: Probability of the uniform draw, in [0, 1]. The best action can be that draw too.
-      first_of_ties: Whether of tied actions the first is the best, not a random one.
+      epsilon: Probability of a uniformly random action, in [0, 1]. The random action can also be the best one.
+      first_of_ties: Whether ties go to the first of the tied actions instead of a random one.
 
     Raises:
       ValueError: If epsilon lies outside [0, 1].
@@ -207,7 +210,7 @@ class Softmax(Policy):
     """Chooses action a with probability proportional to exp(f(x, a) / temperature) (Algorithm 2, line 6).
 
     Attributes:
-      temperature: Beta of the paper, above 0; towards 0 greedy, towards infinity uniform.
+      temperature: Beta in the paper, above 0. The policy is greedy in the limit 0 and uniform in the limit infinity.
 
     Raises:
       ValueError: If temperature is not above 0.
@@ -220,7 +223,7 @@ class Softmax(Policy):
             raise ValueError(f"temperature must be above 0, got {self.temperature}")
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
-        # Gaps to the best first: they are exact, and a tiny temperature can only send them to -inf.
+        # Take the gaps to the best action first: they are exact, and a tiny temperature can only make them -inf.
         return tf.nn.softmax(tf.maximum(-_gaps(predicted_rewards) / _in_range(self.temperature), -_LARGEST))
 
 
@@ -228,16 +231,17 @@ class Softmax(Policy):
 class InverseGapWeighting(Policy):
     """Chooses an action less often the further its predicted reward lies below the best (Algorithm 2, line 7).
 
-    p(a) = 1 / (mu + gamma (f(x, best) - f(x, a))) for all but the best action, which gets the rest. Where the others
-    together exceed 1, as they can for mu below actions - 1, they are scaled to 1 and the best action gets 0. FALCON
-    (Simchi-Levi and Xu 2022, Algorithm 1) and SquareCB (Foster and Rakhlin 2020, section 3) have mu = actions and a
-    gamma that grows, see `bandits.schedules`; Agarwal et al. 2023 hold both constant.
+    p(a) = 1 / (mu + gamma (f(x, best) - f(x, a))) for all but the best action, which gets the remaining probability. If
+    the other actions' probabilities add up to more than 1, which is possible for mu below actions - 1, they are scaled
+    to sum to 1 and the best action gets 0. FALCON (Simchi-Levi and Xu 2022, Algorithm 1) and SquareCB (Foster and
+    Rakhlin 2020, section 3) use mu = actions and a growing gamma, see `bandits.schedules`; Agarwal et al. 2023 keep
+    both constant.
 
     Attributes:
-      mu: Inverse probability of an action that ties with the best, above 0; larger explores less. `actions - 1` is the
-        smallest that never needs the scaling. None is the number of actions.
-      gamma: Inverse of the reward gap that is still explored, at least 0; larger is greedier.
-      first_of_ties: Whether of tied actions the first is the best, not a random one.
+      mu: Inverse probability of an action that ties with the best, above 0. Larger values explore less. `actions - 1`
+        is the smallest value that never needs the scaling. None means the number of actions.
+      gamma: Inverse of the reward gap up to which actions are explored, at least 0. Larger values are greedier.
+      first_of_ties: Whether ties go to the first of the tied actions instead of a random one.
 
     Raises:
       ValueError: If mu is not above 0 or gamma is negative.
@@ -257,24 +261,25 @@ class InverseGapWeighting(Policy):
         best = _best(predicted_rewards, self.first_of_ties)
         num_best = tf.reduce_sum(best, axis=1, keepdims=True)
         num_actions = tf.cast(tf.shape(predicted_rewards)[1], tf.float32)
-        # Infinite for a gap or a gamma beyond float32, and so probability 0.
+        # The product overflows to infinity for a huge gap or gamma, which gives probability 0.
         mu, gamma = num_actions if self.mu is None else _in_range(self.mu), _within(self.gamma, 0.0, _LARGEST)
         below = (1 - best) / (mu + gamma * _gaps(predicted_rewards))
         below_sum = tf.reduce_sum(below, axis=1, keepdims=True)
-        # Of m tied actions one is the best of line 7; the other m - 1 have gap 0 and count among the others.
+        # If m actions tie, one is the best action of line 7; the remaining m - 1 have gap 0 and count as other actions.
         scale = 1 / tf.maximum(1.0, below_sum + (num_best - 1) / mu)
         return scale * below + best * tf.maximum(0.0, 1 - scale * below_sum) / num_best
 
 
 @dataclasses.dataclass(frozen=True)
 class Bag(Policy):
-    """Chooses an action as often as the model's heads vote for it, each for the one that it predicts to be best.
+    """Chooses each action with the fraction of the model's heads that predict it to be the best.
 
     The heads are a bootstrap ensemble (Oza and Russell 2001; Bietti, Agarwal and Langford 2021, Algorithm 4), see
-    `losses.Bootstrapped`; a head splits its vote among tied actions. Vowpal Wabbit's `--bag` for given predictions.
+    `losses.Bootstrapped`. A head splits its vote among tied actions. For given predictions, this is the same as Vowpal
+    Wabbit's `--bag`.
 
     Attributes:
-      first_of_ties: Whether of tied actions the first is the best, not a random one.
+      first_of_ties: Whether ties go to the first of the tied actions instead of a random one.
     """
 
     first_of_ties: bool = False

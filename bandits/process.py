@@ -1,8 +1,8 @@
-"""Input of a client of a federated bandit, and how it acts (Agarwal et al. 2023, Algorithms 1 and 2).
+"""The input of a client in a federated bandit, and how the client acts (Agarwal et al. 2023, Algorithms 1 and 2).
 
-`optimization.fed_avg` has the whole round, Algorithm 4. Algorithm 1's cache, which a client keeps for a whole
-deployment period, differs in when it is drawn, not in how: give a client the same cache key in all rounds of a period,
-and it makes the same cache again (see `ClientKeys`).
+`optimization.fed_avg` implements the whole round, Algorithm 4. In Algorithm 1, a client keeps its cache for a whole
+deployment period. That only changes when the cache is sampled, not how: a client that gets the same cache key in all
+rounds of a period samples the same cache each time (see `ClientKeys`).
 """
 
 import dataclasses
@@ -18,15 +18,15 @@ from data import clients
 from data.reward_bounds import RewardBounds
 from optimization import fed_avg, models
 
-_POLICY = -3  # Folded into a client's key of its actions, for what a policy draws.
+_POLICY = -3  # Folded into a client's key for actions, to get the key for what a policy samples.
 
 
 class ClientKeys(NamedTuple):
-    """A client's keys in one round, int32 [2] each: equal keys give equal draws.
+    """A client's random keys in one round, int32 [2] each. Equal keys give equal samples.
 
     Attributes:
-      cache: Key of the actions. Fresh every round in Algorithm 4; the same within a deployment period in Algorithm 1.
-      training: Key of the mini-batches.
+      cache: Key for sampling actions. New every round in Algorithm 4; the same for a deployment period in Algorithm 1.
+      training: Key for sampling mini-batches.
     """
 
     cache: np.ndarray
@@ -34,18 +34,18 @@ class ClientKeys(NamedTuple):
 
 
 class ClientInput(NamedTuple):
-    """Input of one client to a round.
+    """The input of one client to a round.
 
     Attributes:
-      features: [examples, ...] contexts, or bags of words.
-      labels: int32 [examples] or float32 [examples, labels], known to the environment, not to the policy.
+      features: Contexts, [examples, ...], or bags of words.
+      labels: int32 [examples] or float32 [examples, labels]. The environment uses them; the policy never sees them.
       keys: The client's keys.
-      delay: int32, staleness of its model, in deployments.
-      position: int32, its position in the cohort, from 0.
-      scheduled: float32, scheduled value of the policy's parameter in the deployment that acts.
-      environment_position: float32, its mixture of environments when it acted; see `mixture`.
-      observed: bool [examples], whether the reward is observed; empty without delays.
-      half: bool [examples], whether it is in half B of the client's examples; empty without halves.
+      delay: int32, staleness of the client's model, in deployments.
+      position: int32, the client's position in the cohort, from 0.
+      scheduled: float32, value of the policy's scheduled parameter in the deployment that the client acts with.
+      environment_position: float32, the mixture of environments when the client acted; see `mixture`.
+      observed: bool [examples], whether each reward is observed; empty without delays.
+      half: bool [examples], whether each example is in half B of the client's examples; empty without halves.
     """
 
     features: clients.Features
@@ -61,19 +61,21 @@ class ClientInput(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BanditProcess(fed_avg.Process):
-    """Rounds in which each client acts with the deployed model and trains the current one on what it saw.
+    """Rounds in which each client acts with the deployed model and trains the current one on the resulting log.
 
     Attributes:
-      loss: The loss, which also says how the model's outputs predict rewards.
+      loss: The loss, which also defines how the model's outputs predict rewards.
       policy: Exploration policy of the deployed model.
-      reward_matrix: float32 [labels, actions], see `reward_vectors`; or [environments, labels, actions].
-      feedback: What a client's log is: of the deployed policy's actions (`acting`); the one that its labels end in
-        (`logged`); or of the policy's actions where that one has the same (`replay`).
-      scheduled: The policy's scheduled parameter, whose value comes with a client; empty if all are constant.
-      is_delayed: Whether a client's log has only rewards that it has `observed`.
-      reward_bounds: Bounds of rewards that the loss takes mapped to [0, 1]; None for rewards as they are.
-      clips_rewards: Whether mapped rewards are clipped; doubly robust ones, which exceed any bounds, are not.
-      halves: Places of the sums over halves: 1 for those of the cohort, its size for those of each client; 0 for none.
+      reward_matrix: float32 [labels, actions], see `reward_vectors`, or [environments, labels, actions].
+      feedback: Which log a client trains on: the deployed policy's own actions (`acting`); the recorded log in the last
+        columns of the labels (`logged`); or the policy's actions wherever they match the recorded ones (`replay`).
+      scheduled: Name of the policy's scheduled parameter, whose value is part of a client's input; empty if all
+        parameters are constant.
+      is_delayed: Whether a client's log is limited to rewards that are `observed`.
+      reward_bounds: Bounds that map rewards to [0, 1] for the loss; None to use the rewards as they are.
+      clips_rewards: Whether mapped rewards are clipped. Doubly robust rewards, which can exceed any bounds, are not.
+      halves: Number of separate sums over halves: 1 for sums over the cohort, the cohort's size for sums per client, 0
+        for no sums.
     """
 
     loss: losses.Loss
@@ -114,7 +116,7 @@ class BanditProcess(fed_avg.Process):
         return fed_avg.Log(examples, count, tf.cast(count, tf.float32), client.keys.training, sums=sums)
 
     def half_sums(self, cache: Mapping[str, tf.Tensor], position: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Expected rewards and numbers of examples of a client's halves at its place, [2, places] each."""
+        """Expected rewards and numbers of examples of a client's halves, at its position, [2, positions] each."""
         place = tf.minimum(position, self.halves - 1)
         sums: dict[str, list] = {"half_rewards": [], "half_examples": []}
         for mask in (tf.logical_not(cache["half"]), cache["half"]):
@@ -124,7 +126,7 @@ class BanditProcess(fed_avg.Process):
         return {name: tf.stack(parts) for name, parts in sums.items()}
 
     def act(self, deployed, client: ClientInput):
-        """Acts with the deployed model and keeps the log (Algorithm 2); returns it, and what is trained on."""
+        """Acts with the deployed model (Algorithm 2); returns the log and the training examples."""
         if self.feedback == "logged":
             cache, features = self.weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
             if self.is_delayed:
@@ -138,7 +140,7 @@ class BanditProcess(fed_avg.Process):
             )
         features = models.dense(client.features)
         policy = self.policy
-        if self.scheduled:  # Policies with parameters are dataclasses.
+        if self.scheduled:  # All policies with parameters are dataclasses.
             policy = dataclasses.replace(policy, **{self.scheduled: client.scheduled})  # type: ignore[type-var]
         key = client.keys.cache
         acts_by = self.acts_by(policy, weights, features, rewards, client)
@@ -159,12 +161,12 @@ class BanditProcess(fed_avg.Process):
         rewards: tf.Tensor,
         client: ClientInput,
     ) -> tf.Tensor:
-        """Probabilities of a client's actions, float32 [examples, actions].
+        """Returns the probabilities of a client's actions, float32 [examples, actions].
 
         Args:
           policy: Exploration policy.
           weights: The deployed model.
-          features: The contexts, as the model takes them.
+          features: The contexts, in the form that the model takes.
           rewards: float32 [examples, actions].
           client: The client's input.
         """
@@ -172,7 +174,7 @@ class BanditProcess(fed_avg.Process):
         return probabilities(policy, self.model, weights, self.loss, features, client.keys.cache)
 
     def trained_on(self, cache: Mapping[str, tf.Tensor], rewards: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The parts of a client's log that the loss reads, besides the features."""
+        """Returns the parts of a client's log that the loss uses in addition to the features."""
         if self.loss.full_feedback:
             log = {losses.FULL_FEEDBACK: rewards}
         else:
@@ -182,7 +184,7 @@ class BanditProcess(fed_avg.Process):
         return self.mapped(log)
 
     def mapped(self, log: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """A log with its rewards in [0, 1], as the loss takes them."""
+        """Maps the rewards of a log to [0, 1] for the loss."""
         if (bounds := self.reward_bounds) is None:
             return dict(log)
         name = losses.FULL_FEEDBACK if losses.FULL_FEEDBACK in log else "reward"
@@ -190,18 +192,19 @@ class BanditProcess(fed_avg.Process):
         return {**log, name: tf.clip_by_value(rewards, 0.0, 1.0) if self.clips_rewards else rewards}
 
     def weighted(self, cache: dict[str, tf.Tensor], key: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The log with a weight per example and head."""
+        """Adds a weight for each example and head to the log."""
         if self.model.heads == 1:
             return cache
         return {**cache, losses.BOOTSTRAP: losses.bootstrap(key, tf.size(cache["action"]), self.model.heads)}
 
 
 def mixture(matrices: np.ndarray, environment_position: tf.Tensor) -> np.ndarray | tf.Tensor:
-    """Reward matrix of a mixture of environments (`bandits.environments`).
+    """Returns the reward matrix of a mixture of environments (`bandits.environments`).
 
     Args:
-      matrices: float32 [environments, labels, actions]; or [labels, actions] of one environment, returned unchanged.
-      environment_position: float32; 1.25 is three quarters of the second environment and a quarter of the third.
+      matrices: float32 [environments, labels, actions]. A single matrix, [labels, actions], is returned unchanged.
+      environment_position: float32. For example, 1.25 means three quarters of the second environment and one quarter of
+        the third.
     """
     if matrices.ndim == 2:
         return matrices
@@ -213,14 +216,14 @@ def mixture(matrices: np.ndarray, environment_position: tf.Tensor) -> np.ndarray
 
 
 def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray | tf.Tensor) -> tf.Tensor:
-    """Rewards of all actions.
+    """Returns the rewards of all actions.
 
     Args:
-      labels: int32 [batch] label indices, or float32 [batch, labels] with several labels an example.
+      labels: int32 [batch] label indices, or float32 [batch, labels] with several labels per example.
       reward_matrix: float32 [labels, actions], the reward of an action given one label.
 
     Returns:
-      float32 [batch, actions]; for several labels, the sum over them.
+      float32 [batch, actions]. If an example has several labels, their rewards are summed.
     """
     labels = tf.convert_to_tensor(labels)
     if labels.dtype.is_integer:
@@ -229,7 +232,7 @@ def reward_vectors(labels: tf.Tensor, reward_matrix: np.ndarray | tf.Tensor) -> 
 
 
 def predicted_rewards(model: models.Model, loss: losses.Loss, outputs: tf.Tensor) -> tf.Tensor:
-    """Predicted rewards of a model's outputs, float32 [batch, actions]; the mean over several heads."""
+    """Converts model outputs to predicted rewards, float32 [batch, actions], averaged over the heads."""
     predicted = loss.predicted_rewards(outputs)
     return tf.reduce_mean(predicted, axis=1) if model.heads > 1 else predicted
 
@@ -242,15 +245,15 @@ def probabilities(
     contexts: tf.Tensor | Mapping[str, tf.Tensor],
     key: tf.Tensor,
 ) -> tf.Tensor:
-    """A policy's probabilities, float32 [batch, actions].
+    """Returns a policy's probabilities, float32 [batch, actions].
 
     Args:
       policy: Exploration policy.
-      model: The model that it explores on.
+      model: The model whose predictions the policy uses.
       weights: Weights of the model.
-      loss: The loss that it is trained with, which says how outputs predict rewards.
-      contexts: The contexts, as the model takes them.
-      key: int32 [2], key of the actions.
+      loss: The loss that the model is trained with, which defines how outputs predict rewards.
+      contexts: The contexts, in the form that the model takes.
+      key: int32 [2], key for sampling the actions.
     """
     outputs = model.forward(weights, contexts)
     made = {
@@ -265,12 +268,12 @@ def probabilities(
 
 
 def bandit_inference(probabilities: tf.Tensor, rewards: tf.Tensor, key: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Acts once on each context.
+    """Samples one action for each context.
 
     Args:
-      probabilities: float32 [batch, actions], the policy's.
-      rewards: float32 [batch, actions], of which only the chosen action's is observed.
-      key: int32 [2], key of the draw.
+      probabilities: float32 [batch, actions], the policy's probabilities.
+      rewards: float32 [batch, actions]. Only the chosen action's reward is observed.
+      key: int32 [2], key for sampling.
 
     Returns:
       `action` int32, `reward` and `propensity` float32, each [batch].
@@ -284,10 +287,10 @@ def bandit_inference(probabilities: tf.Tensor, rewards: tf.Tensor, key: tf.Tenso
 
 
 def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """One sampled action per row, int32 [batch], from probabilities float32 [batch, actions].
+    """Samples one action per row, int32 [batch], from probabilities float32 [batch, actions].
 
-    The draws of `tf.random.stateless_categorical` in one thread, up to rounding. Where that has several it shares the
-    rows out among them, and which numbers a row gets depends on how many they are.
+    Up to rounding, the samples equal those of `tf.random.stateless_categorical` in one thread. With several threads,
+    that function splits the rows among them, so its samples depend on the number of threads.
     """
     upper = tf.cumsum(tf.cast(probabilities, tf.float64), axis=1)
     threshold = tf.random.stateless_uniform([tf.shape(upper)[0], 1], key, dtype=tf.float64) * upper[:, -1:]
@@ -295,27 +298,27 @@ def _draw(probabilities: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
 
 
 def logged(labels: tf.Tensor) -> dict[str, tf.Tensor]:
-    """The log in the last columns of labels, in `bandit_inference`'s form; labels float32 [batch, ... + 3]."""
+    """Returns the log in the last three columns of the labels, in the form of `bandit_inference`'s result."""
     return {"action": tf.cast(labels[:, -3], tf.int32), "reward": labels[:, -2], "propensity": labels[:, -1]}
 
 
 def replay(
     acted: Mapping[str, tf.Tensor], labels: tf.Tensor, features: tf.Tensor | Mapping[str, tf.Tensor]
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor | Mapping[str, tf.Tensor]]:
-    """Keeps the rows in which the policy chooses the logged action (Li, Chu, Langford and Wang 2011, Algorithm 2).
+    """Keeps the rows for which the policy chooses the logged action (Li, Chu, Langford and Wang 2011, Algorithm 2).
 
     Args:
       acted: Result of `bandit_inference` for all rows.
-      labels: float32 [batch, ... + 3], which end in the log.
-      features: Contexts of the rows, as models take them.
+      labels: float32 [batch, ... + 3]. The last three columns are the log.
+      features: Contexts of the rows, in the form that models take.
 
     Returns:
-      The log of these rows: their action, the reward that was logged and the policy's own propensity; their features.
+      The log of these rows (action, logged reward, and the policy's own propensity), and their features.
     """
     was = logged(labels)
     return masked(({**acted, "reward": was["reward"]}, features), tf.equal(acted["action"], was["action"]))
 
 
 def masked(rows: Any, mask: tf.Tensor) -> Any:
-    """Masked rows of a structure of tensors, [batch, ...] each; the mask is bool [batch]."""
+    """Selects rows of every tensor, [batch, ...], of a structure by a mask, bool [batch]."""
     return tf.nest.map_structure(lambda part: tf.boolean_mask(part, mask), rows)

@@ -1,8 +1,8 @@
-"""The process of a phase: what defines it, its rounds, and their optional parts.
+"""Builds the process of a phase: its definition, its rounds, and their optional parts.
 
 Runs that differ only in their state (seed, initial model, server learning rate) share one TFF process. A program that
-executes many runs builds a round once for all of them, or loads the one that an earlier program stored. The numbers do
-not depend on that.
+executes many runs builds a round once for all of them, or loads the round that an earlier program stored. Sharing does
+not change the results.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from optimization.privacy import mechanisms
 from optimization.runtime import cached_rounds
 from optimization.study import compiled, payloads, run_folder
 
-_RATE = "learning_rate"  # Where TFF's optimizers keep it in their states.
+_RATE = "learning_rate"  # Name of the learning rate in the states of TFF's optimizers.
 
 
 # Depends on `TaskOptions.learn_from`. Doubly robust rewards have one value for each action.
@@ -31,7 +31,7 @@ _FEEDBACK = {"replay": "replay", "regression": "logged", "ips": "logged"}
 
 
 def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
-    """Loss that a phase trains."""
+    """Returns the loss that a phase trains with."""
     shape: dict[str, Any] = {
         "cross_entropy": phase.bandit.cross_entropy,
         "sigmoid": phase.bandit.cross_entropy and phase.sigmoid,
@@ -48,7 +48,7 @@ def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
 
 
 def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> process.BanditProcess:
-    """Process of one phase."""
+    """Returns the process definition of one phase."""
     bandit, model = phase.bandit, models.of_task(task, phase.heads)
     batch_size = phase.client_batch_size * (phase.cohorts.size if phase.pooled_steps == "client" else 1)
     local_sgd = client_work.LocalSgd(
@@ -103,14 +103,14 @@ def rounds(
     initial_weights: models.Weights,
     folder: run_folder.RunFolder | None = None,
 ) -> round_parts.FederatedRounds:
-    """Rounds of a phase.
+    """Returns the rounds of a phase.
 
     Args:
       task: The task.
       phase: The phase.
       definition: Definition of the rounds.
       initial_weights: theta_0.
-      folder: The run's opened folder, where clients that train alone have their states; None without such clients.
+      folder: The run's opened folder, which stores the states of clients that train alone; None without such clients.
     """
     if phase.logs_interactions and phase.logs:
         process_of = build(task, phase, logged_rounds.trained(definition), initial_weights)
@@ -133,14 +133,14 @@ def parts(
     model: models.Model,
     initialize: Callable[[], fed_avg.State],
 ) -> list[round_parts.Part]:
-    """The optional parts of a phase's rounds, in their order.
+    """Returns the optional parts of a phase's rounds, in order.
 
     Args:
       task: The task.
       phase: The phase.
-      mechanism: The accounted mechanism.
+      mechanism: The privacy mechanism that is accounted for.
       model: The model.
-      initialize: Returns the server's first state.
+      initialize: Function that returns the server's initial state.
     """
     trains, length = phase.bandit.trains, make_options(options.Length, vars(phase))
     shapes = list(model.shapes.values())[: -2 if phase.has_local_head else None]
@@ -180,7 +180,7 @@ class SharedProcess(NamedTuple):
     server_learning_rate: float
 
     def initialize(self) -> fed_avg.State:
-        """The run's first state."""
+        """Returns the run's initial state."""
         state = self.shared.initialize()
         weights = tuple(np.asarray(weight) for weight in self.initial_weights)
         optimizer = self.definition.server_optimizer.set_hparams(
@@ -195,7 +195,7 @@ class SharedProcess(NamedTuple):
 
 
 class _ChainState(NamedTuple):
-    """State of a chain's rounds, in the place of the server optimizer's state.
+    """State of a chain's rounds, which takes the place of the server optimizer's state.
 
     Attributes:
       weights: The chain's newest state.
@@ -207,19 +207,22 @@ class _ChainState(NamedTuple):
 
 
 class ChainRounds:
-    """Rounds after which the server moves its chain: clients train its newest state, and act with its average."""
+    """Rounds that each end with a step of the server's chain.
+
+    Clients train the chain's newest state and act with its average.
+    """
 
     def __init__(self, rounds: Any, chain: algorithms.ServerChain, seed: int):
-        """Wraps the rounds of the mean; `seed` is the run's."""
+        """Wraps the rounds that average updates; `seed` is the run's seed."""
         self._rounds, self._chain, self._seed = rounds, chain, seed
 
     def initialize(self) -> fed_avg.State:
-        """State before round 1."""
+        """Returns the state before round 1."""
         state = self._rounds.initialize()
         return state._replace(optimizer=_ChainState(tuple(state.weights), state.optimizer))
 
     def next(self, state: fed_avg.State, cohort: Any) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
-        """Runs a round; `weights` of its state are the average, or in burn-in rounds the newest state."""
+        """Runs a round. The new state's `weights` are the chain's average, or its newest state during burn-in."""
         chain: Any = state.optimizer
         after, metrics = self._rounds.next(state._replace(weights=chain.weights, optimizer=chain.optimizer), cohort)
         round_num = int(after.round_num)
@@ -233,12 +236,12 @@ class ChainRounds:
 def build(
     task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
 ) -> Callable[[int], Any]:
-    """Function from a round number (from 1) to the process of that round.
+    """Returns a function that maps a round number (from 1) to the process of that round.
 
     Args:
       task: The task.
       phase: The phase.
-      definition: Definition of the rounds; its `local_work` is the clients' training in burn-in rounds.
+      definition: Definition of the rounds. Its `local_work` is how clients train in burn-in rounds.
       initial_weights: theta_0.
     """
     if phase.posterior is not None:
@@ -250,8 +253,8 @@ def build(
 def _shared(
     task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
 ) -> tff.templates.IterativeProcess | SharedProcess:
-    """Process of a phase, from the cache if it was built before."""
-    if phase.aggregation.kind != "mean":  # Two runs never share their noise.
+    """Returns the process of a phase, from the cache if it was built before."""
+    if phase.aggregation.kind != "mean":  # Two runs must never share their noise.
         return definition.build(initial_weights)
     own_key = ("rounds", key(task, phase, definition))
     folder = download.cache_folder(phase.task.cache_dir) / "rounds"
@@ -271,10 +274,10 @@ def _parts(definition: process.BanditProcess) -> tuple:
 
 
 def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Hashable:
-    """Key shared by rounds that differ only in their state; arguments as of `build`."""
+    """Returns the key that rounds share if they differ only in their state. The arguments are those of `build`."""
     parts = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
     parts |= {
-        "types": tuple(map(type, (definition, *_parts(definition)))),  # Two modules may have a class of one name.
+        "types": tuple(map(type, (definition, *_parts(definition)))),  # Classes of two modules may have the same name.
         "model": (task.model, repr(task.model_arguments), definition.model.heads),
         "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
         "aggregator": phase.aggregation,

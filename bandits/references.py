@@ -1,11 +1,11 @@
 """Baselines that need no rounds, and the accuracy of a log's simulator.
 
-A run records the uniform policy's reward and the best fixed action's as `bounds.json`; both follow from the labels and
-the reward matrix.
+A run records the rewards of the uniform policy and of the best fixed action in `bounds.json`. Both are computed from
+the labels and the reward matrix.
 
-Recommendations also have a linear model that is fitted centrally. A log's simulator (`data.logged_clients`) is
-compared with the log on held-out clients, which its regression has not seen: for the logging policy with the logged
-mean, and for the uniform policy with the doubly robust value, which is unbiased for any regression.
+Recommendation tasks also have a linear model that is fitted centrally. A log's simulator (`data.logged_clients`) is
+compared with the log on held-out clients, which its regression was not fitted to. The logging policy is compared with
+the mean logged reward, and the uniform policy with the doubly robust value, which is unbiased for any regression.
 """
 
 import dataclasses
@@ -26,14 +26,14 @@ UNIFORM, FIXED = "the uniform policy", "the best fixed action"
 LINEAR = "a linear model fitted centrally"
 _NEAR = 0.8  # Share of the linear model's gain over the uniform policy.
 _TO_99 = 2.576 / 1.960  # From the half width of a 95% interval to that of a 99% interval.
-_ROUNDING = 1e-13  # Where all clients agree, rounding errors leave a spread of this many times the values.
-MOST_CLIENTS = 2000  # Reading more would take seconds.
+_ROUNDING = 1e-13  # Relative spread that rounding errors can cause where all clients are equal.
+MOST_CLIENTS = 2000  # Reading more clients would take seconds.
 _DRAWS = 2000  # Number of sampled cohorts.
 
 
 @dataclasses.dataclass(frozen=True)
 class References:
-    """Held-out rewards of policies that need no rounds, chosen on all data of training clients.
+    """Held-out rewards of policies that need no rounds. They are chosen on all data of the training clients.
 
     On a log, they are doubly robust estimates.
 
@@ -41,7 +41,8 @@ class References:
       rewards: Rewards of the uniform policy, the best fixed action and the central linear model, by name.
       linear_gain: Reward of the linear model minus that of the uniform policy. On a log, it is measured on all clients,
         each with a regression that was fitted without it.
-      measured: Rewards of the uniform policy and the linear model as runs measure a model: on a log, by its simulator.
+      measured: Rewards of the uniform policy and the linear model, measured in the way that runs measure a model: on a
+        log, with its simulator.
     """
 
     rewards: Mapping[str, intervals.Interval]
@@ -55,12 +56,12 @@ class References:
 
     @property
     def near_linear(self) -> float:
-        """Measured reward in the neighbourhood of the linear model; NaN if that does not exceed the uniform policy."""
+        """Measured reward close to the linear model's; NaN if the linear model does not beat the uniform policy."""
         return self.measured[0] + _NEAR * self.measured_gain if self.measured_gain > 0 else math.nan
 
 
 def simple_policies(task: tasks.Task, matrix: np.ndarray) -> References:
-    """References of a table or a log.
+    """Returns the references of a table or a log.
 
     On a table, the linear model is a ridge regression of every action's reward. On a log, it is the regression of the
     logged rewards.
@@ -106,7 +107,10 @@ def simple_policies(task: tasks.Task, matrix: np.ndarray) -> References:
 
 
 def _gain(parts: Sequence[logged_clients.LoggedClients]) -> intervals.Interval:
-    """Doubly robust gain of the actions that regressions without a client choose for it over the uniform policy."""
+    """Doubly robust gain over the uniform policy.
+
+    Each client's actions are chosen by a regression that was fitted without that client.
+    """
     gains = []
     for part in parts:
         for index in range(len(part)):
@@ -116,7 +120,7 @@ def _gain(parts: Sequence[logged_clients.LoggedClients]) -> intervals.Interval:
 
 
 def _rewards(part: clients.ClientData, index: int, matrix: np.ndarray) -> np.ndarray:
-    """Rewards of a client's rows, float64 [rows, actions]; doubly robust ones of a log."""
+    """Returns the rewards of a client's rows, float64 [rows, actions]; doubly robust rewards for a log."""
     if isinstance(part, logged_clients.LoggedClients):
         log = part.rows(index)
         return logged_clients.doubly_robust(part.predicted(index), log.actions, log.rewards, log.propensities)
@@ -125,10 +129,10 @@ def _rewards(part: clients.ClientData, index: int, matrix: np.ndarray) -> np.nda
 
 
 def compared(earned: np.ndarray, references: Mapping[str, np.ndarray], counts: np.ndarray) -> str:
-    """Lines that compare a policy with references, by 95% intervals over clients, weighted by rows.
+    """Compares a policy with references in words, with 95% intervals over clients, weighted by rows.
 
     Args:
-      earned: float64 [clients], sums of the policy's rewards over each client's rows.
+      earned: float64 [clients], the sum of the policy's rewards over each client's rows.
       references: The same sums of each reference, by name.
       counts: int [clients], numbers of rows.
     """
@@ -146,13 +150,13 @@ def compared(earned: np.ndarray, references: Mapping[str, np.ndarray], counts: n
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """A policy's value by simulator and log, with 95% intervals over clients.
+    """A policy's value according to the simulator and to the log, with 95% intervals over clients.
 
     Attributes:
       policy: Name of the policy.
       simulated: Mean of sampled rewards.
-      logged: Value by the log.
-      difference: Simulated minus logged value. Its interval can cover the sampling of the training clients, too.
+      logged: Value estimated from the log.
+      difference: Simulated minus logged value. Its interval can include the sampling error of the training clients.
     """
 
     policy: str
@@ -167,11 +171,11 @@ class Score:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether even the 99% interval of the difference excludes 0; of correct logs, few are."""
+        """Whether even the 99% interval of the difference excludes 0, which is rare for correct logs."""
         return abs(self.difference.mean) > _TO_99 * (self.difference.high - self.difference.low) / 2
 
     def in_words(self) -> str:
-        """The score as a line of text."""
+        """Returns the score as a line of text."""
         text = f"{self.policy}: simulator {np.nan_to_num(self.simulated.mean):.4f}, log {_text(self.logged)}, "
         return text + f"difference {_text(self.difference, '+')}{', significant' if self.is_off else ''}"
 
@@ -182,19 +186,20 @@ def _text(interval: intervals.Interval, sign: str = "") -> str:
     return f"{interval.mean:{sign}.4f} ({interval.low:{sign}.4f} to {interval.high:{sign}.4f})"
 
 
-_scores: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # By held-out clients, which all seeds share.
+_scores: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # Keyed by held-out clients, which all seeds share.
 
 
 def simulator_scores(held_out: clients.ClientData, training: clients.ClientData | None = None) -> list[Score]:
-    """The simulator's scores on the log's held-out clients, for the logging and the uniform policy.
+    """Scores the simulator on the log's held-out clients, for the logging policy and the uniform policy.
 
     Args:
       held_out: Held-out clients.
       training: Clients that the regression was fitted on. The simulator inherits the sampling error of their rewards,
-        which the intervals of the differences then cover, too: few clicks may fall on one side by chance.
+        and the intervals of the differences then include that error: with few clicks, the split between training and
+        held-out clients can be uneven by chance.
 
     Raises:
-      TypeError: If the held-out clients are not those of a log.
+      TypeError: If the held-out clients do not belong to a log.
     """
     if not isinstance(held_out, logged_clients.LoggedClients):
         raise TypeError(f"Only a log's clients have scores, not {type(held_out).__name__}.")
@@ -218,7 +223,7 @@ def simulator_scores(held_out: clients.ClientData, training: clients.ClientData 
 
 
 def _sums(part: logged_clients.LoggedClients) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of each client; and float64 [4, clients], sums of simulated and logged rewards for both policies."""
+    """Returns each client's number of rows, and sums of simulated and logged rewards, float64 [4, clients]."""
     rows, sums = [], []
     for client in range(len(part)):
         log, sampled, predicted = part.rows(client), part.sampled_rewards(client), part.predicted(client)
@@ -232,16 +237,16 @@ def _sums(part: logged_clients.LoggedClients) -> tuple[np.ndarray, np.ndarray]:
 
 
 def row_mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None) -> intervals.Interval:
-    """Mean over all rows, or the difference of two, with a 95% interval over clients.
+    """Returns the mean over all rows, or a difference of two means, with a 95% interval over clients.
 
-    The interval is the delta method's for a ratio (Cochran, Sampling Techniques, 1977, chapter 6). A mean in which all
-    clients agree has none, nor has a difference that is 0 for all; and a mean of 0 without any spread is not a number:
-    no row earned anything.
+    The interval uses the delta method for a ratio (Cochran, Sampling Techniques, 1977, chapter 6). There is no interval
+    if all clients have the same mean, or if the difference is 0 for every client. If no row earned anything, the mean
+    is NaN.
 
     Args:
-      sums: float64 [clients], over each client's rows.
-      rows: int [clients], how many these are.
-      minus: Sums of the subtracted value, float64 [clients].
+      sums: float64 [clients], the sum over each client's rows.
+      rows: int [clients], the number of rows of each client.
+      minus: float64 [clients], sums of the value to subtract.
     """
     total, differences = rows.sum(), sums if minus is None else sums - minus
     mean = float(differences.sum() / total)
@@ -254,7 +259,7 @@ def row_mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None
 
 
 def scores_as_json(scores: list[Score]) -> dict[str, Any]:
-    """Content of `simulator.json`."""
+    """Returns the content of `simulator.json`."""
     return {
         each.policy: {
             name: {key: None if math.isnan(value) else value for key, value in getattr(each, name)._asdict().items()}
@@ -272,8 +277,8 @@ class Bounds:
       chance: The uniform policy's mean reward.
       constant: The best fixed action's mean reward.
       action: The best fixed action.
-      clients: Number of clients read, sampled at random.
-      population: Number of clients in all.
+      clients: Number of clients that were read; they are sampled at random.
+      population: Total number of clients.
       chance_error: Standard error of `chance` as an estimate for the population; 0 if all clients were read.
       constant_error: Standard error of `constant` as an estimate for the population.
     """
@@ -291,9 +296,9 @@ class Values(NamedTuple):
     """Mean rewards of actions.
 
     Attributes:
-      mean: float64 [actions]; not numbers, if the clients have no example.
-      clients: How many clients were read.
-      shares: float64 [clients, actions], how far each of them moves the mean: linear, about 0.
+      mean: float64 [actions]; NaN if the clients have no examples.
+      clients: Number of clients that were read.
+      shares: float64 [clients, actions], each client's linearized influence on the mean, centred at about 0.
     """
 
     mean: np.ndarray
@@ -301,19 +306,20 @@ class Values(NamedTuple):
     shares: np.ndarray
 
 
-_last: list[tuple[Any, Any, dict[str, Bounds]]] = []  # Of the current task, which seeds share.
+_last: list[tuple[Any, Any, dict[str, Bounds]]] = []  # Bounds of the current task, which all seeds share.
 
 
 def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]:
-    """Bounds of a run's bandit phase.
+    """Returns the bounds of a run's bandit phase.
 
     Returns:
-      `participating`: of the clients that take part, as rewards of rounds weigh them: each example of a client of n
-      counts min(n, cap) / n, the mean over the draws of the cap, and a client as many as it has left; and a round is
-      the mean over its cohort's examples, whatever their number (`weights_of_rounds`). The action is the best on these
-      very examples, and its value optimistic by that; where rewards drift, over all rounds. Missing where a selector
-      prefers some clients, clients may be absent, or rewards late.
-      `held_out`: the same action, and the uniform policy, on held-out examples, in the last round's environment.
+      `participating`: Bounds for the participating clients, weighted like the rewards of rounds. If a client has n
+      examples, each of them has weight min(n, cap) / n, which is the expectation over the sampled cap. A round's reward
+      is the mean over its cohort's examples, however many there are (`weights_of_rounds`). The action is the best one
+      on these same examples, so its value is optimistically biased. If rewards drift, the mean is over all rounds.
+      This entry is missing if a selector prefers some clients, if clients can be absent, or if rewards are delayed.
+      `held_out`: Bounds for the same action and the uniform policy on held-out examples, in the environment of the last
+      round.
     """
     phase = phases(options, task)[-1]
     cap = options.max_examples_per_client
@@ -347,7 +353,7 @@ def _bounds(values: Values, action: int, population: int) -> Bounds:
 
 
 def _error(shares: np.ndarray, population: int) -> float:
-    """Standard error of a mean over clients drawn without replacement (Cochran 1977, section 6.4)."""
+    """Standard error of a mean over clients that are sampled without replacement (Cochran 1977, section 6.4)."""
     count = len(shares)
     if not 1 < count < population:
         return 0.0
@@ -361,15 +367,15 @@ def action_values(
     cap: int,
     cohort: Cohorts | None = None,
 ) -> Values:
-    """Mean reward of each action, over at most `MOST_CLIENTS` clients.
+    """Returns the mean reward of each action, over at most `MOST_CLIENTS` clients.
 
     Args:
       population: The clients.
-      indices: Those that count.
-      matrix: float [labels, actions], the reward of an action given one label; several labels add up. Or the function
-        from a client's index to its matrix.
-      cap: Most examples of a client that count; 0 for all.
-      cohort: How a round's clients are drawn, for the mean of rounds; None for that of all examples.
+      indices: Indices of the clients to average over.
+      matrix: float [labels, actions], the reward of an action given one label; the rewards of several labels are
+        summed. Alternatively, a function that maps a client's index to its matrix.
+      cap: Maximum number of examples per client; 0 for all.
+      cohort: How a round's clients are sampled, to average over rounds; None to average over all examples.
     """
     chosen: Sequence[int] = indices
     if len(indices) > MOST_CLIENTS:
@@ -390,26 +396,27 @@ def action_values(
     if not counts.any():
         return Values(np.full(totals.shape[1], np.nan), len(chosen), np.zeros_like(totals))
     overall = totals.sum(axis=0) / counts.sum()
-    gaps = totals - counts[:, np.newaxis] * overall  # They sum to 0, as they do times what is usual.
+    gaps = totals - counts[:, np.newaxis] * overall  # They sum to 0, so a constant weight has no effect.
     weights = weights_of_rounds(counts, cohort) if cohort else np.zeros(len(counts))
     shares = (1 / counts.sum() + weights)[:, np.newaxis] * gaps
     return Values(overall + weights @ gaps, len(chosen), shares)
 
 
 def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:
-    """Weight of a client's sums in a round's mean, relative to its weight in the mean of all examples.
+    """Returns the weight of a client's sums in a round's mean, relative to its weight in the mean of all examples.
 
-    The mean is that over the examples of a round's cohort; of rounds without an example there is none.
+    A round's mean is taken over the examples of its cohort. Rounds without examples have no mean.
 
-    It is not the mean over all examples where clients are unequal: a large one makes its own rounds large, and counts
-    less in them. Each client is averaged over drawn others of its round, so that little is left to the draws.
+    If clients differ in size, the average of the rounds' means is not the mean over all examples: a large client makes
+    its own rounds large, so that each of its examples has less weight. For each client, the weight is averaged over
+    sampled cohorts of other clients, which keeps the sampling error small.
 
     Args:
-      counts: float64 [clients], their examples; not all are 0.
-      cohort: How a round's clients are drawn.
+      counts: float64 [clients], their numbers of examples; at least one is above 0.
+      cohort: How a round's clients are sampled.
 
     Returns:
-      float64 [clients], up to a constant.
+      float64 [clients], up to an additive constant.
     """
     number = len(counts)
     size = min(cohort.size, number)
@@ -433,5 +440,5 @@ def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:
 
 
 def bounds_as_json(by_name: Mapping[str, Bounds]) -> dict[str, Any]:
-    """Content of `bounds.json`."""
+    """Returns the content of `bounds.json`."""
     return {name: dataclasses.asdict(bounds) for name, bounds in by_name.items()}

@@ -1,7 +1,7 @@
-"""What can be chosen by name: policies, bandits and decision rules, and the flags that come with them.
+"""Registry of policies, bandits and decision rules that can be selected by name, and their flags.
 
-A new policy is a class in `bandits.policies`, an entry of POLICIES, and one of BANDITS for each loss it goes with.
-Classes are named as text, so that flags are checked before anything slow is imported.
+To add a policy, write a class in `bandits.policies`, add an entry to POLICIES, and add an entry to BANDITS for each
+loss that it can be combined with. Entries refer to classes by name, so flags can be checked before any slow import.
 """
 
 import dataclasses
@@ -20,13 +20,13 @@ class PolicyEntry:
 
     Attributes:
       target: `module:Class` of a `bandits.policies.Policy` or `bandits.decision_rules.DecisionRule`.
-      parameters: The class' arguments.
-      help: One line; policies have theirs in BANDITS.
-      breaks_ties: Whether it breaks ties among best actions, and so takes `first_of_ties`.
-      scheduled: Its parameter that a schedule may change; empty for none.
-      schedule: The schedule that always moves it, of `schedule_flags`; empty where `--bandits_schedule` names it.
-      exponent: Where that is a power of time, the default of its exponent.
-      heads: `--bandits_heads`, how many heads its model has; None for one.
+      parameters: The arguments of the class.
+      help: One-line description. Policies are described in BANDITS instead.
+      breaks_ties: Whether it breaks ties between best actions, and therefore has the argument `first_of_ties`.
+      scheduled: Name of the parameter that a schedule can change; empty for none.
+      schedule: Fixed schedule from `schedule_flags` for that parameter; empty if `--bandits_schedule` selects one.
+      exponent: Default exponent, if the fixed schedule is a power of time.
+      heads: The flag `--bandits_heads` for the number of heads of its model; None for a single head.
     """
 
     target: str
@@ -40,24 +40,24 @@ class PolicyEntry:
 
     @property
     def settings(self) -> Mapping[str, Parameter]:
-        """What a run sets: its parameters, and how many heads its model has."""
+        """The parameters that a run can set, including the number of heads of the model."""
         return {**self.parameters, **({"heads": self.heads} if self.heads else {})}
 
     def chosen(self, values: Mapping[str, float]) -> "PolicySpec":
-        """The policy's definition with these parameter values, before it is imported."""
+        """Returns the policy's specification with these parameter values, without importing its class."""
         return PolicySpec(self.target, tuple(values.items()))
 
 
 @dataclasses.dataclass(frozen=True)
 class PolicySpec:
-    """A policy or rule with its parameters, before it is imported.
+    """A policy or rule with its parameter values, whose class is not imported yet.
 
     Attributes:
       target: `module:Class`.
-      parameters: The class' arguments, but for one that a schedule moves.
-      scheduled: Its scheduled parameter; empty for none.
-      schedule: The schedule, if there is one.
-      label: Printed name of a user's policy; empty for those of the registry.
+      parameters: The arguments of the class, except for one that a schedule changes.
+      scheduled: Name of the scheduled parameter; empty for none.
+      schedule: The schedule of that parameter, if there is one.
+      label: Printed name of a user-defined policy; empty for policies in the registry.
     """
 
     target: str
@@ -67,11 +67,11 @@ class PolicySpec:
     label: str = ""
 
     def build(self, value: Any = None) -> Any:
-        """The policy; `value` is the scheduled value, None if it comes with a round's data."""
+        """Builds the policy. `value` is the scheduled value, or None if it is part of a round's input."""
         return load(self.target)(**dict(self.parameters), **({self.scheduled: value} if self.scheduled else {}))
 
     def with_schedule(self, schedule: schedules.Schedule, name: str) -> "PolicySpec":
-        """This exploration with a scheduled parameter."""
+        """Returns a copy in which a schedule sets the parameter `name`."""
         kept = tuple((known, value) for known, value in self.parameters if known != name)
         return PolicySpec(self.target, kept, name, schedule)
 
@@ -94,7 +94,7 @@ POLICIES = {
         breaks_ties=True,
         scheduled="epsilon",
         schedule=schedules.POWER,
-        exponent=-1 / 3,  # Balances what exploring costs and what it teaches: docs/papers/agarwal2023.md.
+        exponent=-1 / 3,  # Balances the cost and the benefit of exploring: docs/papers/agarwal2023.md.
     ),
     "softmax": PolicyEntry(
         "bandits.policies:Softmax",
@@ -135,14 +135,14 @@ POLICIES = {
 
 @dataclasses.dataclass(frozen=True)
 class BanditEntry:
-    """A value of `--bandits_type`: a policy, and the loss that its data is trained with.
+    """A value of `--bandits_type`: a policy, and the loss for training on its data.
 
     Attributes:
       policy: Name in POLICIES.
-      help: One line.
-      importance_weighted: Default of `--importance_weighting`.
+      help: One-line description.
+      importance_weighted: Default value of `--importance_weighting`.
       cross_entropy: Whether model outputs are logits.
-      supervised: Whether training sees every action's reward.
+      supervised: Whether training uses the rewards of all actions.
       trains: Whether the model is trained at all.
     """
 
@@ -155,7 +155,7 @@ class BanditEntry:
 
     @property
     def learns(self) -> bool:
-        """Whether it is trained on the rewards of its own actions."""
+        """Whether the model is trained on the rewards of the policy's own actions."""
         return self.trains and not self.supervised
 
 
@@ -176,7 +176,7 @@ BANDITS = {
     **_LEARNING,
     "uniform": BanditEntry("uniform", "uniformly random actions"),
     **{
-        # The published program puts the loss before the weighting.
+        # In the names of the paper's published code, the loss comes before the weighting.
         "{}_ce{}".format(*name.partition("_unweight")): dataclasses.replace(
             entry, help=f"as {name}, cross entropy", cross_entropy=True
         )
@@ -188,11 +188,11 @@ BANDITS = {
 }
 
 
-# What the published program calls them.
+# Names that differ in the paper's published code.
 PUBLISHED_NAMES = {"epsilon_greedy_ce_unw": "epsilon_greedy_ce_unweight"}
 
 
-# Decision rules, and the parameters that `--rule_NAME` gives.
+# Decision rules, and the parameters that `--rule_NAME` sets.
 _EPSILON = Parameter(0.1, "probability of an action at random", high=1.0)
 _ALPHA = Parameter(None, "step towards each new reward (default: the sample mean's)", high=1.0, above=True)
 _GAMMA = Parameter(0.75, "weight of a reward relative to that of the next; 1 discounts nothing", high=1.0, above=True)
@@ -235,17 +235,17 @@ EXTREME = frozenset({"extreme_explore", "bayesian_extreme_explore"})
 
 
 def load(target: str) -> Any:
-    """The object named `module:attribute`."""
+    """Imports the object named `module:attribute`."""
     module, attribute = target.split(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def rule_settings(rules: Mapping[str, PolicyEntry], default: str) -> list[Setting]:
-    """`--decision_rule`, and `--rule_NAME` for every parameter of the rules.
+    """Returns the flags `--decision_rule`, and `--rule_NAME` for every parameter of the rules.
 
     Args:
-      rules: RULES, or the binary's choice of them and its own.
-      default: Default rule.
+      rules: The rules that the program offers: RULES, or some of them together with its own rules.
+      default: Name of the default rule.
     """
     choices = {name: entry.help for name, entry in rules.items()}
     chosen = Setting("decision_rule", choices, "What chooses the actions", default, basic=True)
@@ -253,5 +253,5 @@ def rule_settings(rules: Mapping[str, PolicyEntry], default: str) -> list[Settin
 
 
 def rule_values(settings: cli.Settings, rules: Mapping[str, PolicyEntry]) -> dict[str, float]:
-    """Parameters of the chosen rule, for `rules[settings.decision_rule].build`."""
+    """Returns the parameter values of the chosen rule."""
     return {name: settings[f"rule_{name}"] for name in rules[settings.decision_rule].parameters}

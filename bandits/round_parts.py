@@ -1,8 +1,8 @@
 """The clients and the optional parts of a round.
 
-`experiment.BanditRounds` runs a round. What options add to it are parts, which `process_factory.parts` lists: drifting
-and delayed rewards, resets, reports, accounting. A part can change the server's state before a round and the input of
-each client, and add metrics after the round. Checkpoints hold its state.
+`experiment.BanditRounds` runs a round. Optional features are implemented as parts, which `process_factory.parts` lists:
+drifting and delayed rewards, resets, reports, and accounting. A part can change the server's state before a round,
+change the input of each client, and add metrics after the round. The state of a part is stored in checkpoints.
 """
 
 import dataclasses
@@ -28,8 +28,8 @@ class Participation(NamedTuple):
 
     Attributes:
       inputs: The client's input.
-      client: Its position among the task's clients.
-      rows: int64 [examples], indices of the examples in its data.
+      client: The client's position among the task's clients.
+      rows: int64 [examples], indices of the examples in the client's data.
     """
 
     inputs: process.ClientInput
@@ -45,8 +45,8 @@ class Cohort(NamedTuple):
     """The clients of a round, and how many messages they exchange with the server.
 
     Attributes:
-      participations: The clients that come.
-      inputs: Their input to the round, as `FederatedRounds.prepared` returns it.
+      participations: The clients that participate.
+      inputs: The clients' input to the round, as `FederatedRounds.prepared` returns it.
       downloads: Number of clients that receive models, including those that drop out or are only polled.
       uploads: Number of clients that send an update.
       reports: Number of losses that polled clients report.
@@ -69,24 +69,24 @@ def period(phase: Phase, round_num: int) -> int:
 
 
 class FederatedRounds:
-    """TFF's rounds. Variants of them call it differently.
+    """Rounds that are computed by TFF. Subclasses call TFF differently.
 
     Attributes:
-      loggers: Further loggers of a run.
+      loggers: Additional loggers of a run.
     """
 
     loggers: Sequence[MakeLogger] = ()
 
     def __init__(self, process_of: Callable[[int], Any], definition: Any):
-        """Stores the process of each round, from its number, and what defines it (a `process.BanditProcess`)."""
+        """Stores the function from a round number to its process, and the definition, a `process.BanditProcess`."""
         self.process_of, self.definition = process_of, definition
 
     def initialize(self) -> fed_avg.State:
-        """The server's state before round 1."""
+        """Returns the server's state before round 1."""
         return self.process_of(1).initialize()
 
     def prepared(self, participations: Sequence[Participation], round_num: int) -> Any:
-        """Input to `next` of a cohort, which may be prepared while the worker computes the round before."""
+        """Prepares a cohort's input to `next`, possibly while the previous round is still being computed."""
         del round_num
         return [each.inputs for each in participations]
 
@@ -95,7 +95,7 @@ class FederatedRounds:
         return self.process_of(round_num).next(server, inputs)
 
     def finish(self, server: Any, folder: run_folder.RunFolder) -> Sequence[str]:
-        """Lines that are printed after the run."""
+        """Returns lines to print after the run."""
         del server, folder
         return ()
 
@@ -105,10 +105,10 @@ class Round(NamedTuple):
 
     Attributes:
       round_num: The round, from 1.
-      before: The server's state before it.
-      cohort: Its clients.
-      counts: Its measurements.
-      row: Its metrics so far.
+      before: The server's state before the round.
+      cohort: The clients of the round.
+      counts: Measurements of the round.
+      row: Metrics of the round so far.
     """
 
     round_num: int
@@ -119,24 +119,24 @@ class Round(NamedTuple):
 
 
 class Part:
-    """An optional part of a round. By default, a method changes nothing."""
+    """An optional part of a round. By default, its methods change nothing."""
 
     def initial_state(self) -> Any:
-        """The part's state before round 1: arrays whose shapes never change."""
+        """Returns the part's state before round 1: arrays whose shapes never change."""
         return ()
 
     def before(self, own: Any, server: fed_avg.State, round_num: int) -> tuple[Any, fed_avg.State]:
-        """The part's state and the server's at the start of a round."""
+        """Returns the part's state and the server's state at the start of a round."""
         del round_num
         return own, server
 
     def inputs(self, participation: Participation, round_num: int) -> Participation:
-        """A client's participation; may be called in another thread, before the earlier round has ended."""
+        """Returns a client's participation. May run in another thread before the previous round has ended."""
         del round_num
         return participation
 
     def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
-        """The part's state after a round, and its metrics."""
+        """Returns the part's state after a round, and the metrics that it adds."""
         del ended
         return own, {}
 
@@ -152,7 +152,7 @@ class _OfPhase(Part):
 
 
 class Replay(_OfPhase):
-    """Rounds that replay a log in its order. No row is met twice: a policy would else be judged on what it learned."""
+    """Rounds that replay a log in order. Each row is used once, so no policy is evaluated on rows it was trained on."""
 
     def inputs(self, participation: Participation, round_num: int) -> Participation:
         (features, labels), rows = participation.inputs[:2], participation.rows
@@ -162,7 +162,7 @@ class Replay(_OfPhase):
 
 
 class StaleModels(_OfPhase):
-    """Clients that act with the model of an earlier deployment, at random."""
+    """Clients that act with the model of a randomly chosen earlier deployment."""
 
     def inputs(self, participation: Participation, round_num: int) -> Participation:
         deployment_period = period(self.phase, round_num)
@@ -172,7 +172,7 @@ class StaleModels(_OfPhase):
 
 @dataclasses.dataclass
 class ScheduledExploration(_OfPhase):
-    """A parameter of the policy that changes with the deployment.
+    """A policy parameter that changes from one deployment to the next.
 
     A client with a stale model also uses the policy that was deployed with that model.
     """
@@ -218,18 +218,18 @@ class Halves(_OfPhase):
 
 
 class Resets(Part):
-    """Restarts of the training between two rounds. The deployed model and the aggregator's state are kept.
+    """Restarts the training between two rounds, but keeps the deployed model and the aggregator's state.
 
     The state holds the losses since the last reset, float64 [resets.MOST_LOSSES]; it is empty without a detector.
     """
 
     def __init__(self, reset: resets.Reset, bounds: RewardBounds | None, initialize: Callable[[], fed_avg.State]):
-        """Stores what a reset needs.
+        """Stores the options of resets.
 
         Args:
-          reset: The kind and times of resets.
-          bounds: Bounds of the rewards, which detectors see mapped to [0, 1]; None for rewards as they are.
-          initialize: Returns the server's first state.
+          reset: Kind and times of the resets.
+          bounds: Bounds that map rewards to [0, 1] for detectors; None to use the rewards as they are.
+          initialize: Function that returns the server's initial state.
         """
         self._reset, self._bounds, self._initialize = reset, bounds, initialize
         self._watch, self._is_due = resets.Watch(reset), False
@@ -254,13 +254,13 @@ class Resets(Part):
 
 @dataclasses.dataclass
 class ClientReports(Part):
-    """A report of what each client earned.
+    """A report of the rewards of each client.
 
-    The state is float64 [clients, 5]: participations, and the number of examples and the sum of expected rewards in
-    half A, and in half B.
+    The state is float64 [clients, 5]: the number of participations; then, for half A and for half B, the number of
+    examples and the sum of expected rewards.
 
     Attributes:
-      client_ids: Names of the task's clients, up to the last that takes part.
+      client_ids: Names of the task's clients, up to the last one that participates.
     """
 
     client_ids: Sequence[str]
@@ -281,7 +281,7 @@ class ClientReports(Part):
         return [f"Keep {shown} private: they hold what each client earned."]
 
     def content(self, own: np.ndarray) -> dict[str, list]:
-        """Content of `private_client_rewards.json`: the clients that took part, and their means; None over nothing."""
+        """Content of `private_client_rewards.json`: participating clients and means, None without examples."""
         took_part = np.flatnonzero(own[:, 0])
         times, examples_a, rewards_a, examples_b, rewards_b = own[took_part].T
         halves = {"half_a": (rewards_a, examples_a), "half_b": (rewards_b, examples_b)}
@@ -298,11 +298,11 @@ class ClientReports(Part):
 
 @dataclasses.dataclass
 class Payloads(Part):
-    """Payload between server and clients.
+    """Sizes of the messages between server and clients.
 
     Attributes:
-      down: Bytes that a client receives.
-      up: Bytes that it sends; None if it sends its log.
+      down: Number of bytes that a client receives.
+      up: Number of bytes that a client sends; None if it sends its log.
     """
 
     down: int
@@ -317,7 +317,7 @@ class Payloads(Part):
 
 
 class Clipping(_OfPhase):
-    """The clip norm of a round, and how many updates exceeded it."""
+    """The clip norm of a round, and the number of updates that exceeded it."""
 
     def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
         norm = aggregators.clip_norm(self.phase.aggregation, ended.before.aggregator, ended.counts.aggregator)
@@ -327,7 +327,7 @@ class Clipping(_OfPhase):
 
 @dataclasses.dataclass
 class PrivacySpent(_OfPhase):
-    """The epsilon spent so far; by PLD, which takes as long as a short round, only in rounds with an evaluation."""
+    """The epsilon spent so far. PLD accounting is as slow as a short round, so it only runs with evaluations."""
 
     mechanism: mechanisms.Mechanism
     length: Any
@@ -339,7 +339,7 @@ class PrivacySpent(_OfPhase):
 
 
 class SelectedClients:
-    """Cohorts that a client selector chooses by losses; their state is the selector's."""
+    """Cohorts that a client selector chooses by loss. The state is that of the selector."""
 
     secrets: Sequence[str] = ()
 
@@ -351,9 +351,9 @@ class SelectedClients:
         Args:
           phase: The phase.
           population: The task's clients, with capped examples.
-          read: Reads clients.
-          prepare: Prepares their input.
-          losses_of: Takes the server's state and inputs of clients, and returns their losses.
+          read: Function that reads clients.
+          prepare: Function that prepares their input.
+          losses_of: Function that maps the server's state and clients' inputs to the clients' losses.
         """
         selector = phase.selection.build(clients.sizes(population, phase.population), phase.cohorts.size)
         self._cohorts = selectors.SelectedCohorts(selector, phase.seed)
@@ -361,11 +361,11 @@ class SelectedClients:
         self._sampled = np.zeros(0, np.int64)
 
     def initial_state(self) -> Any:
-        """State before round 1."""
+        """Returns the state before round 1."""
         return self._cohorts.selector.initial_state()
 
     def next(self, selection: Any, server: fed_avg.State, round_num: int) -> tuple[Cohort, Any]:
-        """Cohort of a round, and the state after the poll that it may need."""
+        """Returns the cohort of a round and the new state, after polling clients if the selector needs it."""
 
         def poll(positions: np.ndarray) -> np.ndarray:
             return self._losses_of(server, [each.inputs for each in self._read(positions, round_num)])
@@ -377,5 +377,5 @@ class SelectedClients:
         return Cohort(participations, inputs, len(np.union1d(polled, members)), len(members), len(polled)), selection
 
     def observe(self, selection: Any, counts: fed_avg.RoundMetrics) -> Any:
-        """State after a round, from the losses that its clients report."""
+        """Updates the state after a round with the losses that clients reported."""
         return self._cohorts.observe(selection, self._sampled, counts.client_losses, counts.client_deviations)

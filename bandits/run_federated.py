@@ -1,7 +1,7 @@
 """Runs a federated contextual bandit; see `--help`.
 
-A command takes these steps: `bandits.flags` checks the flags and makes `bandits.options` from them, the task is opened,
-the run's folder claimed, and only then TensorFlow Federated is imported and the rounds of `bandits.experiment` run.
+First, `bandits.flags` checks the flags and converts them to `bandits.options`. Then the task is opened and the run's
+folder is claimed. Only after that is TensorFlow Federated imported, and `bandits.experiment` runs the rounds.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from optimization.study import runner
 
 _INIT_FOLDER = "init"
-# Panels of reward.png.
+# The panels of reward.png.
 _PLOTTED = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABILITY, metrics.HELD_OUT_REWARD)
 
 
@@ -228,9 +228,9 @@ def _write_results(
       phase: The phase.
       trained: The accounted training.
       folder: The folder of the phase.
-      rounds: Its rounds.
-      outcome: How they ended.
-      best_action: The best fixed action, which the policy is compared with; None for no comparison.
+      rounds: The rounds of the phase.
+      outcome: How the rounds ended.
+      best_action: The best fixed action to compare the policy with; None for no comparison.
     """
     from optimization.study import panels
 
@@ -243,7 +243,7 @@ def _write_results(
         picture = panels.draw({phase.label: [table]}, plotted, title=title, marks=metrics.DEPLOYED)
         files.save_picture(picture, folder.path / "reward.png", dpi=120)
     if outcome.signum is None:
-        # An earlier start evaluated the last round, and may have been killed before this.
+        # A resumed run may have been killed after its last round, so that this process has not evaluated it.
         if not rounds.evaluation.is_evaluated:
             rounds.evaluate(outcome.state)
         is_private = trained.mechanism.kind != "none"
@@ -275,7 +275,7 @@ def _write_results(
 
 
 def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> str:
-    """Description of the last evaluation."""
+    """Describes the last evaluation."""
     last, is_logged = table.iloc[-1], phase.task.task_type == "logged"
     reward = f"reward {last[metrics.HELD_OUT_REWARD]:.4f}"
     if phase.is_alone:
@@ -284,9 +284,9 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
         text = f"reward {last[metrics.PERSONALIZED_REWARD]:.4f} of the policy with a reconstructed last layer"
     elif is_logged:
         text = f"{reward}, {'of sampled rewards' if logged_flags.is_simulated(phase.task) else 'doubly robust'}"
-    elif phase.drift.kind != "none":  # Labels do not define the right action any more.
+    elif phase.drift.kind != "none":  # Labels no longer define the correct action.
         text = f"{reward} in the last round's environment"
-    else:  # No action of a table of rewards is right or wrong.
+    else:  # With a reward table, no action is right or wrong.
         text = reward if phase.task.reward_columns else f"accuracy {last[metrics.ACCURACY]:.4f}"
     if phase.task.learn_from == "replay":
         replayed, rows = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
@@ -301,7 +301,7 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
 
 
 def _with_planned_noise(phase: Phase, folder: run_folder.RunFolder, dimension: int) -> Phase:
-    """Copy of a phase with the noise and cohorts planned at its first start; prints the plan."""
+    """Returns a phase with the noise and cohorts that were planned at its first start, and prints the plan."""
 
     def first() -> dict[str, Any] | None:
         plan = phase_privacy.plan(phase, dimension)
@@ -315,7 +315,7 @@ def _with_planned_noise(phase: Phase, folder: run_folder.RunFolder, dimension: i
 
 
 def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:
-    """Refuses rewards that are no probabilities where the loss is a cross entropy."""
+    """Refuses rewards that are not probabilities if the loss is a cross entropy."""
     bandit = options.bandit
     low, high = (0.0, 1.0) if task.reward_bounds else task.reward_range(options.rewards)
     if bandit.cross_entropy and not 0 <= low <= high <= 1:

@@ -30,7 +30,7 @@ def _entry(settings: cli.Settings) -> PolicyEntry:
 
 
 def _bandits(schedule: str) -> list[str]:
-    """Values of `--bandits_type` with this fixed schedule; for "", those that accept any schedule."""
+    """Returns the values of `--bandits_type` with this fixed schedule, or for "", those that accept any schedule."""
     policies = {name for name, entry in registry.POLICIES.items() if entry.scheduled and entry.schedule == schedule}
     return [name for name, bandit in registry.BANDITS.items() if bandit.policy in policies]
 
@@ -40,7 +40,7 @@ def _kind(settings: cli.Settings) -> str:
 
 
 def _horizon(settings: cli.Settings) -> int | None:
-    """All deployments of the run, where the schedule has a last one."""
+    """Total number of deployments, if the schedule ends with the last one."""
     return -(-settings.total_rounds // settings.bandits_deploy_freq) if _kind(settings) in _KINDS[_HORIZON] else None
 
 
@@ -99,10 +99,10 @@ NAMES = names(_Schedules)
 
 
 def check(settings: cli.Settings) -> None:
-    """Checks the flags of schedules against the chosen one, and against each other.
+    """Checks that schedule flags are consistent with the chosen schedule and with each other.
 
     Raises:
-      UsageError: On flags that do not go together.
+      UsageError: If flags cannot be combined.
     """
     kind, entry = _kind(settings), _entry(settings)
     for name, kinds in _KINDS.items():
@@ -130,7 +130,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
-    """Schedule of resolved flags and the parameter that it changes; None without a schedule."""
+    """Returns the schedule of resolved flags and the parameter that it changes; None without a schedule."""
     kind, entry = _kind(settings), _entry(settings)
     if kind == CONSTANT:
         return None
@@ -145,15 +145,15 @@ def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
 
 
 def check_range(phase: Phase, num_actions: int) -> None:
-    """Refuses a schedule that takes its parameter where it cannot be.
+    """Refuses a schedule whose parameter leaves its valid range.
 
     Raises:
-      UsageError: With the deployment at which it does.
+      UsageError: If it does. The message names the deployment.
     """
     if phase.scheduled_value(num_actions, 0) is None:
         return
     parameter: Parameter = registry.POLICIES[phase.bandit.policy].parameters[phase.policy.scheduled]
-    for period in (0, phase.periods - 1):  # Between them a schedule does not turn.
+    for period in (0, phase.periods - 1):  # Schedules are monotonic, so it is enough to check both ends.
         value = phase.scheduled_value(num_actions, period)
         if wrong := parameter.complaint(value):
             raise UsageError(

@@ -1,7 +1,7 @@
 """Schedules of an exploration parameter over deployments, in plain numbers.
 
-A schedule depends on a run's plan alone, which is public, and not on clients' data. So it spends no privacy, and a
-resumed run has the values of an uninterrupted one.
+A schedule only depends on a run's plan, which is public, and not on clients' data. It therefore has no privacy cost,
+and a resumed run has the same values as an uninterrupted one.
 """
 
 import abc
@@ -16,9 +16,9 @@ class Planned:
     """The plan of a run's deployments.
 
     Attributes:
-      num_actions: K.
-      interactions: n, of a deployment period: its rounds x clients of a cohort x the cap on a client's examples. 0
-        without such a cap.
+      num_actions: Number of actions, K.
+      interactions: Number of interactions per deployment period, n: rounds x clients per cohort x the cap on a
+        client's examples. 0 without such a cap.
     """
 
     num_actions: int
@@ -30,17 +30,17 @@ class Schedule(abc.ABC):
 
     @abc.abstractmethod
     def value(self, period: int, planned: Planned) -> float:
-        """The parameter in a deployment period, counted from 0."""
+        """Returns the parameter's value in a deployment period, counted from 0."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Between(Schedule):
-    """From one value in the first period to another in the last, where it stays.
+    """Changes from one value in the first period to another in the last, and then stays constant.
 
     Attributes:
       start: Value in the first period.
       end: Value in the last.
-      periods: Deployment periods, of which one has `start` alone.
+      periods: Number of deployment periods. If there is only one, it has the value `start`.
     """
 
     start: float
@@ -58,7 +58,7 @@ class _Between(Schedule):
 
     @abc.abstractmethod
     def _left(self, done: float) -> float:
-        """Remaining fraction of the change, after a fraction of the periods."""
+        """Returns the remaining fraction of the change after a fraction `done` of the periods."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,13 +79,13 @@ class Cosine(_Between):
 
 @dataclasses.dataclass(frozen=True)
 class Power(Schedule):
-    """scale t^exponent; with an exponent of 1/2 SquareCB's gamma (Foster and Rakhlin 2020, theorem 1).
+    """scale t^exponent. With an exponent of 1/2, this is SquareCB's gamma (Foster and Rakhlin 2020, theorem 1).
 
     Attributes:
       scale: Value at t = 1.
       exponent: Power of t.
       counts_interactions: Whether t is the number of planned interactions before the deployment, and at least 1, as
-        Vowpal Wabbit counts examples; otherwise that of the deployment, from 1.
+        Vowpal Wabbit counts examples. Otherwise, t is the number of the deployment, from 1.
     """
 
     scale: float
@@ -104,9 +104,9 @@ class FalconEpochs(Schedule):
     Attributes:
       scale: The constant before the root.
       log_class_size: ln |F|.
-      delta: Probability with which its bound may fail.
+      delta: Probability with which the bound may fail.
       fed_opt: epsilon_fed-opt.
-      periods: I.
+      periods: Number of deployment periods, I.
     """
 
     scale: float
@@ -126,14 +126,16 @@ def complexity(log_class_size: float, delta: float, times: float = 1.0) -> float
 
 
 def falcon_gamma(num_actions: int, log_term: float, samples: float, fed_opt: float = 0.0, scale: float = 1.0) -> float:
-    """FALCON's gamma of an epoch, scale sqrt(K / (ln(|F| I / delta) / (n (i - 1)) + epsilon_fed-opt)).
+    """FALCON's gamma in an epoch, scale sqrt(K / (ln(|F| I / delta) / (n (i - 1)) + epsilon_fed-opt)).
 
-    Simchi-Levi and Xu 2022, Algorithm 1, where constants differ; epsilon_fed-opt is of Agarwal et al. 2023, section 6.
+    See Simchi-Levi and Xu 2022, Algorithm 1, which has other constants. The term epsilon_fed-opt is from Agarwal et al.
+    2023, section 6.
 
     Args:
       num_actions: K.
       log_term: ln(|F| I / delta), above 0.
-      samples: n (i - 1), those that the deployed model was fitted to; with none gamma is 1, as there.
+      samples: n (i - 1), the number of samples that the deployed model was fitted to. If it is 0, gamma is 1, as in
+        Algorithm 1.
       fed_opt: epsilon_fed-opt, at least 0.
       scale: The constant.
     """

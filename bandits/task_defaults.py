@@ -1,4 +1,4 @@
-"""Defaults of `run_federated` that depend on the task; `data.tasks.registry` has those of the task itself."""
+"""Defaults of `run_federated` that depend on the task. The task's own defaults are in `data.tasks.registry`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,8 @@ _STUDY = {
     "clients_per_round": 64,
     "bandits_deploy_freq": 200,
     "server_learning_rate": 0.002,
-    # These rates learn faster than those of the tables, which are in the presets (docs/papers/agarwal2023.md).
+    # Training is faster with these rates than with those in the paper's tables, which the presets use
+    # (docs/papers/agarwal2023.md).
     "init_server_optimizer": "adam",
     "init_server_learning_rate": 0.005,
     "init_client_learning_rate": 0.5,
@@ -70,17 +71,17 @@ _OF_TASK: Mapping[str, Mapping[str, Any]] = {
         "rounds_per_eval": 20,
     },
 }
-# Section 4.2: the 100 rounds of an initial training are subtracted from the rounds of the bandits.
+# Section 4.2: the 100 rounds of initial training are subtracted from the number of bandit rounds.
 _SHORTENED, _ROUNDS_OF_INITIAL_TRAINING = (*_EMNIST, "stackoverflow_tag"), 100
 
 
 def of(name: str, settings: Mapping[str, Any]) -> Any:
-    """Default of a setting that the user does not set.
+    """Returns the default of a setting that the user did not set.
 
     Args:
       name: The setting, one of `NAMES`.
-      settings: The other settings, with the task, and the scenario or path that tells whether an initial training comes
-        before the bandits, in this run or in another.
+      settings: The other settings. They include the task, and the scenario or the path of an initial model, which
+        determine whether the bandits start from a trained model.
     """
     value = {**_USUAL, **_OF_TASK.get(settings["task_type"], {})}[name]
     has_initial = settings["scenario"] in PRETRAINED or settings["initial_model_path"]

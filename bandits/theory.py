@@ -1,10 +1,10 @@
 """Regret in environments with known rewards, beside the bounds of Agarwal et al. 2023, equations (7) and (8).
 
 The true rewards f* are in the fitted class F (Assumption 1). Algorithm 1 is simulated with an exact regression oracle
-in the place of its rounds, to measure how fast the greedy part of epsilon-greedy learns. The gap between the best
+in place of its rounds, to measure how fast the greedy part of epsilon-greedy learns. The gap between the best
 action and the others is always at the edge of what the samples can detect.
 
-Predictions are float [runs, contexts, actions]. Rewards are f*, not the noisy r, unless it says so.
+Predictions are float [runs, contexts, actions]. Rewards are f*, not the noisy r, unless stated otherwise.
 """
 
 import dataclasses
@@ -35,15 +35,15 @@ GRIDS = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FiniteEnvironment:
-    """Finitely many contexts, actions and functions; rewards are 0 or 1, with mean f*(context, action).
+    """Environment with finitely many contexts, actions and functions. Rewards are 0 or 1 with mean f*(context, action).
 
-    F is a product: a function takes one of a context's candidate rows at each context. So the best fit is found
-    context by context.
+    F is a product: at each context, a function has one of the context's candidate rows. The best fit can therefore be
+    computed for each context separately.
 
     Attributes:
       rewards: float64 [contexts, actions] in [0, 1], f*.
-      candidates: float64 [contexts, candidates, actions] in [0, 1], each context's rows, f*'s among them; rows
-        may be repeated.
+      candidates: float64 [contexts, candidates, actions] in [0, 1], the candidate rows of each context, which
+        include the row of f*. Rows can be repeated.
       contexts: float64 [contexts], the frequency of each context.
     """
 
@@ -63,7 +63,7 @@ class FiniteEnvironment:
 
 
 def hidden_best(num_actions: int, gap: float) -> FiniteEnvironment:
-    """One context whose last action earns `gap` more than the others, 0.5; F contains every such action."""
+    """One context whose last action earns 0.5 + `gap`; the others earn 0.5. In F, any action can be the best."""
     rows = 0.5 + gap * np.eye(num_actions)
     return FiniteEnvironment(rows[-1:], rows[None], np.ones(1))
 
@@ -95,7 +95,7 @@ def error(environment: FiniteEnvironment, predicted: np.ndarray, logged: np.ndar
       environment: The environment.
       predicted: f.
       logged: float64 [runs, contexts, actions] or [contexts, actions], probabilities with which the log's actions
-        were chosen; of several deployments, their mean.
+        were chosen; for several deployments, their mean.
     """
     squares = (predicted - environment.rewards) ** 2
     return np.einsum("x,rxa,rxa->r", environment.contexts, np.broadcast_to(logged, predicted.shape), squares)
@@ -109,14 +109,14 @@ def simulate(
     runs: int,
     generator: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Runs Algorithm 1 with the function in F of the smallest squared loss after each period.
+    """Runs Algorithm 1, where each period ends by fitting the function in F with the smallest squared loss.
 
     Args:
       environment: The environment.
       policy: The policy.
-      samples: n, samples of a period.
-      periods: I.
-      runs: Number of runs, which have independent draws.
+      samples: Number of samples per period, n.
+      periods: Number of periods, I.
+      runs: Number of independent runs.
       generator: Random generator.
 
     Returns:
@@ -132,7 +132,7 @@ def simulate(
         new = generator.multinomial(contexts, acting)
         counts, successes = counts + new, successes + generator.binomial(new, environment.rewards)
         logged = logged + (acting - logged) / period
-        # sum (f - r)^2 = sum count f^2 - 2 f successes, and what does not depend on f.
+        # sum (f - r)^2 = sum count f^2 - 2 f successes, plus terms that do not depend on f.
         losses = np.einsum("rxa,xma->rxm", counts, environment.candidates**2)
         losses -= 2 * np.einsum("rxa,xma->rxm", successes, environment.candidates)
         predicted = environment.candidates[np.arange(len(environment.rewards)), losses.argmin(axis=2)]
@@ -159,7 +159,7 @@ def greedy_bound(num_actions: int, epsilon: float, error: npt.ArrayLike) -> np.n
 
 
 def slope(places: Sequence[float], values: np.ndarray) -> intervals.Interval:
-    """Slope of log value against log place with its 95% interval by Student's t over the seeds.
+    """Returns the slope of log value against log place, with a 95% Student's t interval over seeds.
 
     Args:
       places: [places], above 0.

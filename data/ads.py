@@ -17,7 +17,7 @@ class Impressions(NamedTuple):
 
     Attributes:
       clicks: uint8 [clients, impressions, ads], 1 where the ad, if displayed, is clicked.
-      rates: float64 [ads], expected clicks of an impression.
+      rates: float64 [ads], expected number of clicks per impression.
       names: The ads' names.
     """
 
@@ -42,7 +42,7 @@ class Impressions(NamedTuple):
 
 
 def find_table(data_file: str | None) -> str:
-    """Path of the ad table: `data_file`, else the file of the usual name in FEDBANDITS_DATA_DIR.
+    """Returns the path of the ad table: `data_file`, or the file with the default name in FEDBANDITS_DATA_DIR.
 
     Raises:
       UsageError: If neither names a file.
@@ -60,12 +60,12 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
     """Partitions the rows of an ad table over clients of equal size; remaining rows are dropped.
 
     Args:
-      path: A table with a column of 0 and 1 for each ad and a row for each impression.
+      path: Path of a table with a column of zeros and ones for each ad, and a row for each impression.
       num_clients: Number of clients.
       seed: Seed of the partition.
 
     Returns:
-      The impressions; `rates` are the whole table's means.
+      The impressions. Their `rates` are the means over the whole table.
 
     Raises:
       UsageError: If the file is not such a table, or has fewer rows than clients.
@@ -94,13 +94,13 @@ def bernoulli(rates: Sequence[float], num_clients: int, impressions: int, seed: 
     Args:
       rates: Click rate of each ad.
       num_clients: Number of clients.
-      impressions: Impressions of each client.
+      impressions: Number of impressions per client.
       seed: Seed of the clicks.
     """
     draw = keys.generator(seed, keys.Purpose.EXAMPLES, 0)
     threshold = np.asarray(rates, np.float32)
     shape = (impressions, len(rates))
-    # Client by client: the uniform numbers of all would take 400 MB for 10,000 clients.
+    # Sampled client by client, because the uniform numbers of 10,000 clients at once would take 400 MB.
     clicks = np.stack([draw.random(shape, np.float32) < threshold for _ in range(num_clients)]).view(np.uint8)
     names = tuple(f"Ad {number + 1}" for number in range(len(rates)))
     return Impressions(clicks, np.asarray(rates, np.float64), names)

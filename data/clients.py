@@ -32,7 +32,7 @@ Features = np.ndarray | text.Bags
 
 
 class Examples(NamedTuple):
-    """Examples of one client, or held-out ones.
+    """Examples of one client, or held-out examples.
 
     Attributes:
       features: One array [examples, ...] in the data set's dtype, or bags of words.
@@ -43,7 +43,7 @@ class Examples(NamedTuple):
     labels: np.ndarray
 
     def take(self, rows: np.ndarray) -> "Examples":
-        """Examples at these row numbers."""
+        """Returns the examples in these rows."""
         return Examples(text.take(self.features, rows), self.labels[rows])
 
 
@@ -60,7 +60,7 @@ class ClientData(abc.ABC):
 
     @abc.abstractmethod
     def load(self, index: int) -> Examples:
-        """Examples of the client at this index."""
+        """Returns the examples of the client at this index."""
 
     def __len__(self) -> int:
         return len(self.client_ids)
@@ -75,8 +75,8 @@ class ArrayClients(ClientData):
         Args:
           examples: All clients' examples; labels of type bool are loaded as float32.
           client_of_row: int [rows] index into `client_ids`.
-          client_ids: Names; a client may have no row.
-          checksum: Digest of the source; computed from the arrays if empty.
+          client_ids: Names of the clients. A client may have no rows.
+          checksum: Digest of the source. If empty, it is computed from the arrays.
         """
         order = np.argsort(client_of_row, kind="stable")
         bounds = np.searchsorted(client_of_row[order], np.arange(len(client_ids) + 1))
@@ -92,10 +92,10 @@ class ArrayClients(ClientData):
 
 
 class SqliteClients(ClientData):
-    """One split of a database with the tables `examples` and `client_metadata`, the form of TFF's data sets.
+    """One split of a database with the tables `examples` and `client_metadata`, the format of TFF's data sets.
 
-    Clients are in the order of their names. Opening reads names only. If the table has no index, like TFF's,
-    the rows of each client are located once, and kept in a file beside the database.
+    Clients are sorted by name. Opening the database only reads the names. If the table has no index, as in TFF's files,
+    the rows of each client are located once, and their positions are stored in a file next to the database.
     """
 
     def __init__(self, path: str | os.PathLike, split: str, parse: Callable[[list[bytes]], Examples]):
@@ -104,20 +104,20 @@ class SqliteClients(ClientData):
         Args:
           path: The file.
           split: Value of `split_name`.
-          parse: Turns the serialized tf.train.Example protos of a client into arrays.
+          parse: Function that converts the serialized tf.train.Example protos of a client into arrays.
 
         Raises:
-          UsageError: If the file is no such database, or has no such split.
+          UsageError: If the file is not such a database, or does not have the split.
         """
         self._path, self._split, self._parse = pathlib.Path(path), split, parse
-        # Clients are read ahead in another thread; SQLite itself lets one thread at a time in.
+        # Clients are prefetched in another thread. SQLite itself allows only one thread at a time.
         name = f"{self._path.absolute().as_uri()}?mode=ro"
         with self._reading():
             self._connection = sqlite3.connect(name, uri=True, check_same_thread=False)
             pages, page_bytes = (
                 self._connection.execute(f"PRAGMA {size}").fetchone()[0] for size in ("page_count", "page_size")
             )
-            if pages * page_bytes > self._path.stat().st_size:  # SQLite would notice only in some round.
+            if pages * page_bytes > self._path.stat().st_size:  # Otherwise, SQLite would fail in a later round.
                 raise sqlite3.DatabaseError("it is cut off")
             query = "SELECT DISTINCT client_id FROM client_metadata WHERE split_name = ? ORDER BY client_id"
             self.client_ids = [row[0] for row in self._connection.execute(query, (split,))]
@@ -156,7 +156,7 @@ class SqliteClients(ClientData):
 
     @contextlib.contextmanager
     def _reading(self, where: str = "") -> Iterator[None]:
-        """Converts all errors, also those of TensorFlow, which is not imported here, to a UsageError."""
+        """Converts all errors to a UsageError, including errors of TensorFlow, which is not imported here."""
         try:
             yield
         except Exception as error:
@@ -166,7 +166,7 @@ class SqliteClients(ClientData):
 
 
 class CappedClients(ClientData):
-    """At most `max_examples` of each client: a seeded choice, the same in every round, or new in each participation."""
+    """Samples at most `max_examples` of each client, either once or again in each participation."""
 
     def __init__(self, clients: ClientData, max_examples: int, seed: int):
         """Caps clients.
@@ -174,7 +174,7 @@ class CappedClients(ClientData):
         Args:
           clients: The clients.
           max_examples: Maximum number of examples of one client; 0 for all.
-          seed: Seed of the choice.
+          seed: Seed for sampling.
         """
         self.clients, self.max_examples, self.seed = clients, max_examples, seed
         self.client_ids, self.checksum = clients.client_ids, clients.checksum
@@ -202,7 +202,7 @@ class RandomClients(ClientData):
     checksum = "random"
 
     def __init__(self, num_clients: int, make: Callable[[np.random.Generator], Examples]):
-        """Stores the number of clients, and the function of a client's examples."""
+        """Stores the number of clients, and the function that samples a client's examples."""
         self.client_ids, self._make = [f"random_{index}" for index in range(num_clients)], make
 
     def load(self, index: int) -> Examples:
@@ -226,7 +226,7 @@ def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed:
       clients: The population.
       indices: Clients to choose from; at least one.
       max_examples: Maximum number of examples; 0 for all.
-      seed: Seed of the choice.
+      seed: Seed for sampling.
     """
     draw = keys.generator(seed, keys.Purpose.EVALUATION, 0, 0)
     pairs, count = [], 0
@@ -243,12 +243,12 @@ def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed:
 
 
 def second_half(seed: int, client: int, rows: np.ndarray) -> np.ndarray:
-    """Whether examples of a client belong to half B, bool [rows]; of two neighbours, one does.
+    """Returns whether a client's examples are in half B, bool [rows]. One of every two neighbours is.
 
     Args:
       seed: Seed of the run.
       client: The client's index.
-      rows: int [rows], indices of examples in the client's data. An example stays in its half whatever the others.
+      rows: int [rows], indices of examples in the client's data. An example's half does not depend on other examples.
     """
     pairs = int(rows.max()) // 2 + 1 if len(rows) else 0
     swapped = keys.generator(seed, keys.Purpose.HALVES, client).random(pairs) < 0.5
@@ -276,7 +276,7 @@ def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
 
 
 def arrays(features: Features) -> list[np.ndarray]:
-    """Arrays of features: one, or the three of bags of words."""
+    """Returns the arrays of features: one array, or the three arrays of bags of words."""
     return list(features) if isinstance(features, text.Bags) else [features]
 
 
@@ -290,7 +290,7 @@ def array_checksum(*features: Features) -> str:
 
 
 def file_checksum(path: str | os.PathLike) -> str:
-    """Digest of a file's contents up to 256 MB; of a larger file, of its size and both ends."""
+    """Digest of a file's contents. Above 256 MB, only the size and both ends of the file are used."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         size = file.seek(0, 2)

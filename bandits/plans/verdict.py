@@ -28,12 +28,15 @@ _ROUNDS = "total_rounds"  # The first criterion of the ranking.
 
 
 def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric) -> ComparableRuns:
-    """Points as configurations, with the ranked metric after the planned rounds; those without a round are left out.
+    """Returns the points as configurations, with the ranked metric after the planned rounds.
+
+    Points without a finished round are left out.
 
     Args:
-      points: Outcomes of each point's runs, by its name. An unfinished run has no value; then the point is not tested.
-      folder: Folder of all runs.
-      metric: Metric of the ranking.
+      points: Outcomes of each point's runs, by the point's name. If a run is unfinished, it has no value and its point
+        is not tested.
+      folder: Folder that contains all runs.
+      metric: Metric to rank by.
     """
     import pandas as pd
 
@@ -53,12 +56,12 @@ def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric
 
 
 def verdicts_by_point(points: ComparableRuns) -> dict[str, str]:
-    """Verdict of each point against the baselines, in words; empty if none is known."""
+    """Returns how each point compares with the baselines, in words; empty where this is unknown."""
     return {one.name: one.role.value if one.role else points.baseline_summary(one) for one in points.configurations}
 
 
 def short_name(configuration: str) -> str:
-    """Name of a configuration by its words, the strategy first, as reports name it."""
+    """Returns the name that reports use for a configuration, with the strategy first."""
     strategies = {studies.load(module).chosen for module in studies.STUDIES.values()}
     chosen = [word.partition("=")[::2] for word in configuration.split()]
     chosen.sort(key=lambda word: word[0] not in strategies)
@@ -69,12 +72,12 @@ def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: boo
     """Refuses a reference that cannot be compared with anything.
 
     Args:
-      wanted: Words of a configuration, or a strategy; see `ComparableRuns.compared`.
-      planned: All runs.
-      has_fresh_seeds: Whether the best point of each configuration runs with fresh seeds, too.
+      wanted: Name of a configuration or of a strategy; see `ComparableRuns.compared`.
+      planned: All planned runs.
+      has_fresh_seeds: Whether the best point of each configuration is also run with fresh seeds.
 
     Raises:
-      UsageError: If it is no configuration, or nothing is compared.
+      UsageError: If `wanted` is not a configuration, or if there is nothing to compare.
     """
     first = {run.configuration: run for run in planned}
     names = [short_name(configuration) for configuration in first]
@@ -94,13 +97,13 @@ def text(
     reported: Mapping[str, Point],
     reference: str | None = None,
 ) -> str:
-    """Statistics for the terminal.
+    """Returns the statistics that are printed to the terminal.
 
     Args:
-      best: The best point of each configuration, with its fresh seeds if there are some.
-      ranked: The points of each configuration, the best first.
-      reported: Outcomes of the best of each configuration with fresh seeds; empty without such seeds.
-      reference: Reference of the comparisons; see `ComparableRuns.compared`.
+      best: The best point of each configuration, with its fresh seeds if there are any.
+      ranked: The points of each configuration, best first.
+      reported: Outcomes of each configuration's best point on fresh seeds; empty if there are no fresh seeds.
+      reference: Configuration to compare the others with; see `ComparableRuns.compared`.
     """
     is_selected = any(len(several) > 1 for several in ranked.values())
     parts = []
@@ -129,7 +132,7 @@ def _reported(reported: Mapping[str, Point], best: ComparableRuns) -> str:
 
 
 def _compared(best: ComparableRuns, reference: str | None) -> list[str]:
-    """Lines of the comparison with a reference."""
+    """Returns the lines that compare the configurations with a reference."""
     if reference and not best.named(reference):
         return [f"--reference={reference} has no finished run: nothing is compared."]
     compared, lines = best.compared(reference), []
@@ -157,7 +160,7 @@ def report(
       played: The runs.
       swept: Names of swept flags.
       folder: The grid's folder.
-      reported: Outcomes of the best point of each configuration with fresh seeds, if there are any.
+      reported: Outcomes of each configuration's best point on fresh seeds, if there are any.
       reference: See `text`.
     """
     all_outcomes, ranked = list(played.outcomes.values()), played.ranked()
@@ -182,7 +185,7 @@ def report(
 
 
 def results_table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str) -> "pd.DataFrame":
-    """A row per run: its folder, status, and flags, the swept ones first.
+    """Returns a table with one row per run: its folder, status and flags, with the swept flags first.
 
     Args:
       outcomes: Outcomes of the runs.
@@ -215,21 +218,21 @@ def ranking(
     smallest: bool,
     shown: int = 10,
 ) -> str:
-    """The ranking as a table for the terminal: the first points of each configuration.
+    """Returns the ranking as a table for the terminal, with the best points of each configuration.
 
     Args:
-      ranked: The points of each configuration, the best first.
+      ranked: The points of each configuration, best first.
       swept: Names of swept flags.
-      metric: Metric of the ranking.
-      verdicts: Verdict of each point against the baselines; empty if it is unknown.
-      smallest: Whether smaller is better.
-      shown: Points shown per configuration.
+      metric: Metric to rank by.
+      verdicts: How each point compares with the baselines; empty where this is unknown.
+      smallest: Whether smaller values are better.
+      shown: Maximum number of points to show per configuration.
     """
     import pandas as pd
 
     blocks = list(ranked.items())
     if all(len(points) == 1 for points in ranked.values()):
-        # Only configurations are compared. Those with other data, rewards or cohorts have a ranking of their own.
+        # Each configuration has one point. Configurations with other data, rewards or cohorts are ranked separately.
         every = sweep.rank(itertools.chain(*itertools.chain(*ranked.values())), smallest=smallest, apart=False)
         groups = runs.grouped(
             every.get("", ()), lambda point: str(configurations.environment_key(point[0].run.settings, _ROUNDS))
@@ -261,7 +264,7 @@ def ranking(
 
 
 def edges(ranked: Mapping[str, Sequence[Point]]) -> list[str]:
-    """Advice to try more values where the best point of a configuration has the smallest or largest of a flag."""
+    """Advises to sweep more values of a flag if the best point has its smallest or largest value."""
     lines = []
     for name, points in ranked.items():
         best = points[0][0].run
@@ -273,7 +276,7 @@ def edges(ranked: Mapping[str, Sequence[Point]]) -> list[str]:
 
 
 def privacy_summary(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
-    """Privacy loss of all runs that recorded it; empty if none did."""
+    """Describes the privacy loss of all runs that recorded it; empty if none did."""
     from optimization.privacy import ledger
 
     paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]

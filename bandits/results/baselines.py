@@ -1,9 +1,9 @@
-"""The baselines of a result, and its normalized score: 0 is the uniform policy, 1 the full-feedback baseline.
+"""Baselines and normalized scores: the uniform policy has score 0, and the full-feedback baseline has score 1.
 
-Over several tasks, configurations have an interquartile mean of normalized scores.
+The scores of a configuration on several tasks are summarized by their interquartile mean.
 
-The uniform policy and the best fixed action are exact or of a sample where a run's folder records them
-(`bounds.json`); the full-feedback baseline is trained, so a configuration can exceed it.
+A run's folder can record the rewards of the uniform policy and of the best fixed action (`bounds.json`). They are
+exact, or estimated from a sample of the clients. The full-feedback baseline is trained, so it can be exceeded.
 """
 
 import dataclasses
@@ -25,11 +25,11 @@ from optimization.study.metrics import Metric
 UNIFORM, FIXED, FULL_FEEDBACK = map(str, Baseline)
 RECORDED = {Baseline.uniform_policy: "chance", Baseline.best_fixed_action: "constant"}  # Keys of `bounds.json`.
 ONE_SEED, NOT_JUDGED = "one seed: not judged", "not judged"
-LEAST_SEEDS = 5  # The interval of nominally 95% holds the true value in 91% of trials with five seeds, 81% with three.
+LEAST_SEEDS = 5  # With five seeds, a nominal 95% interval covers the true value in 91% of trials; with three, in 81%.
 _SAMPLES = 2000
-_SAME = 1e-9  # Relative: what floating point makes of equal numbers.
+_SAME = 1e-9  # Relative rounding error up to which two numbers count as equal.
 
-Baselines = Mapping[Baseline, Reference]  # Those of a configuration that are known.
+Baselines = Mapping[Baseline, Reference]  # The known baselines of a configuration.
 Result = tuple[str, Configuration, Baselines]  # Name of the task, configuration, and its known baselines.
 
 
@@ -39,10 +39,10 @@ class BaselineComparison:
 
     Attributes:
       configuration: Name of the configuration.
-      uniform: Compared with the uniform policy; None where that is unknown.
-      fixed: With the best fixed action; likewise.
-      full_feedback: With the full-feedback baseline; likewise.
-      score: The normalized score; NaN if the two baselines overlap, or one is unknown.
+      uniform: Comparison with the uniform policy; None if that is unknown.
+      fixed: Comparison with the best fixed action; None if that is unknown.
+      full_feedback: Comparison with the full-feedback baseline; None if that is unknown.
+      score: The normalized score; NaN if the two baselines that define it overlap, or if one is unknown.
       summary: The result in words; empty if no baseline is known.
     """
 
@@ -55,22 +55,24 @@ class BaselineComparison:
 
     @property
     def beats_uniform(self) -> bool | None:
-        """Whether it is significantly better than the uniform policy; None where that is unknown."""
+        """Whether the configuration is significantly better than the uniform policy; None if that is unknown."""
         return self.uniform.wins if self.uniform else None
 
 
 def compare(
     results: Iterable[tuple[Configuration, Baselines]], metric: str, better: Better | None = None
 ) -> dict[str, BaselineComparison]:
-    """Compares configurations with their own baselines; those that share all baselines are one family of each.
+    """Compares configurations with their own baselines.
+
+    For each baseline, the configurations that share all baselines are one family of tests.
 
     Args:
-      results: The configurations, without the baselines themselves, and their known baselines.
+      results: The configurations (excluding the baselines themselves) and their known baselines.
       metric: The metric.
-      better: Whether more or less is better (default: as in `comparison.compare`).
+      better: Whether larger or smaller values are better (default: as in `comparison.compare`).
 
     Returns:
-      The comparisons by the configuration's name.
+      The comparisons, by name of the configuration.
     """
     better, results = comparison.direction(metric, better), list(results)
     compared = {}
@@ -90,7 +92,7 @@ def compare(
 
 
 def family_key(known: Baselines, metric: str) -> Hashable:
-    """Key that configurations with equal baselines share."""
+    """Returns a key that configurations with equal baselines share."""
     return tuple(
         tuple(sorted(one.by_seed(metric).items())) if isinstance(one, Configuration) else one
         for one in map(known.get, Baseline)
@@ -98,19 +100,23 @@ def family_key(known: Baselines, metric: str) -> Hashable:
 
 
 def regret(against: Comparison, better: Better = "up") -> Interval | None:
-    """Reference's reward minus the configuration's, with its interval; None without a common seed.
+    """Returns the reference's reward minus the configuration's, with its interval; None without a common seed.
 
-    Agarwal et al. 2023, equation 4, with the sign of regret and of a mean instead of a sum. It can be negative.
+    This is equation 4 of Agarwal et al. 2023, as a mean instead of a sum and with the sign of a regret. It can be
+    negative.
     """
     if math.isnan(against.difference):
         return None
     sign = 1 if better == "down" else -1
     low, high = sorted(sign * end for end in (against.low, against.high))
-    return Interval(sign * against.difference + 0.0, low, high, against.pairs)  # No -0.
+    return Interval(sign * against.difference + 0.0, low, high, against.pairs)  # Avoids -0.
 
 
 def interval(reference: Reference, metric: str) -> Interval:
-    """A baseline's mean and interval: over its seeds, or by its sample's error; a point for an exact baseline."""
+    """Returns a baseline's mean and interval.
+
+    The interval is over seeds, or over sampled clients. An exact baseline has an interval of width 0.
+    """
     if isinstance(reference, Configuration):
         return intervals.of_mean([value for value in reference.by_seed(metric).values() if math.isfinite(value)])
     half = 0.0
@@ -120,7 +126,9 @@ def interval(reference: Reference, metric: str) -> Interval:
 
 
 def normalized_scores(one: Configuration, known: Baselines, metric: str, better: Better = "up") -> dict[int, float]:
-    """Normalized scores of a configuration by seed; it needs the uniform policy and the full-feedback baseline.
+    """Returns a configuration's normalized score for each seed.
+
+    Both the uniform policy and the full-feedback baseline must be known.
 
     Raises:
       ValueError: If the baselines' intervals overlap, or the full-feedback baseline is worse.
@@ -133,11 +141,11 @@ def normalized_scores(one: Configuration, known: Baselines, metric: str, better:
     return {seed: (value - low) / (high - low) for seed, value in one.by_seed(metric).items()}
 
 
-_SCALE = Baseline.uniform_policy, Baseline.full_feedback  # Baselines at the scores 0 and 1.
+_SCALE = Baseline.uniform_policy, Baseline.full_feedback  # Baselines with the scores 0 and 1.
 
 
 def _scale(known: Baselines, metric: str, better: Better) -> tuple[float, float] | None:
-    """Rewards at the normalized scores 0 and 1; None if a baseline is unknown, or the two overlap."""
+    """Rewards that correspond to the scores 0 and 1; None if a baseline is unknown or the two overlap."""
     if not all(baseline in known for baseline in _SCALE):
         return None
     low, high = (interval(known[baseline], metric) for baseline in _SCALE)
@@ -179,11 +187,11 @@ def _summary(uniform: Comparison | None, fixed: Comparison | None, full: Compari
 
 
 def recorded(seed_runs: Sequence[Run], metric: str) -> dict[Baseline, Reference]:
-    """Baselines that all runs of a configuration recorded; see `of_records`.
+    """Returns the baselines that all runs of a configuration recorded; see `of_records`.
 
     Args:
       seed_runs: The runs.
-      metric: The metric; it names the clients whose rewards it measures.
+      metric: The metric, which defines the clients whose rewards are measured.
     """
     clients = metric.bounds if isinstance(metric, Metric) else ""
     records = {seed: run.bounds.get(clients, {}) for seed, run in runs.seeds(seed_runs).items()}
@@ -192,12 +200,14 @@ def recorded(seed_runs: Sequence[Run], metric: str) -> dict[Baseline, Reference]
 
 
 def of_records(records: Mapping[int, Mapping[str, Any]], baseline: Baseline, metric: str) -> Reference | None:
-    """Baseline that the runs of a configuration recorded in `bounds.json`; None if one did not.
+    """Returns a baseline that the runs of a configuration recorded in `bounds.json`; None unless all recorded it.
 
-    It is a configuration if seeds have different data, else a number. Over a sample of the clients it has an error.
+    The baseline is a configuration if the data depends on the seed, and a number otherwise. The number has a standard
+    error if it was estimated from a sample of the clients.
 
     Args:
-      records: Numbers by name of each seed: the mean reward, its error, and the clients that it is of.
+      records: The recorded numbers of each seed, by name: the mean reward, its standard error, and the number of
+        clients.
       baseline: The baseline.
       metric: The metric.
     """
@@ -223,13 +233,13 @@ def _number(value: Any) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class OverTasks:
-    """Configurations over several tasks.
+    """Normalized scores of configurations over several tasks.
 
     Attributes:
-      tasks: Tasks that count.
-      scores: Interquartile mean and interval by configuration that all tasks have, the best first.
-      seeds: By configuration, how many seeds of each task count.
-      left_out: Which tasks and configurations do not count, and why, in words.
+      tasks: Tasks that are included.
+      scores: Interquartile mean and interval of each configuration that was run on all these tasks, best first.
+      seeds: For each configuration, the number of seeds per task that are included.
+      left_out: Sentences that say which tasks and configurations are left out, and why.
     """
 
     tasks: tuple[str, ...]
@@ -239,16 +249,17 @@ class OverTasks:
 
 
 def over_tasks(results: Sequence[Result], metric: str, better: Better | None = None) -> OverTasks | None:
-    """Scores of configurations over several tasks; None if no configuration is on two of them.
+    """Summarizes scores over several tasks; returns None if no configuration was run on two of them.
 
-    If tasks have different numbers of seeds, the first ones count. Diverged configurations and those with fewer than
-    `LEAST_SEEDS` seeds are left out. So are those whose baselines overlap, or whose full-feedback baseline lies below
-    the whole interval of a configuration with the same baselines.
+    If the number of seeds differs between tasks, each task contributes only its first seeds, as many as the task with
+    the fewest. Configurations that diverged or have fewer than `LEAST_SEEDS` seeds are left out. So are configurations
+    whose baselines overlap, or whose full-feedback baseline lies below the whole interval of a configuration with the
+    same baselines.
 
     Args:
-      results: The configurations of all tasks, with their uniform policy and full-feedback baseline.
+      results: The configurations of all tasks. Their uniform policy and full-feedback baseline must be known.
       metric: The metric.
-      better: Whether more or less is better (default: `comparison.direction`).
+      better: Whether larger or smaller values are better (default: see `comparison.direction`).
     """
     tasks_of = runs.grouped({(one.name, task) for task, one, _ in results}, lambda pair: pair[0])
     if max(map(len, tasks_of.values()), default=0) < 2:
@@ -291,10 +302,10 @@ def over_tasks(results: Sequence[Result], metric: str, better: Better | None = N
 
 
 def _normalized(family: Sequence[Result], metric: str, better: Better) -> dict[str, dict[int, float]]:
-    """Normalized scores, by name and seed, of configurations with the same baselines.
+    """Returns the normalized scores, by name and seed, of configurations with the same baselines.
 
     Raises:
-      ValueError: If the baselines give no scale.
+      ValueError: If the baselines do not define a scale.
     """
     known = family[0][2]
     for baseline in (Baseline.uniform_policy, Baseline.full_feedback):
@@ -309,13 +320,14 @@ def _normalized(family: Sequence[Result], metric: str, better: Better) -> dict[s
 
 
 def interquartile_means(scores: Mapping[str, Sequence[Sequence[float]] | np.ndarray]) -> dict[str, Interval]:
-    """Interquartile mean of each configuration's scores, with a 95% interval by the stratified bootstrap.
+    """Returns the interquartile mean of each configuration's scores, with a 95% stratified bootstrap interval.
 
     Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice", 2021, section 4: seeds are
-    resampled with replacement within each task; the ends are percentiles. It is about other seeds, not other tasks.
+    resampled with replacement within each task, and the interval's ends are percentiles. The interval describes the
+    variation between seeds, not between tasks.
 
     Args:
-      scores: By configuration: scores [tasks, seeds].
+      scores: For each configuration, its scores, [tasks, seeds].
     """
     from rliable import library, metrics
 
@@ -339,6 +351,6 @@ def interquartile_means(scores: Mapping[str, Sequence[Sequence[float]] | np.ndar
 
 
 def _diverged(name: str, by_seed: Mapping[int, float]) -> str:
-    """Seeds whose numbers are not finite, in words; empty if all are."""
+    """Names the seeds whose values are not finite, in words; empty if all are finite."""
     lost = [str(seed) for seed, value in by_seed.items() if not math.isfinite(value)]
     return f"{name} diverged with seed{'s' * (len(lost) > 1)} {', '.join(lost)}" if lost else ""

@@ -1,4 +1,4 @@
-"""Privacy mechanism that flags or a run's folder describe."""
+"""Builds the privacy mechanism that flags or a run's folder describe."""
 
 import dataclasses
 import pathlib
@@ -68,7 +68,7 @@ class _Output:
 
 
 def define() -> cli.FlagSet:
-    """Flags of `privacy_budget`."""
+    """Returns the flags of `privacy_budget`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("The training", _Training)
     kind = {"default": "dpsgd"}
@@ -79,7 +79,9 @@ def define() -> cli.FlagSet:
 
 
 def build(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
-    """Mechanism that the flags describe, with noise multiplier 0 if that is to be found, and its rounds.
+    """Returns the mechanism that the flags describe, and its number of rounds.
+
+    The noise multiplier is 0 if it is still to be computed.
 
     Raises:
       UsageError: If the flags contradict each other.
@@ -102,7 +104,7 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     if kind == "ddp" and settings.dimension is None:
         raise UsageError("--dimension is missing: --aggregator_type=ddp depends on the number of parameters.")
     if kind != "ddp" and not settings.is_given("clip_norm") and not settings.adaptive_clipping:
-        settings = settings.replace(clip_norm=1.0)  # The noise is in clip norms.
+        settings = settings.replace(clip_norm=1.0)  # The noise multiplier is in units of the clip norm.
     settings = settings.checked(aggregation_flags.check)
     cohort = options.Cohorts(settings.clients_per_round, settings.cohort_sampling)
     aggregation = aggregation_flags.options(settings)

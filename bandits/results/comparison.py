@@ -1,8 +1,8 @@
-"""Comparisons of configurations with their references over seeds: the one rule of significance.
+"""Comparisons of configurations with their references over seeds. All significance tests are defined here.
 
-Runs of equal seeds share cohorts, initial weights and samples, so their differences are paired: Student's t interval
-and test of the mean difference. Runs with secret cohorts or noise are unpaired: Welch's test. All comparisons that are
-made together are one family of Holm's step-down.
+Runs with the same seed share cohorts, initial weights and samples, so they are paired: the mean difference gets
+Student's t interval and test. Runs with secret cohorts or secret noise are unpaired and use Welch's test. All
+comparisons that are made together are one family for Holm's step-down correction.
 """
 
 import bisect
@@ -18,7 +18,7 @@ from bandits.results.configuration import Configuration, ReferenceValue
 from optimization.study import intervals
 
 Better = Literal["up", "down"]
-EXACT = 1e-12  # Relative rounding error of numbers that count as equal.
+EXACT = 1e-12  # Relative rounding error up to which two numbers count as equal.
 
 
 Reference = Configuration | ReferenceValue
@@ -31,30 +31,30 @@ SIGNIFICANT, NOT_SIGNIFICANT = "significantly different", "not significantly dif
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A configuration compared with a reference. What is unknown is NaN.
+    """A configuration compared with a reference. Unknown values are NaN.
 
     Attributes:
-      configuration: The configuration's name.
-      reference: That of the reference.
+      configuration: Name of the configuration.
+      reference: Name of the reference.
       kind: `PAIRED` or `UNPAIRED`.
-      pairs: Seeds that both have and that both finished; of unpaired configurations, the fewer seeds of the two.
-      mean: Mean of the configuration over the seeds that are compared.
-      reference_mean: That of the reference.
+      pairs: Number of seeds that both finished. For unpaired configurations, the smaller of the two numbers of seeds.
+      mean: Mean of the configuration over the compared seeds.
+      reference_mean: Mean of the reference.
       difference: The configuration's mean minus the reference's.
       low: Lower end of the difference's 95% interval, not adjusted for other configurations.
-      high: Upper end.
-      p: Of the two-sided t test: paired, or Welch's.
-      adjusted_p: Holm-adjusted, over all configurations that are tested against the reference; NaN for others.
-      superiority: Probability that the configuration is better than the reference, ties one half: the share of paired
-        seeds, or of all pairs of a seed of each.
-      seeds: Seeds of the configuration, and of the reference, that count.
-      deviation: Standard deviation of the paired differences; of an unpaired configuration, and against a sample of
-        clients, the configuration's own.
-      reference_deviation: That of an unpaired reference.
-      sample: The sample of clients; None for other references.
-      level: Level of Holm's first step, at which power is computed: 5% by the number of tests.
-      is_better: Whether it is better by its mean; None where the means are equal or unknown.
-      is_judged: Whether there is a test; not of single seeds, and not where a run diverged.
+      high: Upper end of the same interval.
+      p: P value of the two-sided t test, which is paired or Welch's.
+      adjusted_p: P value after Holm's correction for all tests that are made together; NaN without a test.
+      superiority: Probability that the configuration is better than the reference, where a tie counts one half. It is
+        estimated over paired seeds, or for unpaired configurations over all combinations of their seeds.
+      seeds: Number of included seeds of the configuration, and of the reference.
+      deviation: Standard deviation of the paired differences. If the configuration is unpaired, or the reference is a
+        sample of clients, the standard deviation of the configuration itself.
+      reference_deviation: Standard deviation of an unpaired reference.
+      sample: The reference, if it was estimated from a sample of clients; otherwise None.
+      level: Level of Holm's first step, which is used to compute power: 5% divided by the number of tests.
+      is_better: Whether the configuration has the better mean; None if the means are equal or unknown.
+      is_judged: Whether there is a test. There is none for a single seed, or if a run diverged.
       notes: Limits of the comparison, in words.
     """
 
@@ -81,14 +81,14 @@ class Comparison:
 
     @functools.cached_property
     def detectable(self) -> float:
-        """The minimum detectable difference at this number of seeds; see `minimum_detectable`."""
+        """Minimum detectable difference with this number of seeds; see `minimum_detectable`."""
         seeds, others = self.seeds
         other = None if self.kind == PAIRED else (self.reference_deviation / math.sqrt(others or 1), others)
         return minimum_detectable(self._tested_deviation, seeds, self.level, other=self._sample or other)
 
     @functools.cached_property
     def seeds_needed(self) -> float:
-        """The seeds required of each to find the observed difference, if it is true; see `seeds_required`."""
+        """Seeds required per configuration to detect the observed difference; see `seeds_required`."""
         others = None if self.kind == PAIRED else self.reference_deviation
         return seeds_required(self.difference, self._tested_deviation, self.level, others=others, sample=self._sample)
 
@@ -106,13 +106,13 @@ class Comparison:
         return intervals.Interval(self.difference, self.low, self.high, self.pairs)
 
     def within(self, width: float) -> "Comparison":
-        """The comparison with its interval cut at the largest possible difference; see `Interval.within`."""
+        """Limits the interval to the largest possible difference; see `Interval.within`."""
         ends = self.interval.within(-width, width)
         return dataclasses.replace(self, low=ends.low, high=ends.high)
 
     @property
     def is_significant(self) -> bool:
-        """Whether the adjusted p of the t test is below 5%."""
+        """Whether the adjusted p value of the t test is below 5%."""
         return self.is_judged and self.adjusted_p < LEVEL
 
     @property
@@ -134,25 +134,25 @@ class Comparison:
 def compare(
     pairs: Iterable[tuple[Configuration, Reference]], metric: str, better: Better | None = None
 ) -> list[Comparison]:
-    """Compares each configuration with its reference, as one family of Holm's step-down.
+    """Compares each configuration with its reference. All comparisons are one family for Holm's correction.
 
     Example:
       >>> compare([(softmax, greedy), (falcon, greedy)], metrics.AVERAGE_REWARD)
 
     Args:
-      pairs: Configurations and their references. A configuration as the reference is paired by seed, unless one of the
-        two is `unpaired`: then the test is Welch's. A number is paired with every seed, which is a one-sample test; a
-        number with a standard error has Welch's test. If a run diverged or has no value, its seed is left out, and the
-        comparison is not judged.
+      pairs: Configurations and their references. If the reference is a configuration, the two are paired by seed; if
+        one of them is `unpaired`, Welch's test is used. If the reference is a number, the test is a one-sample test, or
+        Welch's test if the number has a standard error. If a run diverged or has no value, its seed is left out and
+        the comparison is not judged.
       metric: The metric.
-      better: Whether more or less is better (default: `direction`).
+      better: Whether larger or smaller values are better (default: see `direction`).
 
     Returns:
       The comparisons, in the order of the pairs.
     """
     better = direction(metric, better)
     singles = [_compared(configuration, reference, metric, better) for configuration, reference in pairs]
-    # Only tests count for Holm's correction.
+    # Holm's correction only includes comparisons that have a test.
     p_values = holm([comparison.p if comparison.is_judged else math.nan for comparison in singles])
     level = LEVEL / max(1, sum(map(math.isfinite, p_values)))
     return [
@@ -162,12 +162,12 @@ def compare(
 
 
 def direction(metric: str, better: Better | None = None) -> Better:
-    """Whether more or less of a metric is better: as asked, else as it declares, else more."""
+    """Returns `better` if it is set, otherwise the direction that the metric declares, otherwise `up`."""
     return better or getattr(metric, "better", None) or "up"
 
 
 def _compared(configuration: Configuration, reference: Reference, metric: str, better: Better) -> Comparison:
-    """A comparison without Holm's correction."""
+    """Compares one pair without Holm's correction."""
     sample = reference if isinstance(reference, ReferenceValue) and reference.clients else None
     is_paired = isinstance(reference, ReferenceValue) or not (configuration.unpaired or reference.unpaired)
     values, others, notes, is_sound = _of_common_seeds(configuration, reference, metric, is_paired=is_paired)
@@ -209,7 +209,12 @@ def _compared(configuration: Configuration, reference: Reference, metric: str, b
 def _of_common_seeds(
     configuration: Configuration, reference: Reference, metric: str, *, is_paired: bool
 ) -> tuple[dict[int, float], dict[int, float], list[str], bool]:
-    """Finite numbers of both, of common seeds if paired; notes on what was left out; and whether no value is lost."""
+    """Selects the values to compare.
+
+    Returns:
+      The finite values of both by seed, limited to common seeds if paired; notes on what was left out; and whether all
+      runs have a value.
+    """
     notes, is_sound = [], True
     values = configuration.by_seed(metric)
     both = [(configuration, values)]
@@ -235,13 +240,13 @@ def _of_common_seeds(
 
 
 def _t_test(first: np.ndarray, difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
-    """Interval and p of Student's test, or of Welch's.
+    """Returns the interval and p value of Student's or Welch's t test.
 
     Args:
-      first: Numbers, or paired differences.
-      difference: Their mean minus the reference's.
-      other: For Welch's test, the second mean's standard error and its number of observations. Without an error,
-        Welch's test is Student's.
+      first: Values of the configuration, or paired differences.
+      difference: Their mean minus the mean of the reference.
+      other: For Welch's test, the standard error of the reference's mean and its number of observations. If the error
+        is 0, Welch's test is the same as Student's.
     """
     from scipy import stats
 
@@ -253,7 +258,7 @@ def _t_test(first: np.ndarray, difference: float, other: tuple[float, int] = (0.
 
 
 def _test_paired(first: np.ndarray, second: np.ndarray, difference: float, notes: list[str]) -> dict[str, float]:
-    """Test results of a paired `Comparison`; adds to the notes."""
+    """Returns the test results of a paired `Comparison`, and adds to the notes."""
     paired_differences, count = differences(first, second), len(first)
     test = {"difference": float(paired_differences.mean()) if difference else 0.0, "deviation": 0.0}
     if paired_differences.std(ddof=1) > tolerance(first, second):
@@ -261,13 +266,13 @@ def _test_paired(first: np.ndarray, second: np.ndarray, difference: float, notes
     if not test["difference"]:
         notes.append("equal in every seed")
         return test | {"p": 1.0}
-    # With a deviation of 0 a t test has p = 0, however few seeds there are.
+    # With a standard deviation of 0, a t test has p = 0 for any number of seeds.
     notes.append("the same difference in every seed: no interval, and p is that of the sign test")
     return test | {"p": 2.0 ** (1 - count)}
 
 
 def _test_unpaired(first: np.ndarray, second: np.ndarray, difference: float, notes: list[str]) -> dict[str, float]:
-    """Test results of an unpaired `Comparison`; adds to the notes."""
+    """Returns the test results of an unpaired `Comparison`, and adds to the notes."""
     own, other = (float(one.std(ddof=1)) for one in (first, second))
     if max(own, other) > tolerance(first, second):
         test = _t_test(first, difference, (other / math.sqrt(len(second)), len(second)))
@@ -281,8 +286,8 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P values adjusted by Holm's step-down; NaN is no test, and stays NaN."""
-    # statsmodels' multipletests collects garbage at each call, which takes seconds beside TensorFlow.
+    """Adjusts p values by Holm's step-down. NaN means that there is no test, and stays NaN."""
+    # The function multipletests of statsmodels runs the garbage collector, which takes seconds if TensorFlow is loaded.
     adjusted = np.array(p_values, float)
     order = np.argsort(adjusted)[: int(np.isfinite(adjusted).sum())]
     adjusted[order] = np.minimum(1.0, np.maximum.accumulate(adjusted[order] * np.arange(len(order), 0, -1)))
@@ -290,14 +295,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def tolerance(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
-    """Largest difference of two configurations' numbers that rounding explains."""
+    """Largest difference between the values of two configurations that rounding can explain."""
     return EXACT * float(max(np.abs(first).max(), np.abs(second).max()))
 
 
 def differences(
     first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray, *, is_paired: bool = True
 ) -> np.ndarray:
-    """The first minus the second, 0 within rounding: [n], or [n, m] for all pairs."""
+    """Returns first minus second, with rounding errors set to 0: [n] if paired, or [n, m] for all combinations."""
     result = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
     return np.where(np.abs(result) <= tolerance(first, second), 0.0, result)
 
@@ -309,13 +314,13 @@ def superiority(
     is_paired: bool = True,
     better: Better = "up",
 ) -> float:
-    """Win rate: the share of pairs in which the first is better; a tie counts one half.
+    """Returns the win rate: the fraction of pairs in which the first is better. A tie counts one half.
 
     Args:
-      first: Numbers of one configuration.
-      second: Numbers of the other; paired ones in the same order.
-      is_paired: Whether numbers are paired; else all pairs count, as in Mann and Whitney's U / (n m).
-      better: Whether more or less is better.
+      first: Values of one configuration.
+      second: Values of the other, in the same order if they are paired.
+      is_paired: Whether the values are paired. Otherwise, all combinations count, as in Mann and Whitney's U / (n m).
+      better: Whether larger or smaller values are better.
     """
     if not len(first) or not len(second):
         return math.nan
@@ -324,13 +329,13 @@ def superiority(
 
 
 def minimum_detectable(deviation: float, seeds: int, alpha: float, *, other: tuple[float, int] | None = None) -> float:
-    """Minimum detectable difference: the smallest true difference that a two-sided test detects with power `POWER`.
+    """Returns the smallest true difference that a two-sided test detects with power `POWER`.
 
     Args:
-      deviation: Standard deviation of the paired differences; for unpaired configurations, of the first.
-      seeds: Number of pairs; for unpaired configurations, seeds of the first.
+      deviation: Standard deviation of the paired differences, or of the first of two unpaired configurations.
+      seeds: Number of pairs, or for unpaired configurations the first one's number of seeds.
       alpha: Level of the test.
-      other: For Welch's test, the standard error of the reference's mean, and its number of observations.
+      other: For Welch's test, the standard error of the reference's mean and its number of observations.
 
     Returns:
       The difference, in the units of the deviation; NaN without a test.
@@ -352,18 +357,18 @@ def seeds_required(
     others: float | None = None,
     sample: tuple[float, int] | None = None,
 ) -> float:
-    """Seeds required of each configuration to detect a true difference with power `POWER`.
+    """Returns the number of seeds per configuration that are required to detect a difference with power `POWER`.
 
     Args:
-      difference: The difference.
+      difference: The true difference.
       deviation: As in `minimum_detectable`.
       alpha: Level of the test.
       others: For unpaired configurations, the standard deviation of the other one.
-      sample: For a reference that is a mean over a sample of clients, its standard error and number of clients; more
-        seeds do not reduce that error.
+      sample: If the reference is a mean over a sample of clients, its standard error and number of clients. More seeds
+        do not reduce that error.
 
     Returns:
-      A whole number from 2 on; infinite above `MOST_SEEDS`; NaN if the deviation is zero or unknown.
+      A whole number of at least 2; infinity above `MOST_SEEDS`; NaN if the deviation is zero or unknown.
     """
     if not math.isfinite(difference) or not _is_tested(deviation, 2, (others, 2) if others is not None else sample):
         return math.nan
@@ -378,12 +383,12 @@ def seeds_required(
 
 
 def _welch(deviation: float, seeds: int, other: tuple[float, int]) -> tuple[float, float]:
-    """Standard error and degrees of freedom, by Welch, of a mean over seeds minus another mean.
+    """Returns Welch's standard error and degrees of freedom for a mean over seeds minus another mean.
 
     Args:
       deviation: Standard deviation over seeds.
       seeds: Number of seeds, at least 2.
-      other: Standard error of the other mean, and its number of observations.
+      other: Standard error of the other mean and its number of observations.
     """
     of_seeds, (error, observations) = deviation**2 / seeds, other
     variance = of_seeds + error**2
@@ -391,17 +396,19 @@ def _welch(deviation: float, seeds: int, other: tuple[float, int]) -> tuple[floa
 
 
 def _power(shift: float, freedom: float, alpha: float) -> float:
-    """Power of a two-sided t test by the noncentral t distribution; for Welch's test an approximation.
+    """Returns the power of a two-sided t test, from the noncentral t distribution.
+
+    The result is an approximation for Welch's test.
 
     Args:
-      shift: True difference in standard errors, at least 0.
-      freedom: Degrees of freedom; for Welch's test, those of the true variances.
+      shift: True difference in units of the standard error, at least 0.
+      freedom: Degrees of freedom. For Welch's test, they are computed from the true variances.
       alpha: Level of the test.
     """
     from scipy import stats
 
     critical = stats.t.isf(alpha / 2, freedom)
-    # Some versions of SciPy return NaN if the probability of the wrong side is below 1e-16.
+    # Some versions of SciPy return NaN if the probability of the wrong tail is below 1e-16.
     wrong = stats.nct.cdf(-critical, freedom, shift)
     return float(stats.nct.sf(critical, freedom, shift) + (0.0 if math.isnan(wrong) else wrong))
 

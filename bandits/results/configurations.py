@@ -1,4 +1,4 @@
-"""Groups of finished runs: configurations of runs that differ in their seed alone, and comparable configurations."""
+"""Groups finished runs into configurations, whose runs differ only in their seed, and finds comparable ones."""
 
 import dataclasses
 import functools
@@ -23,16 +23,16 @@ from optimization.study.metrics import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-ROLES = Baseline.uniform_policy, Baseline.full_feedback  # Baselines that are run.
+ROLES = Baseline.uniform_policy, Baseline.full_feedback  # Baselines that are runs themselves.
 GREEDY = "greedy"  # The default reference of comparisons.
-# Flags of folders, seeds and execution, which do not define a configuration.
+# Flags for folders, seeds and execution, which do not define a configuration.
 _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
-# Options of the task without those of the model and of where files lie.
+# Options of the task, except for options of the model and the locations of files.
 _OF_DATA = sorted(
     {field.name for field in dataclasses.fields(TaskOptions)}
     - {"cache_dir", "data_dir", "hidden", "init_labels", "initial_weights", "model", "norm", "public_statistics"}
 )
-# Other flags that change the mean reward of the same actions, or the number of rounds.
+# Other flags that change the number of rounds, or the mean reward of the same actions.
 _OF_ENVIRONMENT = (
     *environment_flags.NAMES,
     "total_rounds",
@@ -44,21 +44,21 @@ _OF_ENVIRONMENT = (
     "max_examples_per_client",
 )
 _DRIFT_ENVIRONMENT = "drift_environment"
-CONTENT = "content"  # In a data report: the digest of a table.
+CONTENT = "content"  # Key in a data report for the digest of a table.
 _FRAME = "DataFrame"
 
 
 @dataclasses.dataclass(frozen=True)
 class ComparableRuns:
-    """Configurations of one study and task, which can be compared.
+    """Configurations of one study and task that can be compared.
 
     Attributes:
-      title: The study and the task.
-      study: The study; None for tables of other programs.
+      title: Names of the study and the task.
+      study: The study; None for tables from other programs.
       configurations: The configurations, in the order of their folders.
-      columns: Metrics that tables show; the first one ranks configurations. Without any, nothing is known.
-      is_judged: Whether there are verdicts.
-      only_alike: Whether even a requested reference is compared only with equal data, rewards, rounds and cohorts.
+      columns: Metrics to show in tables; the first one ranks configurations. Empty if there are no known metrics.
+      is_judged: Whether to give verdicts.
+      only_alike: Whether even a requested reference must have the same data, rewards, rounds and cohorts.
     """
 
     title: str
@@ -69,7 +69,7 @@ class ComparableRuns:
     only_alike: bool = False
 
     def ranked(self) -> list[Configuration]:
-        """Configurations, the best first; those without a value last."""
+        """Returns the configurations, best first. Those without a value come last."""
         if not self.columns:
             return list(self.configurations)
         sign = 1 if self.columns[0].better == "down" else -1
@@ -77,14 +77,14 @@ class ComparableRuns:
         return sorted(self.configurations, key=lambda one: math.inf if math.isnan(means[one]) else means[one])
 
     def reference(self, one: Configuration, role: Baseline) -> Configuration | None:
-        """The most similar baseline of a role with the same data, rewards, rounds and cohorts; None without one."""
+        """Returns the most similar run baseline with the same data, rewards, rounds and cohorts, or None."""
         key = environment_key(one.flags)
         return _nearest(
             one, [other for other in self.configurations if other.role is role and environment_key(other.flags) == key]
         )
 
     def full_feedback_by_environment(self, one: Configuration) -> dict[int, Configuration]:
-        """Finished full-feedback baselines that were trained in a single environment of a drift, by environment."""
+        """Finished full-feedback baselines that were trained in one environment of a drift, by environment."""
         key = environment_key(one.flags, _DRIFT_ENVIRONMENT)
         alike = [
             other
@@ -97,23 +97,23 @@ class ComparableRuns:
         return {environment: other for environment, other in nearest if other}
 
     def baseline_summary(self, one: Configuration) -> str:
-        """A configuration's normalized score in words, by the first result; empty if unknown."""
+        """Describes a configuration's normalized score on the first metric; empty if unknown."""
         standing = self.against_baselines.get(one.name) if self.is_judged else None
         return standing.summary if standing else ""
 
     @functools.cached_property
     def against_baselines(self) -> dict[str, BaselineComparison]:
-        """Configurations compared with their baselines, by name; those that share baselines are one family."""
+        """Compares configurations with their baselines, by name. Those that share baselines are one family of tests."""
         if not self.columns:
             return {}
         others = [(one, self.baselines(one)) for one in self.configurations if not one.role]
         return baselines.compare(others, self.columns[0])
 
     def baselines(self, one: Configuration) -> Baselines:
-        """Baselines of a configuration: those that were run, and those that its own runs recorded.
+        """Returns a configuration's baselines: those that were run, and those that its own runs recorded.
 
-        The recorded uniform policy is exact, or of a sample. A uniform policy that was run with several seeds takes
-        precedence, because it has the cohorts of the configuration.
+        The recorded reward of the uniform policy is exact, or estimated from a sample of the clients. A uniform policy
+        that was run with several seeds takes precedence, because its cohorts are the same as the configuration's.
         """
         known = baselines.recorded(one.runs, self.columns[0])
         for role in ROLES:
@@ -123,12 +123,13 @@ class ComparableRuns:
         return known
 
     def compared(self, wanted: str | None = None) -> list[tuple[Configuration, Configuration, Comparison]]:
-        """Every configuration but the baselines, its reference, and their comparison over seeds; one family.
+        """Compares every configuration except the baselines with its reference, as one family of tests.
 
         Args:
-          wanted: Name of the reference, or a strategy such as `greedy`. Of several references each configuration is
-            compared with the most similar one, preferably of the same data, rewards, rounds and cohorts. By default
-            `greedy`, else the first configuration; then only equal data, rewards, rounds and cohorts are compared.
+          wanted: Name of the reference, or a strategy such as `greedy`. If there are several references, each
+            configuration is compared with the most similar one, preferably one with the same data, rewards, rounds and
+            cohorts. The default is `greedy`, or the first configuration if there is no `greedy`; in that case, the
+            data, rewards, rounds and cohorts must be the same.
         """
         others = [one for one in self.configurations if not one.role]
         references = self.named(wanted or GREEDY) or ([] if wanted else others[:1])
@@ -142,16 +143,16 @@ class ComparableRuns:
         return [(*pair, compared) for pair, compared in zip(pairs, comparisons, strict=True)]
 
     def named(self, wanted: str) -> list[Configuration]:
-        """Configuration of this name; or those of this strategy, for studies that have a flag for strategies."""
+        """Returns the configuration with this name, or all that use this strategy if the study has strategies."""
         named = [one for one in self.configurations if one.name == wanted]
         chosen = self.study.chosen if self.study else ""
         return named or [one for one in self.configurations if one.flags.get(chosen) == wanted]
 
 
 def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFrame":
-    """Compares configurations with a reference over their seeds: Student's t, Holm-adjusted within a task.
+    """Compares configurations with a reference over seeds: Student's t test, Holm-adjusted within a task.
 
-    Runs that differ in their seed alone are one configuration. See `comparison.Comparison` for the statistics.
+    Runs that differ only in their seed form one configuration. See `comparison.Comparison` for the statistics.
 
     Example:
       >>> greedy = bandits.run(bandits_type="greedy", repeat=5)
@@ -160,15 +161,16 @@ def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFram
 
     Args:
       several: Runs, or sequences of runs, of one or several tasks.
-      reference: Name of a configuration, or a strategy; by default greedy, else the first configuration.
+      reference: Name of a configuration or a strategy. The default is greedy, or the first configuration if none is
+        greedy.
 
     Returns:
-      A row for each configuration but the reference and the baselines. Columns: `task`, `metric`, `configuration`,
-      `mean`, `reference`, `reference_mean`, `difference`, `low` and `high` (its 95% interval, not adjusted), `p`
-      (adjusted), `seeds` (compared) and `verdict`.
+      A table with one row for each configuration except the reference and the baselines. Its columns are `task`,
+      `metric`, `configuration`, `mean`, `reference`, `reference_mean`, `difference`, `low` and `high` (the 95% interval
+      of the difference, not adjusted), `p` (adjusted), `seeds` (number of compared seeds) and `verdict`.
 
     Raises:
-      UsageError: If there is no run, or no configuration is the reference.
+      UsageError: If there are no runs, or if no configuration matches the reference.
     """
     import pandas as pd
 
@@ -196,26 +198,26 @@ def is_finished(one: Configuration) -> bool:
 
 
 def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
-    """Key of data, rewards, rounds and cohorts; configurations with different keys are not each other's baselines.
+    """Returns a key for data, rewards, rounds and cohorts. Only configurations with equal keys share baselines.
 
     Args:
       flags: The flags of a configuration.
-      left_out: A flag that may differ.
+      left_out: A flag that is allowed to differ.
     """
     shift = flags.get("dist_shift_type") or ("bandits" if flags.get("scenario") == "init_shift" else None)
     return [shift, *(flags.get(name) for name in (*_OF_DATA, *_OF_ENVIRONMENT) if name != left_out)]
 
 
 def shared_flags(run: runs.Run) -> dict[str, Any]:
-    """Set flags of a run that define its configuration."""
-    # With `resplit`, the seed of the clients is the run's.
+    """Returns the flags of a run that are set and define its configuration."""
+    # With `resplit`, the run's seed also determines the partition into clients.
     left_out = _FREE | ({"partition_seed"} if run.flags.get("resplit") else set())
-    left_out |= {"data_file"} if CONTENT in run.data_report else set()  # Files and frames of one content are one table.
+    left_out |= {"data_file"} if CONTENT in run.data_report else set()  # Same content, same table.
     return {name: value for name, value in run.flags.items() if value is not None and name not in left_out}
 
 
 def _nearest(one: Configuration, others: Sequence[Configuration]) -> Configuration | None:
-    """The first configuration with the fewest other flags; None without any."""
+    """Returns the first of the configurations that differ in the fewest flags; None if there are none."""
 
     def differing(other: Configuration) -> int:
         return sum(one.flags.get(name) != other.flags.get(name) for name in {*one.flags, *other.flags})
@@ -228,7 +230,7 @@ def comparable(all_runs: Iterable[runs.Run], *, is_judged: bool = True) -> list[
 
     Args:
       all_runs: The runs.
-      is_judged: Whether there are verdicts; without them, what the study ranks by comes first.
+      is_judged: Whether to give verdicts. If not, the metric that the study ranks by comes first.
     """
     groups = runs.grouped(
         all_runs,
@@ -258,7 +260,7 @@ def comparable(all_runs: Iterable[runs.Run], *, is_judged: bool = True) -> list[
 
 
 def _shown(study: Study | None, *, is_judged: bool) -> list[Metric]:
-    """Metrics that tables show, if they are measured."""
+    """Returns the metrics to show in tables, if they were measured."""
     first = [study.ranked_by] if study else []
     known = study.columns if study else runs.declared().values()
     recent = [metric for metric in known if metric.recent]
@@ -272,29 +274,29 @@ def _table_name(run: runs.Run) -> str:
 
 
 def _study(run: runs.Run) -> str | None:
-    """Module of the study that wrote a run's metrics."""
+    """Returns the module of the study that wrote a run's metrics."""
     found = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
     return next(found, None)
 
 
 def _owner(run: runs.Run) -> pathlib.Path:
-    """Folder that a configuration's seeds share."""
+    """Returns the folder that all seeds of a configuration share."""
     return run.folder.parent if run.folder.name == f"seed_{run.flags.get('seed')}" else run.folder
 
 
 def _groups(all_runs: Iterable[runs.Run]) -> list[list[runs.Run]]:
-    """Groups of runs that differ only in their seed; by folder if a seed was run twice."""
+    """Groups runs that differ only in their seed, and also by folder if a seed was run twice."""
     together = runs.grouped(all_runs, lambda run: json.dumps(shared_flags(run), sort_keys=True, default=str))
     groups: list[list[runs.Run]] = []
     for group in together.values():
         is_repeated = len({run.flags.get("seed") for run in group}) < len(group)
         groups += runs.grouped(group, _owner).values() if is_repeated else [group]
-    # Without a seed, a run comes first.
+    # Runs without a seed come first.
     return [sorted(group, key=lambda run: -1 if (seed := run.flags.get("seed")) is None else seed) for group in groups]
 
 
 def role(run: runs.Run) -> Baseline | None:
-    """Baseline that a run is: the uniform policy, or full feedback; None for all others."""
+    """Returns which baseline a run is, the uniform policy or full feedback; None for other runs."""
     entry = registry.BANDITS.get(str(run.flags.get("bandits_type")))
     if entry is None:
         return None

@@ -1,6 +1,6 @@
-"""Whether federating pays, and for whom: rewards by client of runs with `--report_clients`.
+"""Shows whether federated learning helps, and which clients, from runs with `--report_clients`.
 
-Clients are compared on half B of their examples, in the rounds in which both configurations have them.
+Clients are compared on half B of their examples, in the rounds in which they participate in both configurations.
 """
 
 import functools
@@ -28,7 +28,7 @@ _WORDS = {1: "helped", -1: "hurt", 0: "equal"}
 
 
 def configuration(flags: Mapping[str, Any]) -> str:
-    """Name of a run's configuration."""
+    """Returns the name of a run's configuration."""
     if flags.get("federation") == ALONE and flags.get("alone_budget") == "equal":
         return "alone (equal budget)"
     personal = flags.get("personalization") or "none"
@@ -36,12 +36,13 @@ def configuration(flags: Mapping[str, Any]) -> str:
 
 
 def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
-    """Rewards by client of finished runs, by configuration.
+    """Reads the rewards of each client from finished runs, and groups them by configuration.
 
-    The columns of `values` are pairs: `half_a` or `half_b`, and the client; NaN where a client did not take part.
+    The columns of `values` are pairs of `half_a` or `half_b` and the client. Values are NaN where a client did not
+    participate.
 
     Raises:
-      UsageError: If a run did not report its clients, or two runs differ in their data or repeat a seed.
+      UsageError: If a run did not report its clients, or if two runs have different data or the same seed.
     """
     import pandas as pd
 
@@ -69,34 +70,34 @@ def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
 
 
 def half_b(configurations: Sequence[Configuration]) -> "dict[str, pd.DataFrame]":
-    """Rewards on half B by configuration: seeds x clients."""
+    """Returns the rewards on half B of each configuration, as a table of seeds x clients."""
     return {one.name: one.values[HALF_B] for one in configurations}
 
 
 def of_clients(values: np.ndarray) -> np.ndarray:
-    """Mean over seeds of each client that took part, float [clients]."""
+    """Returns the mean over seeds for each client that participated, float [clients]."""
     took_part = values[:, np.isfinite(values).any(axis=0)]
     return np.nanmean(took_part, axis=0) if took_part.size else np.full(1, math.nan)
 
 
 def mean(values: np.ndarray) -> float:
-    """Mean over clients of their means over seeds."""
+    """Mean over clients of each client's mean over seeds."""
     return float(of_clients(values).mean())
 
 
 def worst_tenth(values: np.ndarray) -> float:
-    """Mean over the worst tenth of the clients of their means over seeds."""
+    """Mean over the worst tenth of the clients, by their means over seeds."""
     return metrics.worst_tenth(of_clients(values))
 
 
 def share(sign: int, values: np.ndarray) -> float:
-    """Share of differences that are positive, zero or negative (sign 1, 0 or -1), of all seeds and clients."""
+    """Fraction of the differences that are positive, zero or negative (sign 1, 0 or -1), over all seeds and clients."""
     known = values[np.isfinite(values)]
     return float(np.mean(np.sign(known) == sign)) if known.size else math.nan
 
 
 def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> np.ndarray:
-    """The first minus the second, float [common seeds, common clients]; 0 within rounding."""
+    """Returns first minus second, float [common seeds, common clients], with rounding errors set to 0."""
     first, second = one.align(other, join="inner")
     result = (first - second).to_numpy()
     scale = np.fmax(np.abs(first.to_numpy()), np.abs(second.to_numpy()))
@@ -104,19 +105,19 @@ def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> np.ndarray:
 
 
 def between_seeds(one: "pd.DataFrame") -> np.ndarray:
-    """Differences of each seed and the one before it, of the clients that both have: what noise alone gives."""
+    """Differences between consecutive seeds, for the clients that both have. They are pure noise."""
     result = one.sort_index().diff().to_numpy()[1:]
     return np.where(np.abs(result) <= comparison.EXACT, 0.0, result)
 
 
 def lines(configurations: Sequence[Configuration]) -> list[str]:
-    """The report, as text."""
+    """Returns the report as lines of text."""
     of_b = half_b(configurations)
     text = ["Expected reward on half B, mean over clients (95% intervals by a bootstrap over seeds and clients):"]
     for one in configurations:
         values, (seeds, clients) = of_b[one.name], of_b[one.name].shape
         reward, other = runs.bootstrapped(values.to_numpy(), mean).text(), mean(one.values[HALF_A].to_numpy())
-        # Without an interval: with fewer distinct seeds clients' means differ more, so a bootstrap's worst are worse.
+        # No interval: bootstrap samples have fewer distinct seeds, which biases the worst clients' means downwards.
         worst = worst_tenth(values.to_numpy())
         text.append(
             f"  {one.name}: {reward}; half A {other:.3g}; worst tenth {worst:.2g}; {seeds} seeds, {clients} clients"
@@ -134,7 +135,7 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
 
 
 def helped(configurations: Sequence[Configuration]) -> dict[str, Any]:
-    """Shares of clients that federating helps, hurts and leaves equal, the same between two seeds, and the report."""
+    """Fractions of clients that federated learning helps, hurts or leaves equal, beside seed noise, and a report."""
     of_b = half_b(configurations)
     both = {"shares": differences(of_b[FEDERATED], of_b[ALONE]), "between_seeds": between_seeds(of_b[FEDERATED])}
     found = {name: {word: share(sign, one) for sign, word in _WORDS.items()} for name, one in both.items()}
@@ -150,7 +151,7 @@ def _shares(values: np.ndarray) -> str:
 
 
 def picture(configurations: Sequence[Configuration]) -> "matplotlib.figure.Figure | None":
-    """One point per client: its mean over seeds alone and federated; None without both."""
+    """Plots each client's mean over seeds when trained alone and federated; None unless there are runs of both."""
     from optimization.study import curves, panels
 
     of_b = half_b(configurations)

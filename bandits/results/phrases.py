@@ -14,44 +14,44 @@ from optimization.study.intervals import Interval
 
 WHAT_INTERVALS_ARE_OVER = "Intervals over seeds are about other seeds on this data, not about other clients."
 ONE_SEED = "One seed has no test of a difference: run several, --repeat=8."
-# How flags end whose values speak for themselves.
+# Endings of flags whose values are clear without the flag's name.
 _CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario", "server_optimizer")
 _SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))
 _ROUNDS = "total_rounds"
-_POLICY = f"{objects.FLAG}policy"  # With such an object, bandits_type names the loss alone: softmax is the usual one.
+_POLICY = f"{objects.FLAG}policy"  # With this object, bandits_type only selects the loss.
 _LONGEST_NAME = 60
 _KEY_LENGTH = 12
 
 
 def capital(text: str) -> str:
-    """Text with a capital first letter."""
+    """Capitalizes the first letter."""
     return text[:1].upper() + text[1:]
 
 
 def lower(text: str) -> str:
-    """Text with a small first letter."""
+    """Changes the first letter to lower case."""
     return text[:1].lower() + text[1:]
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as an enumeration in a sentence: `a, b and c`."""
+    """Joins names into an enumeration: `a, b and c`."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def why_no_test(comparison: Comparison) -> str:
-    """Why a comparison is not judged."""
+    """Explains why a comparison has no verdict."""
     return {0: "no common finished seed", 1: "one seed"}.get(comparison.pairs, "diverged")
 
 
 def short_verdict(comparison: Comparison) -> str:
-    """Verdict for a column whose title names the reference."""
+    """Returns the verdict for a column whose title names the reference."""
     if not comparison.is_judged:
         return f"{why_no_test(comparison)}: no test"
     return ("better" if comparison.is_better else "worse") if comparison.is_significant else "no significant difference"
 
 
 def seeds_needed(comparison: Comparison) -> str:
-    """Seeds required to detect the observed difference; empty if it is significant, or the number is unknown."""
+    """Returns the seeds required to detect the observed difference; empty if significant or unknown."""
     if comparison.is_significant or math.isnan(comparison.seeds_needed):
         return ""
     return (
@@ -60,40 +60,40 @@ def seeds_needed(comparison: Comparison) -> str:
 
 
 def seeds(number: int) -> str:
-    """Number of seeds as text."""
+    """Returns a number of seeds as text."""
     return count(number, "seed")
 
 
 def p_value(p: float) -> str:
-    """P value as text; never a rounded 0."""
+    """Returns a p value as text. A small value is never rounded to 0."""
     if math.isnan(p):
         return "-"
     return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
 
 
 def estimate(one: Interval, *, signed: bool = False, label: str = "95% CI ") -> str:
-    """Mean and interval, such as `0.359 (95% CI 0.341 to 0.378)`; the mean alone without an interval."""
+    """Formats a mean and its interval, if there is one, such as `0.359 (95% CI 0.341 to 0.378)`."""
     return one.text(signed=signed, label=label) if one.high > one.low else f"{one.mean:{'+' * signed}.3g}"
 
 
 def effect(comparison: Comparison) -> str:
-    """Difference as text, such as `+0.136 (95% CI +0.119 to +0.153, 8 seeds)`."""
+    """Formats a difference, such as `+0.136 (95% CI +0.119 to +0.153, 8 seeds)`."""
     mean, _, bounds = estimate(comparison.interval, signed=True).partition(" (")
     return f"{mean} ({', '.join(filter(None, [bounds.removesuffix(')'), seeds(comparison.pairs)]))})"
 
 
 def count(size: int, what: str) -> str:
-    """Count with its noun, such as `1 round`."""
+    """Formats a count with its noun, such as `1 round`."""
     return f"{size:,} {what}{'s' * (size != 1)}"
 
 
 def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, noise: bool = False) -> str:
-    """Sentence that says what differs between seeds.
+    """Returns a sentence that lists what differs between seeds.
 
     Args:
       partition: Whether the assignment of examples to clients differs (`--resplit`).
-      initial_model: Whether the initial weights differ; weights from a file do not.
-      noise: Whether noise for privacy is sampled.
+      initial_model: Whether the initial weights differ. Weights from a file do not.
+      noise: Whether privacy noise is sampled.
     """
     varied = ["the cohorts", *["the initial weights"] * initial_model, "the clients' samples"]
     varied += [*["the noise"] * noise, *["which client holds which examples"] * partition]
@@ -101,7 +101,7 @@ def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, nois
 
 
 def family(comparisons: Iterable[Comparison]) -> str:
-    """Sentence that names the tests; empty without any."""
+    """Returns a sentence that names the tests; empty if there are none."""
     judged = [comparison for comparison in comparisons if comparison.is_judged]
     if not judged:
         return ""
@@ -117,12 +117,12 @@ def family(comparisons: Iterable[Comparison]) -> str:
 def configuration_names(
     flags: Sequence[Mapping[str, Any]], owners: Sequence[pathlib.Path], shown: Sequence[str], strategy: str = ""
 ) -> list[str]:
-    """Names of configurations: the strategy, then the fewest flags that distinguish them, or their folders' names.
+    """Names configurations by strategy and the fewest flags that distinguish them, or by their folders.
 
     Args:
-      flags: Flags that each configuration's runs share.
+      flags: For each configuration, the flags that its runs share.
       owners: The folder of each configuration.
-      shown: Flags that lists of presets show.
+      shown: Flags that are shown in lists of presets.
       strategy: The flag that every name begins with, if it is set.
     """
     folders = runs.labels(map(_descriptive, owners))
@@ -143,20 +143,20 @@ def configuration_names(
 
 
 def task_name(flags: Mapping[str, Any]) -> str | None:
-    """A run's task; with what is held out, and for a log with `--learn_from`: the measured rewards depend on both."""
+    """Names a run's task and what is held out, and for a log also `--learn_from`, because rewards depend on them."""
     name = flags.get("task_type")
     source = f" from {flags['learn_from']}" if name == "logged" and "learn_from" in flags else ""
     return name and f"{name}{source}{' held out by time' * (flags.get('hold_out') == 'time')}"
 
 
 def _descriptive(owner: pathlib.Path) -> pathlib.Path:
-    """The grid's folder instead of its single run's, whose name is a hash."""
+    """Replaces the folder of a grid's single run, whose name is a hash, with the grid's folder."""
     is_hash = owner.parent.name == "runs" and len(owner.name.rpartition("-")[2]) == _KEY_LENGTH
     return owner.parent.parent if is_hash and owner.name.startswith("run-") else owner
 
 
 def _by_importance(flags: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> list[str]:
-    """Flags that differ: choices first, then those that lists of presets show; rounds, which have a column, last."""
+    """Sorts the flags that differ: first choices, then flags in lists of presets; rounds, which have a column, last."""
 
     def rank(name: str) -> tuple:
         values = {json.dumps(settings.get(name), default=str) for settings in flags}
@@ -167,7 +167,7 @@ def _by_importance(flags: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> 
 
 
 def _fewest(flags: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[str]:
-    """The first flags that distinguish as many configurations as all flags do."""
+    """Returns the first few flags that distinguish as many configurations as all flags do."""
 
     def distinguished(by: Iterable[str]) -> int:
         by = list(by)
@@ -181,7 +181,7 @@ def _fewest(flags: Sequence[Mapping[str, Any]], names: Iterable[str]) -> list[st
 
 
 def _named(values: Mapping[str, Any], chosen: Sequence[str]) -> str:
-    """Name by the values of the chosen flags."""
+    """Names a configuration by the values of the chosen flags."""
     kept = [
         name
         for name in chosen
@@ -197,7 +197,7 @@ def _is_object(name: str, values: Mapping[str, Any]) -> bool:
 
 
 def flag_word(name: str, value: Any) -> str:
-    """A flag and its value in short."""
+    """Returns a short form of a flag and its value."""
     short = name
     for long, shorter in _SHORTER:
         short = short.replace(long, shorter)
@@ -212,6 +212,6 @@ def flag_word(name: str, value: Any) -> str:
 
 
 def differing_flags(flags: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Flags that differ between configurations."""
+    """Returns the flags that differ between configurations."""
     names = sorted({name for settings in flags for name in settings})
     return [name for name in names if len({json.dumps(each.get(name), default=str) for each in flags}) > 1]

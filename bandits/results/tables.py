@@ -1,4 +1,4 @@
-"""Tables as text for a terminal, as Markdown and as HTML."""
+"""Formats tables as text for a terminal, as Markdown and as HTML."""
 
 import functools
 import math
@@ -15,15 +15,15 @@ MISSING = "–"
 
 
 class Cell(NamedTuple):
-    """A cell with more than a text.
+    """A table cell that has more than text.
 
     Attributes:
       text: The text.
-      value: The number by which a page sorts its column; empty cells stay last.
-      notes: Smaller lines below; only on a page, or in parentheses.
-      kind: CSS class; only on a page.
-      is_strong: Whether the text is bold; only on a page.
-      look: Style of the line that a configuration's name has beside it (`page.page`); only on a page.
+      value: The number that a page sorts the column by. Empty cells are always sorted last.
+      notes: Smaller lines below the text on a page; elsewhere, text in parentheses.
+      kind: CSS class; only used on a page.
+      is_strong: Whether the text is bold; only used on a page.
+      look: Style of the line that is drawn next to a configuration's name (`page.page`); only used on a page.
     """
 
     text: str
@@ -34,18 +34,18 @@ class Cell(NamedTuple):
     look: Mapping[str, Any] | None = None
 
 
-Row = Sequence[Any]  # Texts, numbers, None for what is missing, or cells.
+Row = Sequence[Any]  # Each element is text, a number, a cell, or None for a missing value.
 
 
 class Section(NamedTuple):
-    """A part of a report: a table and the sentences below it, for a page or a terminal.
+    """A section of a report: a table and the sentences below it, for a page or a terminal.
 
     Attributes:
-      title: Its heading.
+      title: Heading of the section.
       heads: Titles of the columns.
-      rows: Their cells; empty for sentences alone. The first cell of a row is its head.
-      notes: The sentences.
-      left: Titles of the columns whose cells are words.
+      rows: Rows of cells; empty if there are only sentences. The first cell of a row is the row's head.
+      notes: The sentences below the table.
+      left: Titles of the left-aligned columns, whose cells are words.
       kind: CSS class of the table.
     """
 
@@ -57,28 +57,28 @@ class Section(NamedTuple):
     kind: str = ""
 
     def narrow(self, heads: Collection[str]) -> "Section":
-        """The section with some of its columns."""
+        """Returns the section with only these columns."""
         places = [place for place, head in enumerate(self.heads) if head in heads]
         rows = [[row[place] for place in places] for row in self.rows]
         return self._replace(heads=[self.heads[place] for place in places], rows=rows)
 
     def cells(self) -> list[list[Cell]]:
-        """The rows, each content as a cell; numbers and missing values are sorted by value, words by their text."""
+        """Converts the rows to cells. Numbers and missing values are sorted by value, and words by their text."""
         return [[_cell(content) for content in row] for row in self.rows]
 
     def markdown(self, heading: str = "###") -> str:
-        """The section in Markdown."""
+        """Formats the section as Markdown."""
         table = [markdown(self.heads, self.rows)] if self.rows else []
         return "\n\n".join([f"{heading} {self.title}", *table, *self.notes]) + "\n"
 
     def lines(self) -> list[str]:
-        """The section for a terminal."""
+        """Formats the section for a terminal."""
         table = text(self.heads, self.rows, indent="  ").splitlines() if self.rows else []
         return [f"{self.title}:", *table, *self.notes]
 
 
 def text(heads: Sequence[str], rows: Sequence[Row], indent: str = "") -> str:
-    """Table of aligned columns, one line per row; no line of heads if all are empty."""
+    """Formats a table with aligned columns and one line per row. The heads are omitted if all are empty."""
     lines = [[*heads]] * any(heads) + [[_plain(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     aligned = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
@@ -86,20 +86,20 @@ def text(heads: Sequence[str], rows: Sequence[Row], indent: str = "") -> str:
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Row]) -> str:
-    """Table in Markdown."""
+    """Formats a table as Markdown."""
     lines = [heads, ["---"] * len(heads), *([_plain(cell).replace("|", "/") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def html(heads: Sequence[str], rows: Sequence[Row], kind: str = "", left: Collection[str] = ()) -> str:
-    """HTML table with sortable columns; see `Section`."""
+    """Formats an HTML table with sortable columns; see `Section`."""
     macros: Any = templates().get_template("tables.html.jinja").module
     return str(macros.table(Section("", heads, rows, left=left, kind=kind)))
 
 
 @functools.cache
 def templates() -> "jinja2.Environment":
-    """Templates of this folder; what they insert is escaped, unless it is `Markup`."""
+    """Loads the templates in this folder. Inserted text is escaped unless it is `Markup`."""
     import jinja2
 
     loader = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
@@ -107,12 +107,12 @@ def templates() -> "jinja2.Environment":
 
 
 def number(value: float | None, shown: str) -> Cell:
-    """Cell that shows `shown` and is sorted by `value`; an empty cell for None and NaN."""
+    """Returns a cell that shows `shown` and is sorted by `value`. It is empty for None and NaN."""
     return Cell(MISSING, "") if value is None or math.isnan(value) else Cell(shown, value)
 
 
 def estimate(interval: Interval | None, *, signed: bool = False) -> Cell:
-    """Cell of a mean with its interval below, rounded as `Interval.text`."""
+    """Returns a cell with a mean and the interval below it, rounded as in `Interval.text`."""
     if interval is None or math.isnan(interval.mean):
         return number(None, "")
     shown, _, below = interval.text(signed=signed).partition(" (")
