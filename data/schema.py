@@ -235,8 +235,8 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
         """Checks the flags without reading the table.
 
         Raises:
-          UsageError: If a table has both a label and rewards, or neither; if a log has no reward or no propensity; or if
-            the rows cannot be partitioned into clients as requested.
+          UsageError: If a table has both a label and rewards, or neither; if a log has no reward or no propensity; or
+            if the rows cannot be partitioned into clients as requested.
         """
         if self.is_log and not (self.reward_column and (self.propensity_column or self.propensity_columns)):
             raise UsageError("A log needs --reward_column and --propensity_column beside --action_column.")

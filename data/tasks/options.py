@@ -187,14 +187,14 @@ class RewardShift:
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardShift):
-    """Everything that decides what a task is: tasks of equal options are one. Each task reads some of it.
+    """All options that define a task, so that tasks with equal options are the same. Each task uses some of them.
 
-    Those of tables and logs are the roles of their columns, see `Schema`.
+    For tables and logs, they include the roles of the columns, see `Schema`.
 
     Attributes:
       task_type: A key of `registry.TASKS`.
-      variant: `paper` or `reference_code`, the published code of the bandits' study, where they differ.
-      learn_from: Log: source of the labels, a key of `LEARN_FROM`.
+      variant: Either `paper` or `reference_code`, the published code of the bandit paper, where the two differ.
+      learn_from: For logs, the source of the labels, a key of `LEARN_FROM`.
     """
 
     task_type: str
@@ -203,5 +203,5 @@ class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardS
 
     @property
     def is_published(self) -> bool:
-        """Whether the published program counts, not the paper."""
+        """Whether to follow the published code instead of the paper."""
         return self.variant == "reference_code"
