@@ -69,7 +69,7 @@ def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """Your own table."""
+    """Settings of the user's own table."""
 
     data_file: str = setting(
         None,
@@ -99,7 +99,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Columns."""
+    """Settings of columns."""
 
     ignore_columns: str | None = setting(None, "Columns to leave out, such as identifiers, separated by commas")
     category_columns: str | None = setting(None, "Numeric or date features to treat as categories")
@@ -120,7 +120,7 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Log:
-    """Your own log."""
+    """Settings of the user's own log."""
 
     action_column: str | None = setting(None, "Column of the logged action")
     reward_column: str | None = setting(None, "Column of its reward")
@@ -129,7 +129,7 @@ class Log:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Time:
-    """Time of a table or log."""
+    """Settings of the time column in a table or log."""
 
     time_column: str | None = setting(
         None,
@@ -155,14 +155,14 @@ class Time:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Held-out part of a table or log."""
+    """Settings of the held-out part of a table or log."""
 
     hold_out: str = setting("clients", "Part that is held out for evaluation; time needs --time_column", HOLD_OUT)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardTime:
-    """Late and missing rewards of a log."""
+    """Settings of delayed and missing rewards in a log."""
 
     reward_time_column: str | None = setting(
         None, "Column of the time at which the reward was observed; empty where it was not", only={"time_column": True}

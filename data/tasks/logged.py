@@ -107,7 +107,7 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
-    """Returns the log in the file and its digest; if the file is the user's own table, its columns have the log."""
+    """Returns the log and a digest of it; the file is either a log that a run wrote, or the user's own table."""
     path, is_frame = options.data_file, options.data_file.startswith(frames.PREFIX)
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")

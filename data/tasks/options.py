@@ -22,7 +22,7 @@ OFFLINE = ("regression", "ips", "dr")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Data:
-    """Data."""
+    """Settings of the data source."""
 
     data_dir: str | None = setting(
         None,
@@ -52,7 +52,7 @@ class Data:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tags:
-    """Tag prediction, texts of a table."""
+    """Settings of tag prediction, and of text columns in a table."""
 
     num_tags: int = setting(
         50,
@@ -84,7 +84,7 @@ class Tags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Models:
-    """Models of digits, images and tables."""
+    """Settings of models for digits, images and tables."""
 
     model: str | None = setting(
         None,
@@ -127,7 +127,7 @@ class Models:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SyntheticClients:
-    """Synthetic clients."""
+    """Settings of synthetic clients."""
 
     partition_clients: int = setting(
         None, "Number of clients (default: 100, synthetic 30)", low=1, high=10**6, unset=100
@@ -159,7 +159,7 @@ class SyntheticClients:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rewards:
-    """Rewards of a table or log."""
+    """Settings of rewards in a table or log."""
 
     action_prices: str | None = setting(
         None,
@@ -176,7 +176,7 @@ class Rewards:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardShift:
-    """Reward shift."""
+    """Settings of a reward shift."""
 
     init_labels: Count | None = setting(
         None,
