@@ -1,9 +1,9 @@
-"""Types of columns (`parse`), and encoding of columns as features (`encode`).
+"""Detects the types of columns (`parse`) and encodes columns as features (`encode`).
 
-A column holds numbers, or dates, if at least 90% of its cells do; other cells are then refused, not guessed.
-Numbers are standardized, dates become days, hour and weekday, everything else is one-hot. All statistics (means,
-deviations, categories, missing values) are learned from training rows, or come from a file. They are applied in NumPy
-and pandas: scikit-learn's encoders have other ones, and take seconds to import.
+A column is numeric, or a column of dates, if at least 90% of its cells are; the remaining cells then cause an error.
+Numbers are standardized, dates become days, hours and weekdays, and everything else is one-hot encoded. All statistics
+(means, deviations, categories, missing values) are learned from training rows or read from a file. They are applied in
+NumPy and pandas, because scikit-learn's encoders use different statistics and take seconds to import.
 """
 
 import functools
@@ -20,19 +20,19 @@ from data.schema import COMMA, as_flag
 from data.table_file import MOSTLY, as_text
 
 MISSING_CATEGORY = "<missing>"
-# With 200 equally frequent names in a true category, 50 rows have 48 distinct names in one table of 20.
+# If a true category has 200 equally frequent names, 50 rows have 48 distinct names in only one of 20 tables.
 _FEW_ROWS = 50
 _NEARLY_ALL = 0.95
 _LONGEST_WORD = 80
-MANY_CATEGORIES = 50  # More cause a warning, unless the user names the column.
+MANY_CATEGORIES = 50  # A column with more categories causes a warning, unless the user names the column.
 MAX_FEATURES = 100_000
-_COPIES = 3  # Copies of the encoded features: the table and its two parts while rows are split.
-_LARGEST = 5  # Columns in a message.
-_MISSING_WORDS = 10  # Proposed in a message.
-_FEWEST_MEASURED = 20  # With so many distinct numbers, a single word is no category.
-_CODE = r"0\d+"  # As 007: a number would lose its zeros.
+_COPIES = 3  # Copies of the encoded features: the table, and its two parts while the rows are split.
+_LARGEST = 5  # Maximum number of columns in a message.
+_MISSING_WORDS = 10  # Maximum number of words that a message suggests as missing values.
+_FEWEST_MEASURED = 20  # A single word among at least this many distinct numbers is not a category.
+_CODE = r"0\d+"  # Codes such as 007, which would lose their zeros as numbers.
 _SIGNS = "[$€£¥₹₩₽₺₪฿₫₱₦%]"
-# Numbers with commas, or with signs around them, such as 1,5 and $1,200.
+# Numbers that contain commas or have signs around them, such as 1,5 and $1,200.
 _OTHERWISE = (
     rf"[+-]?{_SIGNS}?\s*[+-]?(?:\d+\.?\d*|\.\d+|[\d.]*,\d+|\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?)"
     rf"(?:[eE][+-]?\d{{1,4}})?\s*{_SIGNS}?"
@@ -57,8 +57,9 @@ class Moments(NamedTuple):
     """Dates of a column, [rows] each.
 
     Attributes:
-      days: float64, since 1970 began: in UTC if there is a time zone, else as written; NaN where a date is missing.
-      hours: float64 from 0 to below 24, as written; NaN where a date is missing.
+      days: float64, days since the start of 1970: in UTC if there is a time zone, else as written; NaN where a date is
+        missing.
+      hours: float64 in [0, 24), as written; NaN where a date is missing.
       weekdays: int64, indices into `WEEKDAYS`, as written; -1 where a date is missing.
     """
 
@@ -77,7 +78,8 @@ class Encoded(NamedTuple):
       values: float32 [rows, features].
       names: Names of the features, such as `age`, `age is missing` and `color=red`.
       learned: Statistics of each column; None for a column without values in training rows, which has no feature.
-      gaps: Number of `imputed` numbers or dates, and of `missing` and `unknown` categories, by column, where not 0.
+      gaps: For each column, the number of `imputed` numbers or dates, or of `missing` and `unknown` categories; zeros
+        are left out.
     """
 
     values: np.ndarray
@@ -101,24 +103,24 @@ def encode(
 ) -> Encoded:
     """Encodes the columns as features.
 
-    A missing or infinite number becomes the mean. Its column gets a second feature, 1 where a number is missing, if its
-    statistics have missing values. A date becomes the number of days since 1970, treated like a number; if there are
-    times, sine and cosine of the hour; and the weekday as one of seven categories. Hour and weekday are as written;
-    days are in UTC if there are time zones. A missing category is a category. An unknown category is all zeros, as are
-    hour and weekday of a missing date.
+    A missing or infinite number is replaced by the mean. If the statistics of a column include missing values, the
+    column gets a second feature, which is 1 where a number is missing. A date becomes the number of days since 1970,
+    which is treated like a number; the sine and cosine of the hour, if there are times; and the weekday as one of seven
+    categories. The hour and weekday are as written; the days are in UTC if there are time zones. A missing category is
+    a category of its own. An unknown category is all zeros, and so are the hour and weekday of a missing date.
 
     Args:
       frame: The columns.
-      is_train: bool [rows], rows that statistics are learned from; None for all.
-      known: Statistics from a file instead.
+      is_train: bool [rows], the rows from which statistics are learned; None for all rows.
+      known: Statistics from a file, to be used instead.
       categories: Columns to treat as categories.
-      named: Columns that the user names: identifiers among them are categories.
-      show: Returns cells and their places, for messages.
+      named: Columns that the user names explicitly; identifiers among them are treated as categories.
+      show: Returns the content and place of cells, for messages.
 
     Raises:
-      UsageError: If there are too many features; if some cells of a column of numbers, or of dates, are neither, or
-        differ from the known statistics; or if a column holds text that is distinct in nearly all rows, or has more
-        than 1000 categories. It names all such columns, with their remedies.
+      UsageError: If there are too many features; if some cells of a numeric or date column have a different type, or
+        do not match the known statistics; or if a column holds text that is distinct in nearly all rows, or has more
+        than 1000 categories. The message names all such columns and says how to fix each.
     """
     refuse_lists(frame)
     is_train = np.ones(len(frame), bool) if is_train is None else is_train
@@ -165,10 +167,10 @@ def encode(
 
 
 def refuse_lists(frame: pd.DataFrame) -> None:
-    """Refuses columns of lists, such as embeddings, which would become categories.
+    """Refuses columns of lists, such as embeddings, because each list would become a category.
 
     Raises:
-      UsageError: If there are any.
+      UsageError: If there are any such columns.
     """
     if lists := [name for name in frame.columns if frames.holds_lists(frame[name])]:
         raise UsageError(
@@ -178,9 +180,9 @@ def refuse_lists(frame: pd.DataFrame) -> None:
 
 
 def _check_size(rows: int, learned: Learned) -> None:
-    """Refuses more features than a model or the memory can hold; the features are not sparse."""
+    """Checks that a model and the memory can hold all features, which are stored densely."""
     widths = {name: len(kind.categories) for name, kind in learned.items() if isinstance(kind, statistics.Categories)}
-    width = sum(widths.values()) + len(learned) - len(widths)  # At least.
+    width = sum(widths.values()) + len(learned) - len(widths)  # Lower bound.
     largest = sorted(widths, key=lambda name: -widths[name])[:_LARGEST]
     counts = ", such as " + ", ".join(f"{name!r} ({widths[name]:,} categories)" for name in largest) if largest else ""
     remedy = f"merge categories, or leave out columns{counts}, with --ignore_columns"
@@ -193,10 +195,10 @@ def _check_size(rows: int, learned: Learned) -> None:
 def named(column: pd.Series) -> pd.Series:
     """Converts a column of names, such as clients or actions, to categories in the order of `ordered`.
 
-    Only empty cells are missing: `NA` may be Namibia.
+    Only empty cells count as missing, since `NA` may be Namibia.
 
     Raises:
-      UsageError: If names may have been merged, as they are rounded numbers; or if cells hold several values.
+      UsageError: If the names are numbers so large that rounding may have merged some; or if cells hold several values.
     """
     if frames.holds_lists(column):
         raise UsageError(f"Column {column.name!r} holds lists, not names: give each part a column of its own.")
@@ -216,7 +218,7 @@ def named(column: pd.Series) -> pd.Series:
 
 
 def ordered(written: pd.Series) -> list[str]:
-    """Distinct texts, in numeric order if all are numbers."""
+    """Distinct texts, in numeric order if all of them are numbers."""
     distinct = written.dropna().drop_duplicates()
     numbers = table_file.numbers(distinct)
     numbers = np.where(np.isnan(numbers).any(), 0, numbers)
@@ -231,22 +233,22 @@ def codes(written: pd.Series, categories: Sequence[str]) -> np.ndarray:
 def parse(column: pd.Series, show: Callable[[pd.Series], str] = _by_row) -> Parsed:
     """Determines the type of a column: numbers, dates or categories.
 
-    A column's dtype decides (a truth value, a category, a time, a number). For text, the first of these rules counts:
+    The dtype of the column decides (Boolean, category, time, number). For text, the first rule that matches applies:
 
-    1. Whole numbers of which some begin with a zero, such as 007, are categories.
-    2. If at least 90% of the cells are numbers, the column holds numbers; `?` and `None` are missing.
-    3. If at least 90% are dates, it holds dates.
+    1. If all cells are whole numbers and some begin with a zero, such as 007, they are categories.
+    2. If at least 90% of the cells are numbers, the column is numeric; `?` and `None` are missing values.
+    3. If at least 90% of the cells are dates, it is a column of dates.
     4. Everything else is a category, unless it looks like numbers or dates that are written in several ways.
 
     Args:
       column: Cells of the column.
-      show: Returns cells and their places, for messages.
+      show: Returns the content and place of cells, for messages.
 
     Returns:
-      Numbers float64 [rows], NaN where one is missing or infinite; or dates; or else text.
+      Numbers as float64 [rows], NaN where one is missing or infinite; or dates; or text.
 
     Raises:
-      UsageError: If some cells of a column of numbers, or of dates, are neither, or numbers are ambiguous.
+      UsageError: If some cells of a numeric or date column have a different type, or if numbers are ambiguous.
     """
     kind = column.dtype
     if pd.api.types.is_datetime64_any_dtype(kind):
@@ -272,7 +274,7 @@ def parse(column: pd.Series, show: Callable[[pd.Series], str] = _by_row) -> Pars
     if read := of_texts(written.where(is_present), MOSTLY):
         _check_none(read[1], len(present), "dates", show)
         return read[0]
-    # Many categories, most of them numbers or dates; or a single word among many numbers.
+    # There are many categories and most of them are numbers or dates, or there is a single word among many numbers.
     if num_numbers > 0.5 * len(present):
         is_gap = others.nunique() == 1 and written[is_number].nunique() >= _FEWEST_MEASURED
         _check_none(others if is_many or is_gap else others[:0], len(present), "numbers", show)
@@ -288,7 +290,7 @@ def _finite(numbers: np.ndarray) -> np.ndarray:
 def _check_plain(
     ambiguous: pd.Series, num_numbers: int, num_cells: int, *, is_many: bool, show: Callable[[pd.Series], str]
 ) -> None:
-    """Refuses numbers with commas, or with several signs, which are ambiguous, if nearly all, or many, are numbers."""
+    """Refuses ambiguous numbers, which contain commas or signs, if nearly all or many of the cells are numbers."""
     share = (num_numbers + len(ambiguous)) / max(num_cells, 1)
     is_many = is_many and 2 * num_numbers <= num_cells and share > 0.5
     if ambiguous.empty or not (share >= MOSTLY or is_many):
@@ -305,7 +307,7 @@ def _check_plain(
 
 
 def _check_none(others: pd.Series, num_cells: int, what: str, show: Callable[[pd.Series], str]) -> None:
-    """Refuses cells that differ from a column's type."""
+    """Refuses cells that do not match the type of their column."""
     if others.empty:
         return
     words = [word for word in others.drop_duplicates() if len(word) <= _LONGEST_WORD][:_MISSING_WORDS]
@@ -317,7 +319,12 @@ def _check_none(others: pd.Series, num_cells: int, what: str, show: Callable[[pd
 
 
 def of_datetimes(column: pd.Series, utc: pd.Series | None = None) -> Moments:
-    """Converts a column of type datetime64, with or without a time zone; `utc` has the times without zones in UTC."""
+    """Converts a column of type datetime64, with or without a time zone.
+
+    Args:
+      column: The times, as written.
+      utc: The same times in UTC, if it is known for times without a time zone.
+    """
     if column.dt.tz is not None:
         column, utc = column.dt.tz_localize(None), column.dt.tz_convert("UTC").dt.tz_localize(None)
     times = [each.to_numpy("datetime64[us]") for each in (column, column if utc is None else utc)]
@@ -327,19 +334,19 @@ def of_datetimes(column: pd.Series, utc: pd.Series | None = None) -> Moments:
 
 
 def of_texts(written: pd.Series, share: float) -> tuple[Moments, pd.Series] | None:
-    """Dates of a column, and its cells that are no dates; None if fewer than a share of cells are dates.
+    """Returns the dates of a column and the cells that are not dates; None if too few of the cells are dates.
 
     Dates from 1678 to 2261 may be written with the year first (2023-01-31, 2023/1/31), with the name of the month
-    (31 Jan 2023, Jan 31, 2023) or in numbers (31/01/2023, 1/31/2023, 31.01.23), each with a time and a time zone or
-    without. A column is read in the only order of day, month and year in which all its cells are dates, and refused if
-    there are two.
+    (31 Jan 2023, Jan 31, 2023) or in numbers (31/01/2023, 1/31/2023, 31.01.23). The time and the time zone are
+    optional. A column is read in the order of day, month and year that makes all of its cells dates, and is refused if
+    more than one order does.
 
     Args:
       written: Text, NaN where a date is missing.
-      share: The part of the cells that must be dates, in some order.
+      share: Minimum fraction of the cells that must be dates, in some order.
 
     Raises:
-      UsageError: If the order of day, month and year is ambiguous, or only some times have a time zone.
+      UsageError: If the order of day, month and year is ambiguous, or if only some times have a time zone.
     """
     codes_of_row, distinct = pd.factorize(written)
     texts = pd.Series(distinct, dtype=object, name=written.name)
@@ -369,10 +376,10 @@ def of_texts(written: pd.Series, share: float) -> tuple[Moments, pd.Series] | No
 
 
 def _in_orders(written: pd.Series) -> pd.DataFrame:
-    """Days as datetime64, NaT for other texts: [texts, orders]."""
+    """Returns the days as datetime64 [texts, orders], NaT for other texts."""
     bare = written.str.replace(_DECORATION, "", regex=True, case=False)
     days = bare.mask(bare.str.fullmatch(_VERSION, na=False)).str.replace(r"[-/., ]+", "-", regex=True)
-    is_dashed = bare.str.contains(r"^\d\d-|^\d{4}", na=False)  # A two-digit year comes first only in 23-01-31.
+    is_dashed = bare.str.contains(r"^\d\d-|^\d{4}", na=False)  # A two-digit year is first only in 23-01-31.
     named = _first_match(days, _WITH_NAMES)
     return pd.DataFrame(
         {
@@ -388,7 +395,7 @@ def _first_match(days: pd.Series, formats: Sequence[str]) -> pd.Series:
 
 
 def _order(texts: pd.Series, in_orders: pd.DataFrame) -> str:
-    """Order in which all texts are dates; if there is none, that in which most are."""
+    """Returns the order in which all texts are dates; if there is none, the order in which most of them are."""
     right = in_orders.notna().sum()
     possible = list(right.index[right == len(texts)])
     if not possible:
@@ -405,7 +412,7 @@ def _order(texts: pd.Series, in_orders: pd.DataFrame) -> str:
 
 
 def _of_kind(column: pd.Series, known: statistics.OfColumn | None, show: Callable[[pd.Series], str]) -> Parsed:
-    """Cells of a column of which statistics are known."""
+    """Parses the cells of a column as the type that its known statistics have."""
     if known is None or isinstance(known, statistics.Categories):
         return as_text(column)
     what, kind = ("mean", np.ndarray) if isinstance(known, statistics.Numbers) else ("mean date", Moments)
@@ -422,7 +429,7 @@ def _of_kind(column: pd.Series, known: statistics.OfColumn | None, show: Callabl
 
 
 def _learned(parsed: Parsed, is_train: np.ndarray, *, is_wanted: bool) -> statistics.OfColumn | None:
-    """Statistics of a column over the training rows; None without a value there."""
+    """Statistics of a column over the training rows; None if it has no values there."""
     if isinstance(parsed, np.ndarray):
         return statistics.Numbers.learned(parsed[is_train])
     if isinstance(parsed, Moments):
@@ -443,7 +450,11 @@ def _learned(parsed: Parsed, is_train: np.ndarray, *, is_wanted: bool) -> statis
 
 
 def _clock_and_week(moments: Moments, *, has_times: bool) -> np.ndarray:
-    """Float32 [rows, 7], or [rows, 9] with the hour on a circle before the weekdays; 0 for a missing date."""
+    """Encodes hours and weekdays; all features of a missing date are 0.
+
+    Returns:
+      float32 [rows, 7], the weekdays; or [rows, 9], the sine and cosine of the hour followed by the weekdays.
+    """
     angles = np.nan_to_num(moments.hours) / 24 * 2 * np.pi
     is_there = ~np.isnan(moments.days)
     clock = [np.sin(angles) * is_there, np.cos(angles) * is_there] * has_times

@@ -1,6 +1,6 @@
-"""Downloads into a cache folder: with progress, checked, and renamed when complete.
+"""Downloads files into a cache folder, shows the progress, and verifies each file before it gets its final name.
 
-If several programs request a file, one downloads it and the others wait.
+If several programs request the same file, one of them downloads it and the others wait.
 """
 
 import base64
@@ -28,22 +28,22 @@ def cache_folder(cache_dir: str | None) -> pathlib.Path:
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return pathlib.Path(base).expanduser() / "federated_bandits"
-    except RuntimeError:  # A user without a home, as in a container.
+    except RuntimeError:  # The user has no home folder, as in some containers.
         return pathlib.Path("/nonexistent")
 
 
 def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Path:
-    """Path of a file that is published compressed; downloads it on first use.
+    """Path of a file that is published in compressed form; downloads it on first use.
 
-    The SHA-256 of the first download is recorded beside the file, and later downloads must have the same one.
+    The SHA-256 of the first download is recorded next to the file, and later downloads must match it.
 
     Args:
-      origin: Address of the `.lzma` file.
+      origin: URL of the `.lzma` file.
       file_name: Name of the decompressed file in the cache folder.
       cache_dir: Cache folder, or None for the default.
 
     Raises:
-      UsageError: If there is no file and no network, or the server's checksum does not match.
+      UsageError: If the file is not cached and there is no network, or if the server's checksum does not match.
     """
     path = cache_folder(cache_dir) / file_name
     archive, record = path.with_name(f"{file_name}.lzma"), path.with_name(f"{file_name}.sha256")
@@ -66,12 +66,12 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
 
 
 def decompressed(archive: pathlib.Path) -> pathlib.Path:
-    """Path of the content of the user's `.lzma` archive, decompressed beside it on first use.
+    """Path of the decompressed content of the user's `.lzma` archive, which is saved next to it on first use.
 
-    Any other file is returned as it is.
+    The path of any other file is returned unchanged.
 
     Raises:
-      UsageError: If the archive is damaged, or its folder cannot be written.
+      UsageError: If the archive is damaged, or its folder is not writable.
     """
     if archive.suffix != ".lzma":
         return archive
@@ -96,14 +96,14 @@ def plain_file(origin: str, file_name: str, cache_dir: str | None, digest: str |
     """Path of a published file; downloads it on first use.
 
     Args:
-      origin: Address of the file.
+      origin: URL of the file.
       file_name: Name in the cache folder.
       cache_dir: Cache folder, or None for the default.
-      digest: SHA-256 of the file, or MD5 where only that is published, in hexadecimal, checked at every request; None
-        trusts the server's checksum and the cache folder.
+      digest: SHA-256 of the file in hexadecimal, or its MD5 if only that is published. It is checked at every request;
+        with None, the server's checksum and the cache folder are trusted.
 
     Raises:
-      UsageError: If there is no file and no network, or it is not the expected file.
+      UsageError: If the file is not cached and there is no network, or if its digest does not match.
     """
     path = cache_folder(cache_dir) / file_name
     _once(path, lambda: _fetch(origin, path, digest))
@@ -114,14 +114,14 @@ def plain_file(origin: str, file_name: str, cache_dir: str | None, digest: str |
 
 
 def _once(path: pathlib.Path, make: Callable[[], object]) -> None:
-    """Makes a file unless it exists; of several programs, one makes it while the others wait.
+    """Creates a file unless it exists; if several programs request it, one creates it while the others wait.
 
     Args:
       path: The file.
-      make: Makes the file, atomically.
+      make: Creates the file atomically.
 
     Raises:
-      UsageError: If the folder cannot be written.
+      UsageError: If the folder is not writable.
     """
     if path.is_file():
         return
@@ -147,7 +147,7 @@ def _once(path: pathlib.Path, make: Callable[[], object]) -> None:
 
 
 def _fetch(origin: str, path: pathlib.Path, expected: str | None = None) -> str:
-    """Downloads a file atomically, compares its digest and the server's, and returns its SHA-256."""
+    """Downloads a file atomically, verifies its digest, and returns its SHA-256."""
     import tqdm
 
     md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
@@ -163,7 +163,7 @@ def _fetch(origin: str, path: pathlib.Path, expected: str | None = None) -> str:
                     md5.update(chunk)
                     sha256.update(chunk)
                     progress.update(len(chunk))
-                headers = response.headers.get_all("x-goog-hash", [])  # Google Cloud Storage has the MD5 in Base64.
+                headers = response.headers.get_all("x-goog-hash", [])  # Google Cloud Storage sends the MD5.
             if progress.total and progress.n < progress.total:
                 raise OSError(f"the connection ended after {progress.n} of {progress.total} bytes; start again")
             published = [item.strip() for value in headers for item in value.split(",") if "md5=" in item]

@@ -5,26 +5,29 @@ import re
 from collections.abc import Iterable
 
 _MOST_NAMES = 3
-_ALIKE = 0.95  # One letter of twenty differs.
+_ALIKE = 0.95  # Similarity of names in which one of twenty letters differs.
 
 
 class UsageError(ValueError):
-    """Bad input. Programs print its message and exit with status 2.
+    """Invalid input. Programs print the message and exit with status 2.
 
-    The message gives the error, the flag, and a remedy.
+    The message states the error, the flag and how to fix it.
     """
 
 
 class Failure(RuntimeError):  # noqa: N818
-    """A request failed; the message gives the reason. Programs exit with status 1."""
+    """A request failed. The message gives the reason, and programs exit with status 1."""
 
 
 def near_names(word: str, known: Iterable[str]) -> list[str]:
-    """Names that a word may mean: those that hardly differ, else those with all of its parts, else similar ones.
+    """Names that the user may have meant by a word.
+
+    These are names that are nearly equal to the word; if there are none, names with all of its parts, where those with
+    fewer parts come first; otherwise, similar names.
 
     Args:
-      word: The user's word.
-      known: All names; their parts are separated by underscores. Names of few parts come first.
+      word: The word that the user wrote.
+      known: All names; their parts are separated by underscores.
     """
     known, wanted = list(known), _parts(word)
     alike = difflib.get_close_matches(word, known, n=_MOST_NAMES, cutoff=_ALIKE)
@@ -37,7 +40,7 @@ def near_names(word: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(names: Iterable[str], otherwise: str) -> str:
-    """Question whether the first of some names were meant; `otherwise` advises if there are none."""
+    """Asks whether the user meant one of the first few names; returns `otherwise` if there are none."""
     first = list(names)[:_MOST_NAMES]
     return f"did you mean {' or '.join(filter(None, (', '.join(first[:-1]), first[-1])))}?" if first else otherwise
 

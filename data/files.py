@@ -1,4 +1,4 @@
-"""Paths of the user's files (`--data_dir` or FEDBANDITS_DATA_DIR), NumPy archives, and atomic writing."""
+"""Finds the user's files (`--data_dir` or FEDBANDITS_DATA_DIR), reads NumPy archives, and writes files atomically."""
 
 import contextlib
 import io
@@ -25,19 +25,19 @@ UNDAMAGED = "--data_dir must hold the undamaged file."
 
 
 def folder_of_environment() -> str | None:
-    """Folder that FEDBANDITS_DATA_DIR names; None if it is not set."""
+    """Value of FEDBANDITS_DATA_DIR; None if it is not set."""
     return os.environ.get(_VARIABLE) or None
 
 
 @contextlib.contextmanager
 def data_folder(data_dir: str | None) -> Iterator[None]:
-    """Temporarily sets FEDBANDITS_DATA_DIR to `--data_dir`, also for child processes.
+    """Temporarily sets FEDBANDITS_DATA_DIR to `--data_dir`, including for child processes.
 
     Args:
-      data_dir: Value of the flag; None to leave the variable as it is.
+      data_dir: Value of the flag; None leaves the variable unchanged.
 
     Raises:
-      UsageError: If it is not a folder.
+      UsageError: If the value is not a folder.
     """
     before = os.environ.get(_VARIABLE)
     if data_dir:
@@ -54,17 +54,17 @@ def data_folder(data_dir: str | None) -> Iterator[None]:
 
 
 def instead_of_download(data_dir: str | None, names: Sequence[str], origin: str) -> pathlib.Path | None:
-    """User's copy of a downloadable file; None if there is none.
+    """Path of the user's copy of a downloadable file; None if there is no copy.
 
-    `--data_dir` must hold the file. FEDBANDITS_DATA_DIR may lack it, since all tasks share that folder.
+    `--data_dir` must contain the file. FEDBANDITS_DATA_DIR need not, since all tasks share that folder.
 
     Args:
-      data_dir: Value of the flag; None or empty for the environment's folder.
-      names: Names of the file, the preferred one first.
-      origin: Address of the download, for the message.
+      data_dir: Value of the flag; None or empty for the folder in the environment variable.
+      names: Possible names of the file, with the preferred one first.
+      origin: URL of the download, for the message.
 
     Raises:
-      UsageError: If `--data_dir` lacks the file; it names the flag, the variable and the download.
+      UsageError: If the file is not in `--data_dir`. The message names the flag, the variable and the download.
     """
     folder = data_dir or folder_of_environment()
     if not folder:
@@ -80,14 +80,14 @@ def instead_of_download(data_dir: str | None, names: Sequence[str], origin: str)
 
 
 def find(data_dir: str | None, name: str) -> pathlib.Path:
-    """Path of the file of this name.
+    """Path of a file in the data folder.
 
     Args:
-      data_dir: Folder of the file; None or empty for the environment's.
+      data_dir: Folder of the file; None or empty for the folder in the environment variable.
       name: File name.
 
     Raises:
-      UsageError: If no folder is named, or the file is not in it.
+      UsageError: If neither the flag nor the variable is set, or if the file is not in the folder.
     """
     folder = data_dir or folder_of_environment()
     if not folder:
@@ -99,15 +99,16 @@ def find(data_dir: str | None, name: str) -> pathlib.Path:
 
 
 def find_table(path: str, name: str, data_dir: str | None) -> str:
-    """Path of a table: the path itself, else below the data folder, else among this project's examples.
+    """Path of a table, which may be in the data folder or among the examples of this project.
 
     Args:
-      path: Absolute path of the file as the user gave it.
-      name: The same, relative to the user's working directory.
-      data_dir: Value of the flag; None or empty for the environment's.
+      path: Absolute path of the file that the user named.
+      name: The same path, relative to the user's working directory.
+      data_dir: Value of the flag; None or empty for the folder in the environment variable.
 
     Returns:
-      The first that is a file; `path` if none is.
+      The first of these that is a file: the path itself, the file in the data folder, the example. If none of them is
+      a file, `path`.
     """
     folders = [folder for folder in (data_dir or folder_of_environment(), EXAMPLES) if folder]
     is_below = not os.path.isabs(name) and not name.startswith(os.pardir)
@@ -119,7 +120,7 @@ def arrays(path: pathlib.Path, *names: str) -> list[np.ndarray]:
     """Reads the arrays of a NumPy archive.
 
     Raises:
-      UsageError: If it is not readable, or lacks one.
+      UsageError: If the archive is not readable, or if an array is missing.
     """
     return _opened(path, lambda archive: [archive[name] for name in names], "", f": {UNDAMAGED}")
 
@@ -128,13 +129,13 @@ def _opened(path: pathlib.Path, read: Callable[[Any], Any], what: str, remedy: s
     try:
         with np.load(path, allow_pickle=False) as archive:
             return read(archive)
-    except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
+    except Exception as error:  # NumPy and zipfile raise many types of errors for a damaged archive.
         raise UsageError(f"{path} is not readable{what} ({error}){remedy or '.'}") from error
 
 
 @contextlib.contextmanager
 def write_errors(path: pathlib.Path) -> Iterator[None]:
-    """Converts an OSError of writing to a Failure that names the file."""
+    """Converts an OSError while writing to a Failure that names the file."""
     try:
         yield
     except OSError as error:
@@ -145,17 +146,17 @@ def write_errors(path: pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole(path: pathlib.Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Yields a file that replaces another one atomically, after it is on disk.
+    """Yields a new file to write to, which atomically replaces the old one once it is on disk.
 
     Args:
       path: The file. Only its owner can read it if its name begins with `private_`.
-      mode: Permissions of the file, subject to the process's mask.
+      mode: Permissions of the file, subject to the umask of the process.
 
     Raises:
-      Failure: If it cannot be written; the other file is unchanged, and no part remains.
+      Failure: If the file cannot be written. The old file is then unchanged, and no partial file remains.
     """
     mode = 0o600 if path.name.startswith("private_") else mode
-    path = path.resolve()  # What a link names is replaced, not the link.
+    path = path.resolve()  # Replaces the target of a link, not the link itself.
     if path.exists() and not path.is_file():  # Such as /dev/null.
         with write_errors(path), open(path, "wb") as file:
             yield file
@@ -184,10 +185,10 @@ def replace(path: pathlib.Path, content: bytes) -> None:
 
 
 def as_csv(table: "pd.DataFrame", **how: Any) -> bytes:
-    """CSV file of a table; a text that a spreadsheet would take for a formula gets an apostrophe before it.
+    """Content of a CSV file; texts that a spreadsheet would read as formulas are prefixed with an apostrophe.
 
     Args:
-      table: Any table; its index is left out.
+      table: Any table; its index is not written.
       **how: Further arguments of `DataFrame.to_csv`.
     """
     return table.rename(columns=_no_formula).map(_no_formula).to_csv(index=False, **how).encode()
@@ -203,11 +204,11 @@ def _no_formula(cell: Any) -> Any:
 
 
 def save_arrays(path: pathlib.Path, arrays: Mapping[str, npt.ArrayLike], mode: int = 0o666) -> None:
-    """Writes a NumPy archive atomically, like `np.savez`, which would report a full disk too late.
+    """Writes a NumPy archive atomically; `np.savez` itself would report a full disk too late.
 
     Args:
       path: The file.
-      arrays: The arrays by name.
+      arrays: Arrays by name.
       mode: See `whole`.
 
     Raises:
@@ -220,7 +221,7 @@ def save_arrays(path: pathlib.Path, arrays: Mapping[str, npt.ArrayLike], mode: i
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Arrays by name of a model that `save_arrays` wrote.
+    """Returns the arrays that `save_arrays` wrote, by name.
 
     Raises:
       UsageError: If the file is not readable.
@@ -229,7 +230,9 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dpi: int) -> None:
-    """Writes a picture atomically, in the format of its name; a PNG file has 256 colours, and a third of the size.
+    """Writes a picture atomically in the format of its file name.
+
+    A PNG file gets only 256 colours, which reduces its size to a third.
 
     Raises:
       Failure: See `whole`.
@@ -245,21 +248,21 @@ def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dp
         with whole(path) as file:
             Image.open(buffer).convert("RGB").quantize(dither=Image.Dither.NONE).save(file, "png", optimize=True)
         return
-    # TrueType instead of Type 3 fonts, which publishers refuse.
+    # TrueType fonts, because publishers refuse Type 3 fonts.
     with whole(path) as file, matplotlib.rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):
         figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi)
 
 
 def check_output(flag: str, path: pathlib.Path, formats: Sequence[str] = ()) -> None:
-    """Refuses an unwritable output file, before its content is computed.
+    """Checks that an output file is writable, before its content is computed.
 
     Args:
-      flag: The flag that names it.
+      flag: The flag that names the file.
       path: The file.
-      formats: Allowed endings.
+      formats: Allowed file extensions.
 
     Raises:
-      UsageError: Naming the flag.
+      UsageError: If the file cannot be written. The message names the flag.
     """
     if formats and path.suffix not in formats:
         raise UsageError(f"--{flag}: {path.name} is no {' or '.join(formats)} file.")

@@ -1,6 +1,6 @@
-"""Pandas frames of this process under names like those of files, for use as tables.
+"""Gives pandas data frames in memory names like those of files, so that they can be used as tables.
 
-A name includes a digest of the content, so that a run's folder, which records it, is refused for another table.
+A name includes a digest of the content. The folder of a run records the name, so it is refused for another table.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 PREFIX = "dataframe:"
 _SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
-LENT: "dict[str, pd.DataFrame]" = {}  # Lent frames by name.
+LENT: "dict[str, pd.DataFrame]" = {}  # Frames that are available as tables, by name.
 
 
 @contextlib.contextmanager
 def lent(frame: "pd.DataFrame") -> Iterator[str]:
-    """Yields a frame's name in `LENT`, while the context is open; afterwards nothing here holds the frame."""
+    """Adds a frame to `LENT` and yields its name; removes it when the context closes."""
     name = PREFIX + checksum(frame)
     LENT[name] = frame
     try:
@@ -33,22 +33,22 @@ def lent(frame: "pd.DataFrame") -> Iterator[str]:
 
 
 def save(frame: "pd.DataFrame", folder: pathlib.Path) -> str:
-    """Saves a frame for other processes, under a name that depends on its content; returns the file's path.
+    """Saves a frame for other processes, under a name that depends on the content, and returns the path.
 
     Raises:
-      UsageError: If the file cannot be written, or a column has values of several types.
+      UsageError: If the file cannot be written, or if a column has values of several types.
     """
     path = folder / f"table_{checksum(frame)[:8]}.parquet"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with_index(frame).to_parquet(path)
-    except (OSError, ValueError, TypeError) as error:  # The latter two are pyarrow's, for a column of several types.
+    except (OSError, ValueError, TypeError) as error:  # pyarrow raises the latter two if a column has several types.
         raise UsageError(f"The DataFrame cannot be saved as {path} ({error}): save it yourself.") from error
     return str(path)
 
 
 def with_plain_types(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Frame in NumPy's types, with missing numbers as NaN, except whole numbers and truth values with gaps."""
+    """Frame with NumPy types and NaN for missing numbers; integer and Boolean columns with gaps keep their types."""
     columns = {name: frame[name] for name in frame.columns}
     plain = {name: _plain(column) for name, column in columns.items()}
     return frame.assign(**{name: column for name, column in plain.items() if column is not columns[name]})
@@ -81,14 +81,14 @@ def holds_lists(column: "pd.Series") -> bool:
 
 
 def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFrame":
-    """Frame with numbered rows: a named index becomes a column, plain row numbers are dropped.
+    """Frame with numbered rows: a named index becomes a column, and plain row numbers are dropped.
 
     Args:
       frame: The frame, which is not changed.
-      path: Name in messages.
+      path: Name of the frame in messages.
 
     Raises:
-      UsageError: If the index is named like a column.
+      UsageError: If the index has the same name as a column.
     """
     try:
         return frame.reset_index(drop=all(name is None for name in frame.index.names))
@@ -113,5 +113,5 @@ def checksum(frame: "pd.DataFrame") -> str:
             digest.update(column.to_numpy().tobytes())
         else:
             cells = (cell.tolist() if isinstance(cell, np.ndarray) else cell for cell in column.astype(object))
-            digest.update(repr(list(cells)).encode())  # The `repr` of a large array does not show all of it.
+            digest.update(repr(list(cells)).encode())  # The `repr` of a large array would omit elements.
     return digest.hexdigest()[:16]

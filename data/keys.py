@@ -1,7 +1,7 @@
 """Keyed randomness: every sample is a function of (seed, purpose, place).
 
-No generator persists between samples, so resuming a run, reordering its clients or changing the number of workers
-changes no sample.
+No generator state persists between samples, so samples do not change when a run is resumed, its clients are reordered,
+or the number of workers changes.
 """
 
 import enum
@@ -11,10 +11,11 @@ import numpy as np
 
 
 class Purpose(enum.IntEnum):
-    """Purpose of a sample: its number, and the length of its place.
+    """Purpose of a sample, with its number and the length of its place.
 
-    Numbers are part of a run's reproducibility: add, never renumber. `SeedSequence` takes a missing number for a zero,
-    so all keys of a purpose have the same length; events outside rounds or clients have place 0.
+    Runs are only reproducible if the numbers stay the same: new purposes may be added, but never renumber the old ones.
+    `SeedSequence` treats a missing number as a zero, so all keys of a purpose have the same length. Events that belong
+    to no round or client have 0 in its place.
 
     Attributes:
       places: Length of `place`.
@@ -67,28 +68,28 @@ def _sequence(seed: int, purpose: Purpose, *place: int) -> np.random.SeedSequenc
 
 
 def number_of(name: str) -> int:
-    """Number of a client's name, independent of other clients."""
+    """Returns a number for a client's name, which does not depend on the other clients."""
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") | 1 << 63  # Always two words of a `SeedSequence`.
+    return int.from_bytes(digest, "little") | 1 << 63  # Always two 32-bit words in a `SeedSequence`.
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
     """NumPy generator for one purpose at one place, such as (round, client).
 
     Raises:
-      ValueError: If the purpose has another number of places.
+      ValueError: If the length of the place does not match the purpose.
     """
     return np.random.default_rng(_sequence(seed, purpose, *place))
 
 
 def tensorflow_key(seed: int, purpose: Purpose, *place: int) -> np.ndarray:
-    """Seed of TensorFlow's stateless operations, int32 [2]; see `generator`."""
+    """Seed for TensorFlow's stateless operations, int32 [2]; see `generator`."""
     return _sequence(seed, purpose, *place).generate_state(2).view(np.int32)
 
 
 def integer_key(seed: int, purpose: Purpose, *place: int) -> int:
-    """Seed of at most 62 bits for consumers that take one number and count on from it.
+    """Seed of at most 62 bits, for code that takes one number and increments it for further seeds.
 
-    Two seeds are so far apart that their sequences do not overlap.
+    Seeds are so far apart that their sequences do not overlap.
     """
     return int(_sequence(seed, purpose, *place).generate_state(1, np.uint64)[0]) >> 2

@@ -1,13 +1,15 @@
-"""Clients of a bandit's log as a simulator, with a reward of each action.
+"""Turns a bandit log into simulated clients, with a reward for each action.
 
-A log has only the logged action's reward. A cross-fitted regression of the log (`Regression`) supplies the others:
-as rewards to sample, or as doubly robust targets (Dudik, Langford and Li, "Doubly Robust Policy Evaluation
-and Learning", 2011, eq. 1). It is a ridge regression for each action, shrunk towards one of all actions, in closed
-form: least squares needs only sums over clients, and no learning rates. Nothing here imports TensorFlow.
+A log has only the reward of the logged action. A cross-fitted regression on the log (`Regression`) supplies the others,
+either as rewards to sample or as doubly robust targets (Dudik, Langford and Li, "Doubly Robust Policy Evaluation
+and Learning", 2011, eq. 1). There is one ridge regression for each action, shrunk towards a regression on all actions.
+They are solved in closed form: least squares needs only sums over clients, and no learning rates. This module does not
+import TensorFlow.
 
-A linear model of rare clicks predicts negative rewards, and cutting them off raises the mean. Predictions of rewards
-with two values are therefore mapped to log-odds, and calibrated on the fitted rows by a logistic regression of one
-feature (Platt, "Probabilistic outputs for support vector machines", 1999). Their mean there is that of the rewards.
+A linear model of rare clicks predicts some negative rewards, and clipping them would raise the mean. If rewards have
+two values, predictions are therefore mapped to log-odds and calibrated on the fitted rows by a logistic regression with
+one feature (Platt, "Probabilistic outputs for support vector machines", 1999). On these rows, the mean prediction then
+equals the mean reward.
 """
 
 import dataclasses
@@ -23,7 +25,7 @@ SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
 LOG_COLUMNS = 3  # Action, reward and propensity.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _TOLERANCE = 1e-8  # Tolerance of LSQR; the default leaves visible errors.
-_UNIFORM_TOLERANCE = 0.01  # Relative: a propensity may be written with few digits.
+_UNIFORM_TOLERANCE = 0.01  # Relative tolerance, because propensities may be written with few digits.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +33,13 @@ class Regression:
     """Predicts the reward of each action.
 
     Attributes:
-      base: Mean reward of the rows that it was fitted on.
-      weights: float64 [features + 1, actions], added to it; the last row is for the constant 1.
+      base: Mean reward of the rows on which the regression was fitted.
+      weights: float64 [features + 1, actions]. The linear prediction is added to `base`; the last row is the intercept.
       low: Smallest reward of those rows.
       high: Largest reward of those rows.
       penalty: Ridge penalty on the weights.
-      log_odds: Intercept and slope, in what the weights add, of the log-odds of the larger of two rewards; None for
-        other rewards.
+      log_odds: If rewards have two values, the intercept and slope that map the linear prediction without `base` to the
+        log-odds of the larger reward; None for other rewards.
     """
 
     base: float
@@ -48,7 +50,7 @@ class Regression:
     log_odds: tuple[float, float] | None = None
 
     def predict(self, contexts: np.ndarray | text.Bags) -> np.ndarray:
-        """Predicted rewards, float64 [rows, actions], within the range of the rewards in the fit."""
+        """Predicts rewards, float64 [rows, actions], within the range of the rewards in the fit."""
         added = text.design(contexts, len(self.weights) - 1) @ self.weights
         if self.log_odds is None:
             return np.clip(self.base + added, self.low, self.high)
@@ -66,17 +68,17 @@ def fit(
 ) -> Regression:
     """Fits the regression on some rows.
 
-    Two steps share a penalty: a ridge regression of all rows' rewards, and, for each action, one of its
-    rows' residuals. An action without a row has the prediction of the first.
+    There are two steps with the same penalty: a ridge regression on the rewards of all rows, and, for each action, a
+    ridge regression on the residuals of its rows. For an action without rows, only the first one predicts the reward.
 
     Args:
-      contexts: [rows, ...] or bags.
-      num_features: Number of values in a context, or of words.
+      contexts: Contexts, [rows, ...] or bags of words.
+      num_features: Number of values in a context, or of words in the vocabulary.
       actions: int [rows].
       rewards: float [rows].
       num_actions: Number of actions.
-      is_tuned: bool [rows], rows on which the penalty is chosen, by the squared error of a fit on the others; then all
-        rows are fitted. None, or all rows on one side, selects the middle penalty.
+      is_tuned: bool [rows], the validation rows. The penalty with the smallest squared error on them is chosen, and the
+        regression is then fitted on all rows. If it is None, or all rows are in one part, the middle penalty is used.
     """
     matrix = text.design(contexts, num_features)
     penalty = PENALTIES[len(PENALTIES) // 2]
@@ -94,7 +96,7 @@ def fit(
 
 
 def _log_odds(added: np.ndarray, is_high: np.ndarray) -> tuple[float, float]:
-    """Intercept and slope of the log-odds of `is_high`, bool [rows], given float64 [rows]."""
+    """Intercept and slope of the log-odds of `is_high`, bool [rows], as a function of `added`, float64 [rows]."""
     from sklearn import linear_model
 
     scale, share = added.std(), is_high.mean()
@@ -120,7 +122,7 @@ def _fits(
 
 
 def _ridge(matrix: Any, targets: np.ndarray, penalties: Sequence[float]) -> np.ndarray:
-    """Ridge weights, float64 [penalties, columns], of targets float64 [penalties, rows]."""
+    """Ridge weights, float64 [penalties, columns], for targets of shape [penalties, rows]."""
     from sklearn import linear_model
 
     solver = "cholesky" if isinstance(matrix, np.ndarray) else "lsqr"
@@ -133,9 +135,9 @@ class Rewards:
     """Reward models of a log.
 
     Attributes:
-      regressions: Regressions on the first and second half of the training clients, and on all of them.
-      residuals: float64 [training rows], centred: errors of the other half's regression; empty for rewards with at most
-        two values, which are sampled as such.
+      regressions: Regressions on the first half, on the second half, and on all of the training clients.
+      residuals: float64 [training rows], the centred errors of the regression on the other half of the clients. Empty
+        if rewards have at most two values, because sampled rewards then have these values, too.
       low: Smallest logged reward of training clients.
       high: Largest logged reward of training clients.
     """
@@ -146,12 +148,12 @@ class Rewards:
     high: float
 
     def draw(self, predicted: np.ndarray, seed: int, client: int) -> np.ndarray:
-        """Rewards of a client's rows, float64 [rows, actions]; the same at each call.
+        """Samples the rewards of a client's rows, float64 [rows, actions]; every call returns the same rewards.
 
         Args:
-          predicted: float64 [rows, actions], of the client's rows in their order.
-          seed: Seed of all samples.
-          client: The client's position in the log.
+          predicted: float64 [rows, actions], the predicted rewards of the client's rows, in order.
+          seed: Random seed.
+          client: Position of the client in the log.
         """
         generator = keys.generator(seed, keys.Purpose.LOGGED_REWARDS, client)
         if not len(self.residuals):
@@ -172,7 +174,7 @@ def halves(num_clients: int) -> np.ndarray:
 def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     """Fits the reward models on the rows of at least two training clients.
 
-    The penalty of each regression is chosen among its clients, on every fourth of them.
+    The penalty of each regression is tuned on every fourth of its clients.
     """
     fold_of_row = halves(len(log.client_ids))[log.clients]
 
@@ -197,16 +199,17 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoggedClients(clients.ClientData):
-    """Clients of a log, with contexts as features, and a reward of each action as labels.
+    """Clients of a log, with contexts as features and a reward for each action as labels.
 
     Attributes:
-      log: The rows of these clients alone.
+      log: The rows of these clients only.
       rewards: The reward models.
-      regression_of: For each client, the regression of its rewards, fitted without them.
+      regression_of: For each client, the index of the regression that predicts the client's rewards, and that was
+        fitted without them.
       feedback: Type of the labels: `simulator` for sampled rewards, `doubly_robust` for doubly robust targets.
-      keeps_log: Whether each row's logged action, reward and propensity follow its labels.
-      seed: Seed of the samples.
-      numbers: For each client, its position in the whole log.
+      keeps_log: Whether the logged action, reward and propensity are appended to the labels of each row.
+      seed: Random seed.
+      numbers: Position of each client in the whole log.
       checksum: Digest of the source.
     """
 
@@ -237,7 +240,7 @@ class LoggedClients(clients.ClientData):
         return self.log.take(np.arange(*np.searchsorted(self.log.clients, [index, index + 1])))
 
     def predicted(self, index: int) -> np.ndarray:
-        """Predictions for a client's rows, float64 [rows, actions], of a regression fitted without it."""
+        """Predictions for a client's rows, float64 [rows, actions], from a regression fitted without the client."""
         return self.rewards.regressions[self.regression_of[index]].predict(_contexts(self.rows(index)))
 
     def sampled_rewards(self, index: int) -> np.ndarray:
@@ -250,11 +253,11 @@ def doubly_robust(
 ) -> np.ndarray:
     """Doubly robust scores, float64 [rows, actions]: q(x, a) + 1[a = logged] (r - q(x, a)) / propensity.
 
-    Their mean is that of each action's reward if the predictions or the propensities are correct.
+    For each action, their expectation is the expected reward if either the predictions or the propensities are correct.
 
     Args:
-      predicted: float64 [rows, actions], q.
-      actions: int [rows], the logged ones.
+      predicted: float64 [rows, actions], the predictions q.
+      actions: int [rows], the logged actions.
       rewards: float64 [rows].
       propensities: float64 [rows].
     """
@@ -264,10 +267,10 @@ def doubly_robust(
 
 
 def check_uniform(log: interaction_log.InteractionLog) -> None:
-    """Refuses a log for replay, unless each action was logged with the same probability.
+    """Checks that the logging policy was uniform, which replay requires.
 
     Raises:
-      UsageError: If it was not.
+      UsageError: If the actions were logged with different probabilities.
     """
     share, least, most = 1 / len(log.action_names), log.propensities.min(), log.propensities.max()
     if max(abs(least - share), abs(most - share)) > _UNIFORM_TOLERANCE * share:

@@ -1,4 +1,4 @@
-"""Memory that this process can take, and the size of tables, which is checked before memory is taken."""
+"""Checks that tables fit into the available memory before they are read."""
 
 import gzip
 import pathlib
@@ -7,23 +7,23 @@ from data.errors import UsageError
 
 MAX_ROWS = 20_000_000
 _CHUNK = 1 << 24
-_OF_TEXT = 10  # Bytes in memory for each byte of a CSV file: each cell is an object.
-_OF_CELLS = 3  # Copies of a table of numbers while it is read.
+_OF_TEXT = 10  # Bytes in memory for each byte of a CSV file, since each cell is an object.
+_OF_CELLS = 3  # Copies of a numeric table while it is read.
 _REMEDY = "read it on a larger machine, save it as Parquet without the columns that are not needed, or take a sample"
 
 
 def available_bytes() -> int:
-    """Returns the bytes that this process can take without swapping: the machine's, or a container's if fewer."""
+    """Returns the bytes that this process can use without swapping, within the limits of the machine and container."""
     import psutil
 
     return min([psutil.virtual_memory().available, *_left_in_groups(pathlib.Path("/"))])
 
 
 def _left_in_groups(root: pathlib.Path) -> list[int]:
-    """Bytes left below the limit of each control group (version 2) that holds this process.
+    """Bytes left until the limit of each control group (version 2) that contains this process.
 
     Args:
-      root: The folder that has `proc` and `sys`.
+      root: The folder that contains `proc` and `sys`.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -32,12 +32,12 @@ def _left_in_groups(root: pathlib.Path) -> list[int]:
     base = root / "sys/fs/cgroup"
     path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::")), "")
     left = []
-    # A container may see its own group as the base, though the path is that of the host.
+    # In a container, the base may be the container's own group although the path is that of the host.
     for group in {base, *(base / parent for parent in pathlib.PurePath(path, "x").parents)}:
         try:
             stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             most, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
-        except (OSError, ValueError):  # No such group, or no limit, which is written "max".
+        except (OSError, ValueError):  # There is no such group, or no limit (written as "max").
             continue
         left.append(max(most - used + int(stat.get("file", 0)), 0))  # Cached files can be dropped.
     return left
@@ -54,15 +54,15 @@ def check_rows(rows: int, most: int, path: str) -> None:
 
 
 def check_memory(needed: float, what: str, remedy: str = _REMEDY) -> None:
-    """Refuses what exceeds the memory of the machine.
+    """Checks that there is enough memory.
 
     Args:
-      needed: Bytes.
-      what: Description of what needs them.
+      needed: Number of bytes that are needed.
+      what: Description of the data that needs them.
       remedy: Advice for the user.
 
     Raises:
-      UsageError: If more bytes are needed than available.
+      UsageError: If more bytes are needed than are available.
     """
     available = available_bytes()
     if needed > available:
@@ -73,10 +73,10 @@ def check_memory(needed: float, what: str, remedy: str = _REMEDY) -> None:
 
 
 def content(path: str) -> bytearray:
-    """Content of a text file, decompressed if it is gzipped.
+    """Returns the content of a text file, decompressed if it is gzipped.
 
     Raises:
-      UsageError: If the text would not fit into memory; decompression stops there.
+      UsageError: If the text would not fit into memory; decompression then stops early.
     """
     text, file = bytearray(), pathlib.Path(path)
     check_memory(_OF_TEXT * file.stat().st_size, path)
@@ -91,10 +91,10 @@ def content(path: str) -> bytearray:
 
 
 def check_parquet(path: str, most: int) -> None:
-    """Refuses a Parquet file that is too large, by its metadata.
+    """Checks the size of a Parquet file in its metadata.
 
     Raises:
-      UsageError: If it has too many rows, or does not fit into memory.
+      UsageError: If the file has too many rows, or does not fit into memory.
     """
     import pyarrow.parquet as pq
 

@@ -20,13 +20,13 @@ UNOBSERVED = {
 }
 HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly of clients seen before"}
 POLICY = "--policy=column"  # Names the columns of a target policy.
-_LISTED = 20  # A message about a file with more columns names the nearest ones.
+_LISTED = 20  # If a file has more columns than this, a message lists only those with the most similar names.
 _NEAREST = 5
 _SHOWN_ACTIONS = 20
 _ALSO_TIME = ("--feature_columns", "--round_column", "--period_column")
-_SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position")  # Roles of one column.
+_SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position")  # Roles that only one column has.
 
-# Column names of logs, in lower case, words joined by underscores.
+# Column names that are common in logs, in lower case, with words joined by underscores.
 _CERTAIN = re.compile(
     r"(.*_)?(propensity|propensities|pscores?)(_.*)?|p_score"
     r"|(action|logging|logged|behaviou?r)(_policy)?_(prob|probs|probability|probabilities)"
@@ -37,21 +37,21 @@ _ACTIONS = {"action", "action_id", "action_taken", "arm", "arm_id", "chosen", "c
 _ACTIONS |= {"selected_arm", "selected_action"}
 _PERHAPS_ACTIONS = {"a", "item", "item_id", "ad", "ad_id", "choice", "offer", "variant", "treatment"}
 _REWARDS = {"reward", "rewards", "payout", "payoff", "click", "is_click"}
-_LIKELY_REWARDS = {"clicked", "conversion", "converted"}  # Reward of the chosen action, or of an earlier one.
+_LIKELY_REWARDS = {"clicked", "conversion", "converted"}  # Reward of the chosen or an earlier action.
 _PERHAPS_REWARDS = {"r", "cost", "clicks", "return", "outcome", "y"}
 
 
 def listed(flag: str | None) -> list[str]:
-    """Splits a flag's value at commas; a quoted word may hold commas."""
+    """Splits the value of a flag at commas; quoted words may contain commas."""
     return [name.strip() for name in next(csv.reader([flag], skipinitialspace=True))] if flag else []
 
 
 def action_entries(text: str | None, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Entries of a flag as (action, column); the action is empty unless the entry is written `ACTION=COLUMN`.
+    """Entries of a flag as (action, column); the action is empty unless an entry has the form `ACTION=COLUMN`.
 
     Args:
-      text: The flag's value.
-      names: All columns of the file; a column whose name holds `=` is recognized.
+      text: Value of the flag.
+      names: All columns of the file; column names that contain `=` are recognized.
     """
     entries = []
     for entry in listed(text):
@@ -62,14 +62,14 @@ def action_entries(text: str | None, names: Sequence[str]) -> list[tuple[str, st
 
 
 def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
-    """Joins words to a flag's value, as `listed` and a shell read it; quoted if necessary, or always."""
+    """Joins words to the value of a flag, for `listed` and a shell; `quoted` adds quotes even where none are needed."""
     value = ",".join(f'"{word}"' if "," in word else word for word in words)
     return f"'{value}'" if quoted and "'" not in value else shlex.quote(value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Table:
-    """Your own table."""
+    """Settings of the user's own table."""
 
     data_file: str = setting(
         None,
@@ -99,7 +99,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Columns."""
+    """Settings of columns."""
 
     ignore_columns: str | None = setting(None, "Columns to leave out, such as identifiers, separated by commas")
     category_columns: str | None = setting(None, "Numeric or date features to treat as categories")
@@ -120,7 +120,7 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Log:
-    """Your own log."""
+    """Settings of the user's own log."""
 
     action_column: str | None = setting(None, "Column of the logged action")
     reward_column: str | None = setting(None, "Column of its reward")
@@ -129,7 +129,7 @@ class Log:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Time:
-    """Time of a table or log."""
+    """Settings of the time column in a table or log."""
 
     time_column: str | None = setting(
         None,
@@ -155,14 +155,14 @@ class Time:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """Held-out part of a table or log."""
+    """Settings of the held-out part of a table or log."""
 
     hold_out: str = setting("clients", "Part that is held out for evaluation; time needs --time_column", HOLD_OUT)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardTime:
-    """Late and missing rewards of a log."""
+    """Settings of delayed and missing rewards in a log."""
 
     reward_time_column: str | None = setting(
         None, "Column of the time at which the reward was observed; empty where it was not", only={"time_column": True}
@@ -177,19 +177,20 @@ class RewardTime:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
-    """The roles that flags give to columns; several columns are separated by commas, one that holds a comma is quoted.
+    """The roles that flags assign to columns.
 
-    A table has a label or the reward of each action. A log has the chosen action, its reward and its propensity.
+    Column names are separated by commas; a name that contains a comma is quoted. A table has either a label or the
+    reward of each action. A log has the chosen action, its reward and its propensity.
 
     Attributes:
       file_flag: The flag that names the file, for messages.
-      propensity_columns: Log: a column for each action with its probability; None for none.
-      round_column: Log: the round, a whole number; None for none.
-      period_column: Log: the deployment period, a whole number; None for none.
-      position_column: Log: a feature that is a category, such as the place on a page; None for none.
-      probability_columns: Log: column of a target policy's probability of the chosen action, or a column for each
-        action, see `matched`; None for none.
-      action_names: Log: further possible actions, without a row.
+      propensity_columns: For logs, one column per action with its probability; None if there are none.
+      round_column: For logs, the column with the round, a whole number; None if there is none.
+      period_column: For logs, the column with the deployment period, a whole number; None if there is none.
+      position_column: For logs, a categorical feature, such as the position on a page; None if there is none.
+      probability_columns: For logs, a column with the probability of the chosen action under a target policy, or one
+        column per action (see `matched`); None if there is none.
+      action_names: For logs, further possible actions that occur in no row.
     """
 
     file_flag: str = "--data_file"
@@ -211,17 +212,17 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
 
     @property
     def read_as_text(self) -> list[str]:
-        """Columns of text or names, where 007 is not a number, and unused columns."""
+        """Columns that are read as text: names and texts, in which 007 is not a number, and unused columns."""
         names = [self.client_column, *listed(self.client_column), self.label_column, self.action_column]
         others = [*self.categories, *listed(self.ignore_columns), *listed(self.text_columns)]
         return [*filter(None, [*names, self.partition_column]), *others]
 
     @property
     def num_synthetic_clients(self) -> int:
-        """N of `rows:N`; 0 for the name of a column.
+        """The number N in `rows:N`; 0 if the flag names a column instead.
 
         Raises:
-          UsageError: If N is no number, or below 2.
+          UsageError: If N is not a whole number, or is below 2.
         """
         if self.is_log or not self.client_column.startswith("rows:"):
             return 0
@@ -231,11 +232,11 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
         return int(number)
 
     def check(self) -> None:
-        """Checks the flags without the table.
+        """Checks the flags without reading the table.
 
         Raises:
-          UsageError: If a table has both label and rewards, or neither; a log no reward or no propensity; or if clients
-            cannot be partitioned so.
+          UsageError: If a table has both a label and rewards, or neither; if a log has no reward or no propensity; or
+            if the rows cannot be partitioned into clients as requested.
         """
         if self.is_log and not (self.reward_column and (self.propensity_column or self.propensity_columns)):
             raise UsageError("A log needs --reward_column and --propensity_column beside --action_column.")
@@ -250,18 +251,18 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
 
 @dataclasses.dataclass(frozen=True)
 class Roles:
-    """The columns of one file by role; each has one.
+    """The columns of one file by role; each column has one role.
 
     Attributes:
       clients: Columns that name the client; empty for synthetic clients.
       label: Column of the label, or of the chosen action; None for a table of rewards.
-      rewards: Columns of the actions' rewards, if there is no label.
-      uses: The flag that names a column, by column.
+      rewards: Columns with the reward of each action, if there is no label.
+      uses: For each column, the flag that names it.
       features: Feature columns.
       texts: Feature columns whose words are counted.
       ignored: Columns that are left out.
       named: Features that flags name explicitly.
-      suspected: Columns that may belong to a log, though the schema is a table's.
+      suspected: Columns that suggest that the file is a log, although the schema is that of a table.
     """
 
     clients: list[str]
@@ -276,15 +277,15 @@ class Roles:
 
 
 def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
-    """Roles of a file's columns.
+    """Determines the roles of a file's columns.
 
     Args:
-      schema: Roles that flags name.
+      schema: Roles that flags assign.
       names: Names of all columns.
       path: The file, for messages.
 
     Raises:
-      UsageError: If a column is missing, or has two roles; or if rewards are fewer than two.
+      UsageError: If a column is missing or has two roles, or if there are fewer than two reward columns.
     """
     if len(names) == 1:
         raise UsageError(
@@ -351,19 +352,19 @@ def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:
 
 
 def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> None:
-    """Refuses a log of a bandit as a table: its propensity, or even its reward, would be a feature.
+    """Refuses a bandit log that is read as a table, because its propensity or even its reward would be a feature.
 
-    A log has only the chosen action's reward; a table needs the reward of every action. Names of columns decide.
-    It is a log if a column is called a propensity; or a probability, beside an action and a reward that is not the
-    label; or if an action and a reward have unambiguous names.
+    A log has only the reward of the chosen action, but a table needs the reward of every action. The file is a log,
+    judging by its column names, if it has a propensity column; if it has a probability column as well as an action and
+    a reward that is not the label; or if it has columns with unambiguous names for an action and a reward.
 
     Args:
-      names: Columns that no flag names as features, rewards and the label among them.
+      names: Columns that no flag names as features, including rewards and the label.
       path: The file, for the message.
       label: The column that a flag names as the label.
 
     Raises:
-      UsageError: If it is; it names the columns.
+      UsageError: If the file is a log; the message names the columns.
     """
     every = {name: _words(name) for name in names}
     others = {name: words for name, words in every.items() if name != label}
@@ -395,7 +396,7 @@ def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> N
 
 
 def _words(name: str) -> str:
-    """Name in lower case with underscores between words, such as those of `actionId`."""
+    """Converts a name to lower case with underscores between words, such as `actionId` to `action_id`."""
     return "_".join(re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()))
 
 
@@ -404,13 +405,13 @@ def _first(called: Mapping[str, str], *known: set[str]) -> str | None:
 
 
 def matched(text: str, names: Sequence[str], actions: Sequence[str], flag: str) -> dict[str, str]:
-    """The column of each action, in the order of the actions.
+    """Returns the column of each action, in the order of the actions.
 
-    Without `ACTION=COLUMN` pairs, each column must be its action's name, but for a prefix and a suffix that all columns
-    share, such as `pi_`. Letters may differ in case if that leaves one way to match them.
+    Without `ACTION=COLUMN` pairs, each column must have the name of its action, except for a prefix and a suffix that
+    all columns share, such as `pi_`. Upper and lower case may differ if there is only one way to match the names.
 
     Args:
-      text: The flag's value.
+      text: Value of the flag.
       names: All columns of the file.
       actions: Names of the actions.
       flag: The flag, for messages.
@@ -436,7 +437,7 @@ def matched(text: str, names: Sequence[str], actions: Sequence[str], flag: str) 
 
 
 def described(by_action: Mapping[str, object]) -> str:
-    """Text of a mapping from actions, such as `low: pi_low, high: pi_high`."""
+    """Describes a mapping from actions, such as `low: pi_low, high: pi_high`."""
     shown = ", ".join(f"{action}: {value}" for action, value in list(by_action.items())[:_SHOWN_ACTIONS])
     return shown + (f" and {len(by_action) - _SHOWN_ACTIONS} more" if len(by_action) > _SHOWN_ACTIONS else "")
 
@@ -446,7 +447,7 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def by_name(columns: Sequence[str], actions: Sequence[str], fold: Callable[[str], str] = str) -> dict[str, str] | None:
-    """The only way to match columns to actions by a common prefix and suffix; None if there is none, or several."""
+    """Matches columns to actions by a common prefix and suffix; None if there is no way, or more than one."""
     written, first = {fold(column): column for column in columns}, fold(actions[0])
     ways = set()
     for column in written:

@@ -1,6 +1,7 @@
-"""Declarations of settings: fields of frozen dataclasses, with help, bounds and the choices they apply to.
+"""Declares settings as fields of frozen dataclasses, with help, bounds and the choices to which they apply.
 
-A setting is declared once, by `setting`. Its flag, check, help, key in presets and files, and Python keyword follow.
+A setting is declared once, with `setting`. The flag, its check and help, the key in presets and files, and the Python
+keyword are derived from this declaration.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ _Options = TypeVar("_Options")
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Bounds of a number, as an annotation of its type; see `Setting`."""
+    """Bounds of a number, which annotate its type; see `Setting`."""
 
     low: float = 0
     high: float | None = None
@@ -33,7 +34,7 @@ PositiveFraction: TypeAlias = Annotated[float, Bounds(high=1.0, above=True)]
 _KEY = "setting"  # Key of a field's metadata.
 _FLOAT32 = (2.0**-126, (2 - 2.0**-23) * 2.0**127)  # The smallest normal number, and the largest.
 _MOST = 2**31 - 1
-# By flag's type: the types of Python that a file's values of it may have, and what they are to the user.
+# For each type of flag: the Python types that its values may have in a file, and how messages describe them.
 _TYPES: Mapping[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
     "int": (int, "a whole number"),
@@ -46,16 +47,16 @@ _TEXT = (str, "a text in quotes")
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """A number that a flag sets, such as a policy's hyperparameter.
+    """A number that is set with a flag, such as a hyperparameter of a policy.
 
     Attributes:
       default: Value if the user sets none.
-      help: One line.
+      help: One line of help.
       low: Smallest value.
       high: Largest value, or None.
       above: Whether `low` itself is excluded.
       below: Whether `high` itself is excluded.
-      whole: Whether it is a whole number.
+      whole: Whether the value must be a whole number.
     """
 
     default: float | None
@@ -67,7 +68,7 @@ class Parameter:
     whole: bool = False
 
     def complaint(self, value: float | None) -> str:
-        """Error in a value; empty if it is valid, within float32's range."""
+        """Describes what is wrong with a value; empty if it is valid and within the range of float32."""
         if value is None:
             return ""
         if self.whole and not float(value).is_integer():
@@ -80,34 +81,36 @@ class Parameter:
         is_high = self.high is not None and (value >= self.high if self.below else value > self.high)
         if not math.isfinite(value) or is_low or is_high:
             return f"{value:.10g} is not {wanted}"
-        if abs(value) > _FLOAT32[1] or (self.above and abs(value) < _FLOAT32[0]):  # Infinite, or no longer above 0.
+        if abs(value) > _FLOAT32[1] or (self.above and abs(value) < _FLOAT32[0]):  # Rounds to infinity or 0.
             return f"{value:g} is outside the range of float32, {_FLOAT32[0]:.2g} to {_FLOAT32[1]:.2g}"
         return ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A setting: a flag, a key of presets and of `--config`, and a keyword in Python.
+    """A setting: a flag, a key in presets and in `--config`, and a keyword argument in Python.
 
     Attributes:
-      name: Name in all of these; by default that of the field.
-      type: bool, int, float, str, `pathlib.Path`, or list for a text that may be repeated; the words that it may
-        be, each with a line of help if they are a mapping; or a parser of absl's. By default the field's type.
-      help: A noun phrase.
+      name: Name of the flag, key and keyword; by default the name of the field.
+      type: One of bool, int, float, str, `pathlib.Path`, or list for a text that may be repeated; or the allowed words,
+        as a sequence or as a mapping to their help; or an absl parser. By default the type of the field.
+      help: Help text, a noun phrase.
       default: Value if the user sets none, or a function that computes it from the other settings.
       low: Smallest number.
-      high: Largest number; None for that of the type.
+      high: Largest number; None for the largest number of the type.
       above: Whether `low` itself is excluded.
       below: Whether `high` itself is excluded.
-      only: The choices that it applies to: the values by other setting, True for any, False for none. With another
-        choice it is refused; see `Settings.checked`.
-      applied_default: Default where it applies; elsewhere it then has none. Also a function of the other settings.
-      basic: Whether beginners need it: `--help` shows it, too, not only `--helpfull`.
-      alias: Another spelling of the name, from other programs.
-      spellings: Other spellings of words.
-      check: Returns a further error in a value.
+      only: The choices to which the setting applies: for each other setting, its values; True for any value, False for
+        none. The setting is refused with any other choice; see `Settings.checked`.
+      applied_default: Default value if the setting applies, or a function that computes it from the other settings. If
+        the setting does not apply, it has no value.
+      basic: Whether beginners need the setting. If so, `--help` lists it; otherwise only `--helpfull` does.
+      alias: Another name, which other programs use.
+      spellings: Alternative spellings, each with the word that it means.
+      check: Function that returns a further error in a value.
       convert: Function of the value and the other settings that returns the value to use, such as None for "none".
-      of: Number by value of the single setting in `only`; numbers may differ in default, bounds and help.
+      of: For each value of the single setting in `only`, the number to set. Numbers may differ in default, bounds and
+        help.
     """
 
     name: str = ""
@@ -130,13 +133,13 @@ class Setting:
 
     @property
     def words(self) -> Mapping[str, str]:
-        """The allowed words with their help; empty for another type."""
+        """The allowed words with their help; empty for other types."""
         if isinstance(self.type, Mapping):
             return self.type
         return dict.fromkeys(self.type, "") if isinstance(self.type, list | tuple) else {}
 
     def parser(self) -> flags.ArgumentParser:
-        """Parser of a value's text."""
+        """Parser for the text of a value."""
         if self.words:
             return _Words(list(self.words), self.spellings)
         kinds = {int: flags.IntegerParser, float: flags.FloatParser, bool: flags.BooleanParser}
@@ -145,7 +148,7 @@ class Setting:
         )
 
     def parsed(self, default: Any) -> Any:
-        """Default as a parsed value: texts of parsers, whole numbers of floats, no texts of a list."""
+        """Parses a default, so that it has the same type as values that the user sets."""
         if self.type is list:
             return list(default or [])
         if default is None or not (isinstance(self.type, flags.ArgumentParser) or self.type is float):
@@ -153,7 +156,7 @@ class Setting:
         return self.parser().parse(default) if isinstance(default, str) or self.type is float else default
 
     def wrong(self, value: Any) -> str:
-        """Error in a value; empty if it is valid."""
+        """Describes what is wrong with a value; empty if it is valid."""
         if value is None:
             return ""
         if self.type in (int, float):
@@ -165,10 +168,10 @@ class Setting:
         return self.check(value)
 
     def converted(self, value: Any) -> Any:
-        """Converts a value of a file to that of the command line.
+        """Converts a value from a file to the value that the command line would set.
 
         Raises:
-          UsageError: If the command line would refuse it.
+          UsageError: If the command line would refuse the value.
         """
         if value is None:
             return None
@@ -187,13 +190,13 @@ class Setting:
 
 
 def setting(default: Any = None, help: str = "", words: Any = None, /, *, unset: Any = None, **others: Any) -> Any:
-    """A field of a frozen dataclass that is a setting.
+    """Declares a field of a frozen dataclass as a setting.
 
     Args:
       default: Value if the user sets none, or a function that computes it from the other settings.
-      help: A noun phrase.
-      words: Its possible values, if they are a few words, or a parser; see `Setting.type`.
-      unset: Value of the field where the setting has none.
+      help: Help text, a noun phrase.
+      words: The allowed words, if there are only a few, or a parser; see `Setting.type`.
+      unset: Value of the field if the setting has no value.
       **others: Further attributes of `Setting`.
     """
     declaration = Setting(type=words, help=help, default=default, **others)
@@ -202,16 +205,16 @@ def setting(default: Any = None, help: str = "", words: Any = None, /, *, unset:
 
 
 def none_of(word: Any) -> Callable[[Any, Any], Any]:
-    """`Setting.convert` of a setting in which a word, or a number, means no value."""
+    """Returns a function for `Setting.convert` that replaces a certain word or number by None."""
     return lambda value, _: None if value == word else value
 
 
 def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
-    """Settings that a class declares itself, in its order.
+    """Settings that a class itself declares, in order.
 
     Args:
       group: The class.
-      **changes: By setting, attributes that have other values here, such as its default.
+      **changes: For each setting, the attributes to change, such as its default.
     """
     types = typing.get_type_hints(group, include_extras=True)
     settings = []
@@ -231,17 +234,18 @@ def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
 
 
 def names(*groups: type) -> tuple[str, ...]:
-    """Names of the settings that classes declare."""
+    """Names of the settings that some classes declare."""
     return tuple(setting.name for group in groups for setting in declared(group))
 
 
 def make_options(kind: Callable[..., _Options], values: Mapping[str, Any], /, **others: Any) -> _Options:
-    """Options of a dataclass, whose fields are settings, or have the names of settings, except `others`.
+    """Creates a dataclass of options from the values of settings.
 
     Args:
-      kind: The dataclass. A field whose setting has no value keeps its default.
-      values: The settings' values.
-      **others: Fields without a setting, or with another value.
+      kind: The dataclass. Its fields are settings or have the names of settings, except for `others`. A field whose
+        setting has no value keeps its default.
+      values: Values of the settings.
+      **others: Fields that are not settings, or that get a value different from their setting.
     """
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         declaration = field.metadata.get(_KEY)
@@ -253,7 +257,7 @@ def make_options(kind: Callable[..., _Options], values: Mapping[str, Any], /, **
 
 
 class _Words(flags.EnumParser):
-    """Parses one of a few words, or another spelling of one; an error lists similar words, or all."""
+    """Parses one of a few words or an alternative spelling; errors list similar words, or all words."""
 
     def __init__(self, words: Sequence[str], spellings: Mapping[str, str]):
         super().__init__(words)
@@ -268,10 +272,10 @@ class _Words(flags.EnumParser):
 
 
 class Parsed(flags.ArgumentParser):
-    """Parses a text by a function that raises ValueError for a wrong one."""
+    """Parses a text with a function that raises ValueError if the text is invalid."""
 
     def __init__(self, read: Callable[[str], Any], wanted: str, kind: str = "string"):
-        """Stores the function, the error after "must be", and a key of `_TYPES`."""
+        """Stores the function, the words that follow "must be" in an error, and a key of `_TYPES`."""
         super().__init__()
         self._read, self._wanted, self._kind = read, wanted, kind
 
@@ -279,7 +283,7 @@ class Parsed(flags.ArgumentParser):
         """Parses the text of a value.
 
         Raises:
-          ValueError: If it is wrong.
+          ValueError: If the text is invalid.
         """
         try:
             return self._read(str(argument))
@@ -298,7 +302,7 @@ def _checked(number: float, low: float, high: float) -> float:
 
 
 def number_or_quantile(low: float, high: float) -> Parsed:
-    """Parser of a number between two others, or of `quantile:` and a number from 0 to 1, to its short form."""
+    """Parser for a number between two bounds, or for `quantile:` followed by a number from 0 to 1."""
 
     def read(text: str) -> float | str:
         kind, _, number = text.rpartition(":")
@@ -311,7 +315,7 @@ def number_or_quantile(low: float, high: float) -> Parsed:
 
 
 def number_or_word(word: str, high: int) -> Parsed:
-    """Parser of a whole number from 1 to another, or of a word."""
+    """Parser for a whole number from 1 to `high`, or for a word."""
 
     def read(text: str) -> float | str:
         return word if text == word else _checked(int(text), 1, high)
@@ -320,7 +324,7 @@ def number_or_word(word: str, high: int) -> Parsed:
 
 
 def numbers(*, whole: bool = False, high: float = math.inf) -> Parsed:
-    """Parser of numbers above 0 up to a maximum, separated by commas, to a tuple; of integers if `whole`."""
+    """Parser for positive numbers up to a maximum, separated by commas, as a tuple; integers if `whole`."""
 
     def read(text: str) -> tuple[float, ...]:
         values = tuple(map(int if whole else float, text.split(",")))
@@ -333,14 +337,15 @@ def numbers(*, whole: bool = False, high: float = math.inf) -> Parsed:
 
 
 def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> list[Setting]:
-    """Setting `PREFIX + NAME` for every number that the choices of another setting use.
+    """Settings for the parameters that belong to the choices of another setting, named `PREFIX + NAME`.
 
-    Choices may share a name, each with its default, bounds and help; a value must be valid for the chosen one.
+    Several choices may have a parameter of the same name, with different defaults, bounds and help. The value must be
+    valid for the choice that was made.
 
     Args:
-      prefix: How the names begin.
+      prefix: Prefix of the names.
       flag: The other setting.
-      owned: By choice, its parameters by name.
+      owned: For each choice, its parameters by name.
     """
     settings = []
     for name in dict.fromkeys(name for numbers in owned.values() for name in numbers):
@@ -358,7 +363,7 @@ def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Paramete
 
 
 def no_folder(name: str) -> str:
-    """Error in the name of a folder below another one."""
+    """Describes what is wrong with the name of a subfolder; empty if it is valid."""
     if all(part.strip(". ") and part.isprintable() for part in name.split("/")):
         return ""
     return "must be the name of a folder below that of all output: no .., no / in front"

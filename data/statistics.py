@@ -1,7 +1,8 @@
-"""Statistics from clients' data before any round: of a table's columns and labels, or of posts' words and tags.
+"""Statistics of the clients' data that are computed before the first round.
 
-No noise protects these numbers in private runs. They can come from public data instead: a run writes its statistics as
-`statistics.json`, and `--public_statistics` reads such a file.
+They describe the columns and labels of a table, or the words and tags of posts. In private runs, no noise protects
+these numbers, but they can come from public data instead: every run writes its statistics to `statistics.json`, and
+`--public_statistics` reads such a file.
 """
 
 import dataclasses
@@ -26,8 +27,8 @@ class Numbers:
 
     Attributes:
       mean: Mean of the present numbers.
-      deviation: Their standard deviation; 0 for equal numbers.
-      has_missing: Whether some are missing.
+      deviation: Standard deviation of the present numbers; 0 if they are equal.
+      has_missing: Whether some numbers are missing.
     """
 
     mean: float
@@ -36,22 +37,26 @@ class Numbers:
 
     @classmethod
     def learned(cls, values: np.ndarray) -> "Numbers | None":
-        """Statistics of numbers, in which NaN is missing; None if all are."""
+        """Computes the statistics of numbers, where NaN is missing; None if all are missing."""
         present = values[~np.isnan(values)]
         if not len(present):
             return None
         has_missing = len(present) < len(values)
-        if present.min() == present.max():  # The deviation of equal numbers is not always exactly 0.
+        if present.min() == present.max():  # The computed deviation of equal numbers is not always exactly 0.
             return cls(float(present[0]), 0.0, has_missing)
-        scale = np.abs(present).max()  # Squares of large numbers overflow.
+        scale = np.abs(present).max()  # Without it, squares of large numbers would overflow.
         mean, deviation = np.mean(present / scale) * scale, np.std(present / scale) * scale
         return cls(float(mean), float(deviation), has_missing)
 
     def standardized(self, values: np.ndarray) -> np.ndarray:
-        """Standardized numbers, float32 [rows, 1]; [rows, 2] with an indicator of missing values if there are any."""
+        """Standardizes numbers.
+
+        Returns:
+          float32 [rows, 1]; or [rows, 2] with an indicator of missing values, if the statistics include any.
+        """
         is_missing, standard = np.isnan(values), np.zeros(len(values))
         if self.deviation:
-            with np.errstate(over="ignore"):  # Halves, as a difference of large numbers overflows.
+            with np.errstate(over="ignore"):  # Halved, since differences of large numbers overflow.
                 standard = (values / 2 - self.mean / 2) / (self.deviation / 2)
             largest = np.finfo(np.float32).max
             standard = np.clip(standard, -largest, largest)
@@ -65,8 +70,8 @@ class Dates:
 
     Attributes:
       mean_days: Mean of the present dates, in days since 1970.
-      deviation_days: Their standard deviation in days; 0 for equal dates.
-      has_missing: Whether some are missing.
+      deviation_days: Standard deviation of the present dates, in days; 0 if they are equal.
+      has_missing: Whether some dates are missing.
       has_times: Whether any date has a time other than midnight.
     """
 
@@ -86,7 +91,7 @@ class Categories:
     """A column of categories.
 
     Attributes:
-      categories: Their names.
+      categories: Names of the categories.
     """
 
     categories: tuple[str, ...]
@@ -100,9 +105,9 @@ class OfTable:
     """Statistics of a table.
 
     Attributes:
-      columns: Statistics of each feature column; None for one without a value.
-      labels: Number of rows of each label, in the order of the actions; empty for a table of rewards.
-      vocabulary: The words of text columns; a word's position is its id. Empty without such columns.
+      columns: Statistics of each feature column; None for a column without values.
+      labels: Number of rows with each label, in the order of the actions; empty for a table of rewards.
+      vocabulary: The words in text columns; the position of a word is its id. Empty if there are no text columns.
     """
 
     columns: Mapping[str, OfColumn | None]
@@ -127,8 +132,8 @@ class OfPosts:
     """Statistics of posts.
 
     Attributes:
-      vocabulary: The words; a word's position is its id.
-      tags: Number of posts of each tag, in the order of the actions.
+      vocabulary: The words; the position of a word is its id.
+      tags: Number of posts with each tag, in the order of the actions.
     """
 
     vocabulary: tuple[str, ...]
@@ -144,10 +149,10 @@ class OfPosts:
 
 
 def read_table(path: str | None) -> OfTable | None:
-    """Statistics of a table from a file; None without one.
+    """Reads the statistics of a table from a file; None if no file is given.
 
     Raises:
-      UsageError: If the file has none of this kind.
+      UsageError: If the file does not contain statistics of a table.
     """
     if not path:
         return None
@@ -159,10 +164,10 @@ def read_table(path: str | None) -> OfTable | None:
 
 
 def read_posts(path: str | None) -> OfPosts | None:
-    """Statistics of posts from a file; None without one.
+    """Reads the statistics of posts from a file; None if no file is given.
 
     Raises:
-      UsageError: If the file has none of this kind.
+      UsageError: If the file does not contain statistics of posts.
     """
     if not path:
         return None

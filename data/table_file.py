@@ -1,7 +1,7 @@
-"""Reader of tables from CSV and Parquet files, and from DataFrames in memory, and parser of numbers written as text.
+"""Reads tables from CSV files, Parquet files and data frames in memory, and parses numbers that are written as text.
 
-CSV files are read as text by Python's `csv`, since `pandas.read_csv` fills short rows with missing values, and does not
-report the line of a row. `data.columns` determines the type of each column.
+CSV files are read as text with Python's `csv`, since `pandas.read_csv` fills short rows with missing values and does
+not report the line number of a row. `data.columns` determines the type of each column.
 """
 
 import codecs
@@ -24,19 +24,19 @@ from data.errors import UsageError
 from data.schema import COMMA, POINT
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-# pandas' own list without "None", which is as likely a category.
+# The list of pandas without "None", which may just as well be a category.
 MISSING = ("", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")
-MISSING_AMONG_NUMBERS = ("?", "None")  # In addition; UCI's files have the former.
+MISSING_AMONG_NUMBERS = ("?", "None")  # In addition to `MISSING`; "?" is common in UCI's files.
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 PERCENT = "%"
 MOSTLY = 0.9
-_SAMPLED = 200  # Records that choose a separator, if the header allows several.
-_NAMED = 3  # Number of lines in a message.
+_SAMPLED = 200  # Number of records from which the separator is determined, if the header allows several.
+_NAMED = 3  # Maximum number of lines in a message.
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
-_EXACT = 2**53  # Floats round larger whole numbers.
-_END = "\0"  # A line that no file has.
+_EXACT = 2**53  # Larger whole numbers are rounded as floats.
+_END = "\0"  # A line that occurs in no file.
 _ROUNDING = 4 * 2.0**-23  # Rounding error of a probability in single precision.
-# The exponent is bounded: pandas.to_numeric crashes on 05179e2916004192, which is an identifier.
+# The exponent is bounded because pandas.to_numeric crashes on identifiers such as 05179e2916004192.
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]{1,4})?|inf(?:inity)?)", re.IGNORECASE)
 _WITH_COMMA = r"[+-]?(?:\d{1,3}(?:[.\s'’]\d{3})+|\d*)(?:,\d+)?(?:[eE][+-]?\d{1,4})?"
 _DECIMAL = r"[+-]?\d*\.\d+(?:[eE][+-]?\d{1,4})?"
@@ -51,14 +51,14 @@ class Table:
     """A table as it was read.
 
     Attributes:
-      path: Source, for messages.
+      path: Source of the table, for messages.
       frame: Rows, numbered from 0, without unnamed columns, which are row numbers written by pandas or R.
       nameless: Unnamed columns.
       form: `encoding` and `separator` of a CSV file.
-      missing: Number of cells with each text of `--missing_values`.
-      percents: Columns whose percents were read as hundredths.
-      lines: int [rows], the line where each row begins; None without lines.
-      first_row: Number of the first row in messages, without lines.
+      missing: Number of cells with each text in `--missing_values`.
+      percents: Columns of percentages, which were divided by 100.
+      lines: int [rows], the line on which each row begins; None if the source has no lines.
+      first_row: Number of the first row in messages, if the source has no lines.
       checksum: Digest of the source and of its missing values.
     """
 
@@ -77,7 +77,7 @@ class Table:
         return f"row {row + self.first_row}" if self.lines is None else f"line {self.lines[row]}"
 
     def cells(self, column: pd.Series, most: int = 3) -> str:
-        """Content and place of cells, for messages; only the first ones of many."""
+        """Content and place of cells, for messages; only the first `most` cells are shown."""
         shown = ", ".join(f"{_SHORT.repr(value)} ({self.place(row)})" for row, value in column.iloc[:most].items())
         return f"{shown} and {len(column) - most} more" if len(column) > most else shown
 
@@ -91,21 +91,21 @@ class Table:
         *,
         is_whole: bool = False,
     ) -> np.ndarray:
-        """Numbers of a column in which every cell must be a number, such as rewards.
+        """Returns the numbers in a column in which every cell must be a number, such as rewards.
 
         Args:
           column: A column of this table, with its index.
-          flag: The flag that names it, for messages.
+          flag: The flag that names the column, for messages.
           what: Description of a number, such as `reward`.
-          dtype: Type in which they must be finite.
-          within: The least and the largest number that is allowed.
-          is_whole: Whether they must be whole.
+          dtype: Type of the result, in which the numbers must be finite.
+          within: The smallest and the largest number allowed.
+          is_whole: Whether the numbers must be whole.
 
         Returns:
-          [rows] of the dtype, finite.
+          Finite numbers, [rows] of the dtype.
 
         Raises:
-          UsageError: If a cell is missing, not finite, not a number or outside the range; it names the place.
+          UsageError: If a cell is missing, not finite, not a number or outside the range. The message names the place.
         """
         if pd.api.types.is_numeric_dtype(column.dtype):
             exact, written = column.to_numpy(np.float64, na_value=np.nan), column
@@ -114,7 +114,7 @@ class Table:
             written = as_text(column)
             exact = numbers(written.map(lambda value: _TRUTH.get(value, value)))
             is_word = np.asarray(np.isnan(exact) & written.notna())
-        if within[1] == 1:  # Probabilities in single precision may exceed the bounds by rounding errors.
+        if within[1] == 1:  # Rounding errors may push probabilities in single precision outside the bounds.
             bounded = np.clip(exact, 0 if within[0] == 0 else -np.inf, 1)
             exact = np.where(np.abs(exact - bounded) <= _ROUNDING, bounded, exact)
         with np.errstate(over="ignore"):
@@ -145,11 +145,13 @@ class Table:
 
 
 def as_text(column: pd.Series, missing: Collection[str] = MISSING) -> pd.Series:
-    """Stripped text, NaN where missing; whole numbers that gaps have made float are written as whole numbers.
+    """Converts cells to stripped text, NaN where missing.
+
+    Whole numbers that became floats because of missing values are written as whole numbers.
 
     Args:
       column: Cells of any type.
-      missing: Texts that are missing values. Names of clients and actions are missing only if they are empty.
+      missing: Texts that mean a missing value. Names of clients and actions are missing only if they are empty.
     """
     filled = column.dropna()
     if pd.api.types.is_float_dtype(column.dtype) and (filled % 1 == 0).all():
@@ -159,23 +161,27 @@ def as_text(column: pd.Series, missing: Collection[str] = MISSING) -> pd.Series:
 
 
 def numbers(written: pd.Series) -> np.ndarray:
-    """Numbers of texts, float64 [rows]; NaN for anything else. 1e400 is infinite, and 1e99999 is not a number."""
+    """Parses numbers, float64 [rows]; NaN for other texts. 1e400 is infinite, and 1e99999 is not a number."""
     codes, distinct = pd.factorize(written)
     values = [float(text) if _NUMBER.fullmatch(text) else np.nan for text in distinct]
     return np.array([*values, np.nan])[codes]
 
 
 def plain_numbers(written: pd.Series, decimal: str) -> tuple[pd.Series, bool] | None:
-    """Plain numbers, and whether they were percents; None unless at least 90% of the texts are such numbers.
+    """Converts percentages and numbers with decimal commas to plain numbers, as text.
 
-    Percents become hundredths: all of them have the sign, or are 0.
+    Percentages are divided by 100. Every number in such a column must have a percent sign or be 0.
 
     Args:
-      written: Texts, none of them missing.
+      written: Texts, none of which are missing.
       decimal: The decimal sign, `.` or `,`. If it is `,`, points and spaces group thousands.
 
+    Returns:
+      The plain numbers, and whether they were percentages. None if fewer than 90% of the texts are numbers, or if they
+      are plain already.
+
     Raises:
-      UsageError: If a point among decimal commas cannot group thousands.
+      UsageError: If commas are the decimal sign, and a number has a point that cannot group thousands.
     """
     is_percent = written.str.endswith(PERCENT)
     if not (is_percent.any() or decimal == COMMA):
@@ -205,9 +211,9 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     """Reads a table.
 
     Args:
-      path: A .csv file (a header line; commas, semicolons or tabs; also gzipped) or a .parquet file; or the name of a
-        frame that is lent, see `frames`.
-      wanted: The flags: how numbers and missing values are written, which columns are names, and limits.
+      path: A .csv file (with a header line, and commas, semicolons or tabs as separators; it may be gzipped), a
+        .parquet file, or the name of a data frame in memory (see `frames`).
+      wanted: Settings of the flags: how numbers and missing values are written, which columns are names, and limits.
 
     Raises:
       UsageError: If the file is missing, empty, too large, or not readable.
@@ -230,7 +236,7 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     try:
         if name.endswith(".parquet"):
             memory.check_parquet(path, wanted.max_table_rows)
-            # Otherwise a missing value would turn whole numbers, such as identifiers, into rounded ones.
+            # With other dtypes, a missing value would round whole numbers such as identifiers.
             frame = pd.read_parquet(path, engine="pyarrow", dtype_backend="numpy_nullable")
         else:
             frame, lines, form = _read_csv(path, flag, wanted.max_table_rows)
@@ -239,7 +245,7 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
         table = of_frame(frame, path, wanted)
     except UsageError:
         raise
-    except Exception as error:  # pandas, pyarrow and gzip raise many types for a damaged file.
+    except Exception as error:  # pandas, pyarrow and gzip raise many types of errors for a damaged file.
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UsageError(f"{path} is not readable ({reason}): {flag} must be an undamaged table.") from error
     return dataclasses.replace(table, form=form, lines=lines, checksum=_checksum(path, wanted))
@@ -253,15 +259,16 @@ def _checksum(path: str, wanted: schema.Schema) -> str:
 
 
 def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
-    """Makes a table of a frame.
+    """Converts a data frame to a table.
 
     Args:
-      frame: Any frame; it is not changed.
-      path: Name in messages.
-      wanted: The flags. A missing value such as `-9` is one as a number, too, except in columns of names.
+      frame: Any data frame; it is not changed.
+      path: Name of the frame in messages.
+      wanted: Settings of the flags. A missing value such as `-9` also matches the number, except in columns of names.
 
     Raises:
-      UsageError: If it is empty or too long, if two columns share a name, or if numbers have other decimal signs.
+      UsageError: If the frame is empty or too long, if two columns share a name, or if numbers have other decimal
+        signs.
     """
     # The client column may have been saved as the index.
     frame = frames.with_index(frame, path)
@@ -281,14 +288,14 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
 def _masked(
     frame: pd.DataFrame, missing: Sequence[str], text_columns: Sequence[str]
 ) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Frame without the cells that hold one of several texts, or the number that it spells; and their counts."""
+    """Removes the cells that contain any of the missing values, as text or as a number, and counts them."""
     counts = dict.fromkeys(missing, 0)
     for name in frame.columns if missing else ():
         codes, distinct = pd.factorize(frame[name].map(str) if frames.holds_lists(frame[name]) else frame[name])
         written = as_text(pd.Series(distinct), ())
         values = numbers(written)
         for word, number in zip(missing, numbers(pd.Series(missing, dtype=object)), strict=True):
-            # As floats, whole numbers beyond 2^53 would equal their neighbours.
+            # As floats, whole numbers beyond 2^53 would be equal to their neighbours.
             is_number = (values == number) & (abs(number) < _EXACT) & (name not in text_columns)
             holds = np.append((written == word) | is_number, False)[codes]  # The last one is for a missing cell.
             counts[word] += int(holds.sum())
@@ -297,7 +304,7 @@ def _masked(
 
 
 def _with_plain_numbers(frame: pd.DataFrame, wanted: schema.Schema) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Table whose numbers are plain ones, see `plain_numbers`, and its columns of percents."""
+    """Frame with plain numbers (see `plain_numbers`), and the names of the columns that held percentages."""
     percents, bare_columns = [], {}
     for name in frame.columns.difference(wanted.read_as_text, sort=False):
         if frame[name].dtype != object or frames.holds_lists(frame[name]):
@@ -310,12 +317,12 @@ def _with_plain_numbers(frame: pd.DataFrame, wanted: schema.Schema) -> tuple[pd.
 
 
 def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.ndarray, dict[str, str]]:
-    """Rows of a CSV file as text, the line where each begins, and the file's format."""
+    """Returns the rows of a CSV file as text, the line on which each row begins, and the format of the file."""
     text, encoding = _decoded(path, flag)
-    if '"' not in text:  # Each line is a row, so no memory needs to be taken to count them.
+    if '"' not in text:  # Each line is a row, so rows can be counted without parsing them.
         memory.check_rows(text.count("\n") - 1, max_rows, path)
     separator = _separator(path, text)
-    # In a file that was cut off within quotes, the last line would be a part of the last value.
+    # If the file was cut off within quotes, the last value would include this line.
     content = itertools.chain(io.StringIO(text, newline=""), [_END])
     records = csv.reader(content, delimiter=separator, skipinitialspace=True)
     rows, lines, begins = [], [], 1
@@ -323,7 +330,7 @@ def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.nda
         for record in records:
             if record == [_END]:
                 break
-            values = [sys.intern(value.strip()) for value in record]  # Equal cells are one object in memory.
+            values = [sys.intern(value.strip()) for value in record]  # Equal cells share one object in memory.
             if len(values) > 1 or any(values):
                 rows.append(values)
                 lines.append(begins)
@@ -351,7 +358,7 @@ def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.nda
 
 
 def _decoded(path: str, flag: str) -> tuple[str, str]:
-    """Text of a file and the name of its encoding."""
+    """Returns the text of a file and the name of its encoding."""
     content = memory.content(path)
     is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ("utf-16",) if is_utf_16 else ("utf-8-sig", "cp1252"):
@@ -366,7 +373,7 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
 
 
 def _separator(path: str, text: str) -> str:
-    """Separator in the header; if there are several, the one that fits the rows."""
+    """Separator in the header; if the header contains several, the one that matches the rows."""
     header = text.lstrip().partition("\n")[0]
     candidates = [separator for separator in SEPARATORS if separator in header]
     names, fitting = {}, []
@@ -385,9 +392,9 @@ def _separator(path: str, text: str) -> str:
 
 
 def _check_points(path: str, written: pd.DataFrame) -> None:
-    """Refuses numbers such as 1.500 in a file with semicolons, if no other number clarifies the point.
+    """Refuses numbers such as 1.500 in a file with semicolons, unless another number shows what the point means.
 
-    In such files a point often groups thousands.
+    In such files, points often group thousands.
     """
     doubtful = {}
     for name in written.columns:

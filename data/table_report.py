@@ -1,4 +1,4 @@
-"""Report on a table's columns and rows, for `config.json` and to print."""
+"""Reports on the columns and rows of a table, for `config.json` and for the terminal."""
 
 import collections
 import re
@@ -11,18 +11,18 @@ import pandas as pd
 from data import columns, schema, statistics, table_file, tables
 from data.schema import as_flag
 
-_ORDER = {"client": 0, "label": 1, "action": 1, "reward": 2, "feature": 4, "none": 5}  # All other uses come between.
+_ORDER = {"client": 0, "label": 1, "action": 1, "reward": 2, "feature": 4, "none": 5}  # Other uses have 3.
 _NO_NUMBERS = ("--feature_columns", "--position_column", "--ignore_columns", "--partition_column")
-_PRINTED = 20  # Maximum number of columns with a line.
+_PRINTED = 20  # Maximum number of columns that are printed.
 
 
 def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = False) -> dict[str, Any]:
-    """Use and type of each column, and counts of read, dropped and imputed values, in JSON's types.
+    """Describes the use and type of each column, and counts read, dropped and imputed values, in JSON types.
 
     Args:
-      rows: The table's rows.
+      rows: Rows of the table.
       encoded: The encoded features.
-      knows_labels: Whether the labels come from elsewhere.
+      knows_labels: Whether the labels come from a file of statistics, not from the table.
     """
     table = rows.table
     warnings = []
@@ -44,7 +44,7 @@ def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = Fals
 
 
 def _of_columns(rows: tables.Rows, encoded: columns.Encoded) -> list[dict[str, Any]]:
-    """Use and type of each column, in the table's order."""
+    """Describes the use and type of each column, in the order of the table."""
     roles, wanted = rows.roles, rows.schema
     used: dict[str, dict[str, Any]] = {
         name: {"use": re.split("[_=]", flag.strip("-"))[0], "kind": "number"}
@@ -81,12 +81,12 @@ def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, nam
 
 
 def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
-    """Warning of words that may mean a missing value among names: `NA`, or the only word among numbers.
+    """Warns of names that may mean a missing value: `NA`, or the only word among numbers.
 
     Args:
       names: Distinct names.
-      flag: The flag of their column.
-      what: Description of one, such as `class`.
+      flag: The flag that names their column.
+      what: Description of a name, such as `class`.
     """
     is_word = np.isnan(table_file.numbers(pd.Series(list(names), dtype=object)))
     only = [name for name, spells in zip(names, is_word, strict=True) if spells and is_word.sum() == 1 < len(names) - 1]
@@ -99,7 +99,7 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the printed lines of a table's or log's report, one per column; none for other data."""
+    """Yields the lines to print for the report on a table or log, one per column; none for other data."""
     if log := report.get("log"):  # `log_checks.reading` reports the rest of it.
         report = {**log, "dropped_rows": {}, "percents": (), "warnings": ()}
     if "columns" not in report:
@@ -135,7 +135,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def of_percents(name: str) -> str:
-    """Description of a column of percents."""
+    """Describes a column of percentages."""
     return f"column {name!r}, numbers have the sign '%': they are read as hundredths (0.4% is 0.004)"
 
 

@@ -1,4 +1,4 @@
-"""Reader of tables and logs: rows, their clients and labels by a schema, and columns as features."""
+"""Reads tables and logs: assigns rows to clients and labels according to a schema, and encodes columns as features."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -10,26 +10,26 @@ from data import columns, keys, log_time, partition, statistics, table_file, tex
 from data.errors import UsageError
 from data.schema import Roles, Schema, as_flag, check_no_log, listed, resolve
 
-_JOINT = " | "  # Between the values of several client columns.
+_JOINT = " | "  # Separates the values of several client columns.
 _MANY = 50
 _FIRST_ROWS = 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Rows of a table or log that have a client and, where there is one, a label or an action.
+    """Rows of a table or log that are complete: they have a client and, if there is such a column, a label or action.
 
     Attributes:
-      table: Their table.
-      schema: The schema of the flags.
+      table: The table that contains the rows.
+      schema: The schema from the flags.
       roles: The columns by role.
       frame: The rows, with their index in the table.
-      client_ids: Names of the clients, in numeric order if all are numbers.
+      client_ids: Names of the clients, in numeric order if all of them are numbers.
       clients: int32 [rows], positions in `client_ids`.
-      label_names: Names of the labels, or actions, in that order; or the columns of rewards.
+      label_names: Names of the labels or actions, in the same kind of order; or the reward columns.
       labels: int32 [rows], positions in `label_names`; None for a table of rewards.
-      dropped: Number of dropped rows by reason.
-      synthetic: How rows were partitioned over synthetic clients; empty for clients of the table.
+      dropped: Number of dropped rows, by reason.
+      synthetic: How the rows were partitioned into synthetic clients; empty if the table names the clients.
       times: Times of the rows, in ascending order; None without a time column.
       notes: Sentences on rows and rewards that `log_time.select` left out or changed.
     """
@@ -49,7 +49,7 @@ class Rows:
 
     @property
     def split(self) -> partition.Split:
-        """Training and held-out rows of `Schema.hold_out`."""
+        """Training and held-out rows, as `Schema.hold_out` defines them."""
         return log_time.hold_out(self.schema.hold_out, self.times, self.clients, len(self.client_ids))
 
     def features(
@@ -58,12 +58,12 @@ class Rows:
         """Encodes the feature columns; see `columns.encode`.
 
         Args:
-          is_train: bool [rows], rows from which means, deviations and categories are learned; None for all.
-          known: Statistics from a file instead.
-          has_any: Whether to read columns at all.
+          is_train: bool [rows], the rows from which means, deviations and categories are learned; None for all rows.
+          known: Statistics from a file, to be used instead.
+          has_any: Whether there are any features; if not, no columns are read.
 
         Raises:
-          UsageError: If a column cannot be read as it is.
+          UsageError: If a column cannot be encoded.
         """
         return columns.encode(
             self.frame[self.roles.features if has_any else []],
@@ -76,7 +76,7 @@ class Rows:
 
 
 def words(texts: pd.DataFrame) -> text.Words:
-    """Words of each row of some text columns.
+    """Splits some text columns into the words of each row.
 
     Raises:
       UsageError: If a column holds lists.
@@ -93,18 +93,18 @@ def read(
 ) -> Rows:
     """Reads the rows of a table or log.
 
-    Rows without a client, or without a label or action, are dropped, and so are those of a label that is not known.
+    Rows without a client, or without a label or action, are dropped. So are rows whose label is not in `known`.
 
     Args:
       path: The file, see `table_file.read`.
       schema: The roles of its columns.
-      known: Statistics from elsewhere, whose labels count; None to count the table's.
-      seed: Seed of synthetic clients.
-      concentration: Dirichlet parameter of their mixes of values of `partition_column`.
+      known: Statistics from a file, which determine the labels; None to use the labels in the table.
+      seed: Random seed of synthetic clients.
+      concentration: Dirichlet parameter of each synthetic client's distribution over the values of `partition_column`.
 
     Raises:
-      UsageError: If the file or a column is missing or invalid; if there is one client only; or if a
-        log is read as a table.
+      UsageError: If the file or a column is missing or invalid; if there is only one client; or if a log is read as a
+        table.
     """
     schema.check()
     table = table_file.read(path, schema)
@@ -134,9 +134,10 @@ def read(
 
 
 def action_sets(frame: pd.DataFrame, action: str) -> str | None:
-    """Name of a column of lists, such as `a|b|c`, that vary and contain each row's action; None without one.
+    """Finds a column that seems to list the available actions of each row, such as `a|b|c`; None if there is none.
 
-    Most elements must be actions of the log, and few cells may be empty.
+    The lists must vary and contain the action of their row. Most of their elements must be actions of the log, and few
+    cells may be empty.
     """
     actions = set(frame[action].astype(str))
     for name in frame.columns.drop(action):
@@ -156,7 +157,7 @@ def action_sets(frame: pd.DataFrame, action: str) -> str | None:
 
 
 def _elements(cell: object) -> list[str]:
-    """Elements of a list, or of a text with separators; empty for other cells."""
+    """Returns the elements of a list, or of a text with separators; empty for other cells."""
     if not isinstance(cell, str):
         return list(map(str, cell)) if isinstance(cell, list | tuple | np.ndarray) else []
     separator = next((mark for mark in "|;," if mark in cell), None)
@@ -164,7 +165,7 @@ def _elements(cell: object) -> list[str]:
 
 
 def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: str) -> None:
-    """Refuses statistics of another table."""
+    """Checks that statistics do not belong to a different table."""
     flag = "--public_statistics"
     for what, has, wants in (
         ("labels", bool(known.labels), bool(roles.label)),
@@ -185,7 +186,7 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
 def _complete(
     frame: pd.DataFrame, schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
 ) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Rows with a client and a (known) label, both as categories of text, and the numbers of rows that lack either."""
+    """Rows with a client and a (known) label, both as categories, and the number of rows dropped for each reason."""
     dropped = {}
     label, flag = ("action", "--action_column") if schema.is_log else ("label", "--label_column")
     named: list[tuple[str, Sequence[str | None]]] = [("client", roles.clients), (label, [roles.label])]
@@ -206,7 +207,7 @@ def _complete(
 
 
 def _owners(frame: pd.DataFrame, names: list[str], schema: Schema) -> tuple[list[str], np.ndarray]:
-    """Names of the clients, and the client of each row."""
+    """Returns the names of the clients, and the client of each row."""
     grouped = frame.groupby(names, observed=True, sort=True)
     clients = grouped.ngroup().to_numpy(np.int32)
     client_ids = [_JOINT.join(key) for key in grouped.size().index.to_frame().itertuples(index=False)]
@@ -222,9 +223,10 @@ def _owners(frame: pd.DataFrame, names: list[str], schema: Schema) -> tuple[list
 
 
 def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None) -> list[str]:
-    """Names of all labels, or actions, including those that a flag adds.
+    """Names of all labels or actions, including those that a flag adds.
 
-    Refuses labels that are too few or too many, mostly decimals, dates, or distinct in nearly every row.
+    Refuses too few or too many labels, and labels that are mostly decimal numbers, dates, or distinct in nearly every
+    row.
     """
     flag = f"{'--action_column' if schema.is_log else '--label_column'}={as_flag([labels.name])}"
     present = list(labels.cat.remove_unused_categories().cat.categories)

@@ -1,4 +1,4 @@
-"""Published images as the archives that tasks read: MNIST with its writers, Fashion-MNIST and CIFAR-100."""
+"""Converts published images to the archives that tasks read: MNIST with its writers, Fashion-MNIST and CIFAR-100."""
 
 import hashlib
 import pathlib
@@ -16,25 +16,25 @@ Arrays = Mapping[str, np.ndarray]
 
 _CIFAR_ARCHIVE = "cifar-100-python.tar.gz"
 _CIFAR_IMAGES_PER_CLASS = 150
-_SERIES, _WRITER = 1, 2  # Columns of QMNIST's labels, of which the first is the digit.
-# MNIST's and Fashion-MNIST's names of their parts, which are QMNIST's `train` and `test`.
+_SERIES, _WRITER = 1, 2  # Columns of QMNIST's labels; column 0 is the digit.
+# QMNIST's names of the two parts, and the names that MNIST and Fashion-MNIST use.
 _PARTS = {"train": "train", "test": "t10k"}
 
 
 def mnist_writers(source: pathlib.Path) -> Arrays:
-    """MNIST with the writers named in QMNIST's labels.
+    """Returns MNIST with the writers from QMNIST's labels.
 
     Args:
-      source: Folder of MNIST's four files, `train-images-idx3-ubyte` and so on, and of QMNIST's two,
-        `qmnist-train-labels-idx2-int` and `qmnist-test-labels-idx2-int`; each may be gzipped. QMNIST's first labels are
-        those of MNIST's digits, in the same order.
+      source: Folder with the four files of MNIST, `train-images-idx3-ubyte` and so on, and the two of QMNIST,
+        `qmnist-train-labels-idx2-int` and `qmnist-test-labels-idx2-int`; each may be gzipped. QMNIST's labels begin
+        with those of MNIST's digits, in the same order.
 
     Returns:
       For `train` and `test`: `x` uint8 [digits, 28, 28] with background 0, `y` uint8, `writer` int16 (NIST's number),
       `hsf` int8 (NIST's series).
 
     Raises:
-      UsageError: If a file is missing or damaged, or they are not of the same digits.
+      UsageError: If a file is missing or damaged, or if the files describe different digits.
     """
     parts = {part: _with_writers(source, part, name) for part, name in _PARTS.items()}
     digits = {f"{key}_{part}": found[key] for part, found in parts.items() for key in ("x", "y")}
@@ -55,7 +55,7 @@ def _with_writers(source: pathlib.Path, part: str, name: str) -> Arrays:
 
 
 def fashion_mnist(source: pathlib.Path) -> Arrays:
-    """All images of Fashion-MNIST's four files, sorted by the SHA-256 of their pixels.
+    """Returns all images in the four files of Fashion-MNIST, sorted by the SHA-256 of their pixels.
 
     Returns:
       `x` uint8 [images, 28, 28], `y` uint8.
@@ -70,15 +70,15 @@ def fashion_mnist(source: pathlib.Path) -> Arrays:
 
 
 def cifar100(source: pathlib.Path) -> Arrays:
-    """At most 150 images of each class of CIFAR-100, sorted by the SHA-256 of their pixels.
+    """Returns at most 150 images of each class of CIFAR-100, sorted by the SHA-256 of their pixels.
 
-    They are those whose digests are the smallest.
+    The images with the smallest digests are selected.
 
     Args:
-      source: Folder of `cifar-100-python.tar.gz`, or of its files `train` and `test`.
+      source: Folder with `cifar-100-python.tar.gz`, or with its files `train` and `test`.
 
     Returns:
-      `x` uint8 [images, 32, 32, 3], `y` uint8, the fine labels.
+      `x` uint8 [images, 32, 32, 3] and `y` uint8, the fine labels.
 
     Raises:
       UsageError: If a file is missing or damaged.

@@ -1,13 +1,13 @@
-"""Digits and other images without writers, partitioned over clients with Dirichlet label skew; readers of image files.
+"""Digits and other images without writers, partitioned into clients with Dirichlet label skew; reads image files.
 
 Scikit-learn's 1,797 handwritten digits (the test set of UCI's optdigits) need no file. Fashion-MNIST, MNIST and
-CIFAR-100 come from an archive in `--data_dir`, or are downloaded from where Keras' loaders find them; their pixels stay
+CIFAR-100 are read from an archive in `--data_dir`, or downloaded from the URLs that Keras uses. Their pixels remain
 uint8.
 
-MNIST, QMNIST's labels and Fashion-MNIST are published as IDX files: two zero bytes, one for the type of the values, one
-for the number of dimensions, each size in four bytes, then the values; all big-endian. CIFAR-100 is an archive of two
-pickles, `cifar-100-python/train` and `cifar-100-python/test`. A pickle can run any code; only arrays are
-allowed here.
+MNIST, QMNIST's labels and Fashion-MNIST are published as IDX files, which consist of two zero bytes, one byte for the
+type of the values, one for the number of dimensions, four for each size, and the values, all big-endian. CIFAR-100 is
+an archive of two pickles, `cifar-100-python/train` and `cifar-100-python/test`. Since a pickle can run any code, this
+module accepts only pickles of arrays.
 """
 
 import gzip
@@ -29,7 +29,7 @@ from data.errors import UsageError
 from data.tasks.options import TaskOptions
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
-# The MD5 of each file in github.com/zalandoresearch/fashion-mnist, whose files have the sizes of this mirror's.
+# MD5 of each file in github.com/zalandoresearch/fashion-mnist. The files of this mirror have the same sizes.
 _FASHION_PARTS = {
     "train-images-idx3": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "train-labels-idx1": "25c81989df183df01b3e8a0aad5dffbe",
@@ -39,31 +39,31 @@ _FASHION_PARTS = {
 _MNIST_SHA256 = "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
 _CIFAR_ORIGIN = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
 _CIFAR_SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
-_SPLIT_SEED = 0  # The split belongs to the task, not to a run.
+_SPLIT_SEED = 0  # The split is part of the task and is the same for all runs.
 _NUM_DIGIT_CLIENTS = 60
 _HELD_OUT_DIGITS = 0.2
 _NUM_HELD_OUT = 10_000
 _GREY = (28, 28)
-# The superclass of each class as a letter, both in alphabetical order, as CIFAR-100 was published with them.
+# The superclass of each class in CIFAR-100, as a letter; classes and superclasses are in alphabetical order.
 _SUPERCLASSES = b"EBOIAGHHSDDOJSHLDJHLGLFKHGNPDPALBKMOQJLFFTIIPNORSKQERECARESRKDCMMQMBJTCKABQMJNPNQTCEGTFFITSBCPGARION"
 CIFAR_SUPERCLASSES = np.frombuffer(_SUPERCLASSES, np.uint8) - ord("A")
 
-Split = list[clients.Examples]  # For training, and held out.
+Split = list[clients.Examples]  # Training and held-out examples.
 
 
 class Partitioned(NamedTuple):
-    """A data set to partition over clients.
+    """A data set to partition into clients.
 
     Attributes:
       shape: Height, width and channels of an image.
-      num_actions: Classes.
-      num_training: Images for training, as published; 10,000 others are held out.
-      model: The task's model.
+      num_actions: Number of classes.
+      num_training: Number of training images, as published; 10,000 other images are held out.
+      model: Model of the task.
       hidden: Hidden layers of the model `mlp`.
-      archive: File of the user.
-      origin: Address of the download.
-      read: Reads the archive.
-      fetch: Downloads the data set to a cache folder.
+      archive: File name of the user's copy.
+      origin: URL of the download.
+      read: Function that reads the archive.
+      fetch: Function that downloads the data set to a cache folder.
     """
 
     shape: tuple[int, int, int]
@@ -78,13 +78,14 @@ class Partitioned(NamedTuple):
 
 
 def load_digits(options: TaskOptions) -> tasks.Task:
-    """Scikit-learn's digits over 60 synthetic clients: 8 x 8 pixels, 10 actions; by default one hidden layer of 64.
+    """Opens scikit-learn's digits, partitioned into 60 synthetic clients.
 
-    Features are float32 [examples, 64] in [0, 1], ink 1. 359 examples are held out, as one client.
+    Images have 8 x 8 pixels, and there are 10 actions. The default model has one hidden layer of 64 units. Features are
+    float32 [examples, 64] in [0, 1], where ink is 1. 359 examples are held out, as one client.
 
     Raises:
-      UsageError: If the initial training of a shift is to pay for fewer or more digits than there are, or the model
-        takes images.
+      UsageError: If the number of digits that are rewarded in the initial training of a shift is out of range, or if
+        the model requires images.
     """
     # `sklearn.datasets.load_digits` would import all of scikit-learn, which takes seconds.
     path = importlib.metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
@@ -94,7 +95,7 @@ def load_digits(options: TaskOptions) -> tasks.Task:
     train, held_out = _hold_out(examples, int(len(table) * _HELD_OUT_DIGITS))
     draw = keys.generator(_SPLIT_SEED, keys.Purpose.PARTITION)
     client_of_row = partition.dirichlet_label_skew(train.labels, _NUM_DIGIT_CLIENTS, options.partition_alpha, draw)
-    equally_frequent = [1] * 10  # The initial training of a shift rewards the first ones.
+    equally_frequent = [1] * 10  # The initial training of a shift rewards the first labels.
     return tasks.Task(
         clients=clients.ArrayClients(train, client_of_row, [f"client_{n:02d}" for n in range(_NUM_DIGIT_CLIENTS)]),
         held_out=_one_client(held_out),
@@ -105,15 +106,16 @@ def load_digits(options: TaskOptions) -> tasks.Task:
 
 
 def load_partitioned(options: TaskOptions) -> tasks.Task:
-    """Task of images partitioned over clients; uint8, with a channel axis only for colour.
+    """Opens a task of images that are partitioned into clients; uint8, with a channel axis only for colour images.
 
-    `partition_by` selects the Dirichlet shares: `client`, those of a client's labels
-    (`partition.dirichlet_label_skew`; equal sizes), or `label`, those of a label's clients
-    (`partition.dirichlet_client_shares`; unequal sizes). With `partition_beta`, CIFAR-100 is partitioned by
-    `partition.hierarchical_label_skew`: `partition_alpha` is of superclasses, and this of the classes within each.
+    `partition_by` selects what the Dirichlet distributions describe: with `client`, the labels of each client
+    (`partition.dirichlet_label_skew`; equal sizes); with `label`, the clients of each label
+    (`partition.dirichlet_client_shares`; unequal sizes). If `partition_beta` is set, CIFAR-100 is partitioned by
+    `partition.hierarchical_label_skew`, where `partition_alpha` is the concentration of superclasses, and
+    `partition_beta` that of the classes within each superclass.
 
     Raises:
-      UsageError: If the data is missing, or too small for the partition, or the model does not take the images.
+      UsageError: If the data is missing or too small for the partition, or if the model cannot use the images.
     """
     source = TASKS[options.task_type]
     train, held_out = _open(options, source)
@@ -163,7 +165,7 @@ def _open(options: TaskOptions, source: Partitioned) -> Split:
 
 
 def random_images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ...]) -> Split:
-    """Random uint8 images of a shape, with labels of equal frequency, for each of several sizes."""
+    """Generates data sets of several sizes, with random uint8 images and equally frequent labels."""
     draw = np.random.default_rng(0)
     return [
         clients.Examples(
@@ -174,7 +176,7 @@ def random_images(shape: tuple[int, ...], num_classes: int, sizes: tuple[int, ..
 
 
 def _read_pool(path: pathlib.Path, held_out_fraction: float, shape: tuple[int, ...], num_classes: int) -> Split:
-    """Reads a pool whose official split is lost, and holds a seeded part of it out."""
+    """Reads a pool of examples whose official split is lost, and holds out a part of it with a fixed seed."""
     examples = checked(path, files.arrays(path, "x", "y"), shape, num_classes)
     return _hold_out(examples, round(held_out_fraction * len(examples.labels)), in_order=True)
 
@@ -198,7 +200,7 @@ def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
 
 def _fetch_cifar100(cache_dir: str | None) -> Split:
     path = download.plain_file(_CIFAR_ORIGIN, "cifar-100-python.tar.gz", cache_dir, _CIFAR_SHA256)
-    with open(path, "rb") as file:  # Its checksum was just compared.
+    with open(path, "rb") as file:  # The checksum has just been verified.
         parts = read_cifar_archive(file)
     return [clients.Examples(pixels, labels.astype(np.int32)) for pixels, labels in parts]
 
@@ -209,16 +211,16 @@ def checked(
     """Checks images and their labels.
 
     Args:
-      path: The file that they come from.
+      path: The file from which they were read.
       pair: Images and their labels.
       shape: Shape of an image.
-      num_classes: Labels must be below this.
+      num_classes: Number of classes; labels must be smaller than this.
 
     Returns:
-      uint8 [examples, *shape] and int32 [examples].
+      Images, uint8 [examples, *shape], and labels, int32 [examples].
 
     Raises:
-      UsageError: If they are something else; it names the file.
+      UsageError: If the arrays have a different type, shape or range. The message names the file.
     """
     pixels, labels = pair
     if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
@@ -233,14 +235,14 @@ def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below
     """Checks that the values are `count` whole numbers, at least 0 and less than `below`.
 
     Args:
-      path: The file that they come from.
-      what: Their description.
+      path: The file from which the values were read.
+      what: Description of the values.
       values: The values.
-      count: How many there must be: one an example.
-      below: Bound; None for any whole number.
+      count: Required number of values, one for each example.
+      below: Upper bound, which is excluded; None for no bound.
 
     Raises:
-      UsageError: If they are not; it names the file.
+      UsageError: If the check fails. The message names the file.
     """
     is_whole = values.shape == (count,) and values.dtype.kind in "iu"
     if not is_whole or (below is not None and not ((values >= 0) & (values < below)).all()):
@@ -254,15 +256,15 @@ _TYPES: Mapping[str, tuple[int, Any]] = {"uint8": (0x08, np.dtype(np.uint8)), "i
 
 
 def read_idx(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
-    """Values of a file; it is gzipped if its name ends in `.gz`.
+    """Reads the values of an IDX file, which is gzipped if its name ends in `.gz`.
 
     Args:
       path: The file.
-      values: Their type, `uint8` or `int32`.
-      dimensions: Number of dimensions that the file must have.
+      values: Required type of the values, `uint8` or `int32`.
+      dimensions: Required number of dimensions.
 
     Raises:
-      ValueError: If the file is not readable, or holds something else.
+      ValueError: If the file is not readable, or has a different type or number of dimensions.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -283,7 +285,7 @@ def read_idx(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
 
 CIFAR_PARTS = ("train", "test")
 _FOLDER = "cifar-100-python"
-# Classes of arrays, and of bytes that Python 3 wrote for Python 2.
+# Globals that are needed to unpickle arrays, and bytes that Python 3 wrote for Python 2.
 _HARMLESS = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 
 
@@ -295,24 +297,24 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_cifar(file: IO[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Images of a pickle, uint8 [examples, 32, 32, 3], and their fine labels, int64 [examples].
+    """Reads the images of a pickle, uint8 [examples, 32, 32, 3], and their fine labels, int64 [examples].
 
     Raises:
-      ValueError: If it is no such pickle.
+      ValueError: If the file is not a pickle of CIFAR-100.
     """
     try:
         values = _Unpickler(io.BytesIO(file.read()), encoding="bytes").load()
         pixels, labels = values[b"data"], np.array(values[b"fine_labels"])
         return np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
-    except Exception as error:  # A damaged pickle raises many types.
+    except Exception as error:  # A damaged pickle raises many types of errors.
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def read_cifar_archive(file: IO[bytes]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Result of `read_cifar` for each of `CIFAR_PARTS`, from `cifar-100-python.tar.gz`.
+    """Reads each of `CIFAR_PARTS` from `cifar-100-python.tar.gz` with `read_cifar`.
 
     Raises:
-      ValueError: If it is no such archive.
+      ValueError: If the file is not an archive of CIFAR-100.
     """
     try:
         with tarfile.open(fileobj=file) as archive:
@@ -323,9 +325,9 @@ def read_cifar_archive(file: IO[bytes]) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def normalize(pixels: np.ndarray) -> np.ndarray:
-    """Images as float32 [examples, height, width, channels] in [0, 1]; the input may lack channels.
+    """Converts images to float32 [examples, height, width, channels] in [0, 1]; the input may lack the channel axis.
 
-    Pixels of float32 are returned unchanged.
+    Images whose pixels are already float32 are returned unchanged.
     """
     if pixels.dtype == np.float32:
         return pixels
@@ -333,8 +335,8 @@ def normalize(pixels: np.ndarray) -> np.ndarray:
     return with_channels.astype(np.float32) / np.float32(255)
 
 
-# Pools hold out as large a part as the official test sets are. Cho et al. 2020 give Fashion-MNIST two hidden layers and
-# no widths.
+# The held-out fraction of a pool is that of the official test set. Cho et al. 2020 use two hidden layers for
+# Fashion-MNIST, but do not report their widths.
 TASKS = {
     "fashion_mnist": Partitioned(
         shape=(28, 28, 1),

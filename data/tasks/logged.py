@@ -1,4 +1,4 @@
-"""The log of a bandit as a task: rewards are sampled from a regression of it, or training uses its rows."""
+"""A bandit log as a task: rewards are sampled from a regression on the log, or training uses its rows."""
 
 import pathlib
 import sys
@@ -16,15 +16,15 @@ _IMAGE_AXES = 3
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Task of a log; `TaskOptions.learn_from` selects its labels.
+    """Opens the task of a log; `TaskOptions.learn_from` selects the labels.
 
-    A fifth of the clients is held out, independent of the seed; or the latest fifth of the rows, whose clients were
-    mostly seen in training. With `simulator` labels are sampled rewards; otherwise doubly robust ones, whose mean on
-    held-out rows is an unbiased value of any policy that was not trained on them; except with `dr`, the logged action,
-    reward and propensity follow them.
+    Held out are a fifth of the clients, independent of the seed, or the latest fifth of the rows, most of whose clients
+    are also in the training data. With `simulator`, labels are sampled rewards. Otherwise, they are doubly robust
+    rewards; on held-out rows, their mean is an unbiased estimate of the value of any policy that was not trained on
+    these rows. The logged action, reward and propensity are appended to doubly robust labels, except with `dr`.
 
     Raises:
-      UsageError: If an option is missing, or the log is not fit for what is learned from it.
+      UsageError: If an option is missing, or if the log is not suitable for `TaskOptions.learn_from`.
     """
     log, checksum = _read(options)
     if log.contexts is None:
@@ -46,7 +46,7 @@ def load(options: TaskOptions) -> tasks.Task:
     if options.learn_from != SIMULATOR:
         feedback = logged_clients.DOUBLY_ROBUST
         furthest = (known.high - known.low) / float(train.propensities.min())
-    # Clients with rows in both parts have other random numbers in each.
+    # Clients with rows in both parts get different random numbers in each part.
     first = 0 if set(split.train).isdisjoint(split.held_out) else len(log.client_ids)
     position = {name: place for place, name in enumerate(log.client_ids)}
 
@@ -107,7 +107,7 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
-    """Log of the file, read by its columns if it is the user's table, and a digest of it."""
+    """Returns the log and a digest of it; the file is either a log that a run wrote, or the user's own table."""
     path, is_frame = options.data_file, options.data_file.startswith(frames.PREFIX)
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
@@ -130,7 +130,7 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
 
 
 def _model(options: TaskOptions, contexts: clients.Features, width: int, num_actions: int) -> dict[str, Any]:
-    """Fields of `Task` for the type of its contexts, and its model."""
+    """Fields of `Task` that depend on the type of the contexts, including the model."""
     if isinstance(contexts, text.Bags):
         for name, value in (("model", options.model), ("hidden", options.hidden)):
             if value:

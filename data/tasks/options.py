@@ -22,7 +22,7 @@ OFFLINE = ("regression", "ips", "dr")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Data:
-    """Data."""
+    """Settings of the data source."""
 
     data_dir: str | None = setting(
         None,
@@ -52,7 +52,7 @@ class Data:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tags:
-    """Tag prediction, texts of a table."""
+    """Settings of tag prediction, and of text columns in a table."""
 
     num_tags: int = setting(
         50,
@@ -84,7 +84,7 @@ class Tags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Models:
-    """Models of digits, images and tables."""
+    """Settings of models for digits, images and tables."""
 
     model: str | None = setting(
         None,
@@ -127,7 +127,7 @@ class Models:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SyntheticClients:
-    """Synthetic clients."""
+    """Settings of synthetic clients."""
 
     partition_clients: int = setting(
         None, "Number of clients (default: 100, synthetic 30)", low=1, high=10**6, unset=100
@@ -159,7 +159,7 @@ class SyntheticClients:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rewards:
-    """Rewards of a table or log."""
+    """Settings of rewards in a table or log."""
 
     action_prices: str | None = setting(
         None,
@@ -176,7 +176,7 @@ class Rewards:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardShift:
-    """Reward shift."""
+    """Settings of a reward shift."""
 
     init_labels: Count | None = setting(
         None,
@@ -187,14 +187,14 @@ class RewardShift:
 
 @dataclasses.dataclass(frozen=True)
 class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardShift):
-    """Everything that decides what a task is: tasks of equal options are one. Each task reads some of it.
+    """All options that define a task, so that tasks with equal options are the same. Each task uses some of them.
 
-    Those of tables and logs are the roles of their columns, see `Schema`.
+    For tables and logs, they include the roles of the columns, see `Schema`.
 
     Attributes:
       task_type: A key of `registry.TASKS`.
-      variant: `paper` or `reference_code`, the published code of the bandits' study, where they differ.
-      learn_from: Log: source of the labels, a key of `LEARN_FROM`.
+      variant: Either `paper` or `reference_code`, the published code of the bandit paper, where the two differ.
+      learn_from: For logs, the source of the labels, a key of `LEARN_FROM`.
     """
 
     task_type: str
@@ -203,5 +203,5 @@ class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardS
 
     @property
     def is_published(self) -> bool:
-        """Whether the published program counts, not the paper."""
+        """Whether to follow the published code instead of the paper."""
         return self.variant == "reference_code"

@@ -1,6 +1,6 @@
 """The tasks by name, each with a function that opens it.
 
-Functions are named as text, so that flags are checked before anything slow is imported.
+The names of functions are stored as text, so that flags are checked before any slow import.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ class TaskEntry:
     """A value of `TaskOptions.task_type`.
 
     Attributes:
-      opener: Module of `data.tasks` and function `TaskOptions -> data.tasks.Task`, such as `logged:load`.
-      help: One line.
-      options: Options of some tasks only that this one reads.
-      defaults: Default values of options, and of the cap on a client's examples.
+      opener: Module in `data.tasks` and function `TaskOptions -> data.tasks.Task`, such as `logged:load`.
+      help: One line of help.
+      options: Options that this task uses, out of those that only some tasks use.
+      defaults: Default values of options, and of the maximum number of examples per client.
     """
 
     opener: str
@@ -42,7 +42,7 @@ _SYNTHETIC = frozenset({"partition_clients", "partition_seed", "synthetic_alpha"
 _FEW = {"partition_clients": 30}
 _WORDS = frozenset({"vocabulary_size", "max_words", "text_normalisation"})
 _TEXT = _WORDS | {"num_tags", "keep_untagged", "init_labels", "public_statistics"}
-# The learning rates belong to this normalization: with the mean, features and steps are ten times smaller.
+# The learning rates were chosen for L2 normalization; with the mean, features and steps are ten times smaller.
 _L2_TEXT = {"text_normalisation": "l2"}
 _COLUMNS = frozenset(
     {"data_file", "client_column", "feature_columns", "ignore_columns", "category_columns", "missing_values"}
@@ -93,7 +93,7 @@ TASKS = {
 
 
 def default(name: str, settings: Mapping[str, Any]) -> Any:
-    """Default of an option, or of the cap on a client's examples, by the task; None if it has none of its own."""
+    """Task-specific default of an option, or of the maximum number of examples per client; None if there is none."""
     return (DEFAULTS | dict(TASKS[settings["task_type"]].defaults)).get(name)
 
 
@@ -101,7 +101,7 @@ def load(options: TaskOptions) -> tasks.Task:
     """Opens a task's data.
 
     Raises:
-      UsageError: If it is not there.
+      UsageError: If the data is missing.
     """
     module, _, function = TASKS[options.task_type].opener.partition(":")
     return getattr(importlib.import_module(f"data.tasks.{module}"), function)(options)

@@ -1,14 +1,14 @@
-"""Synthetic(alpha, beta), generated federated data whose clients differ in model and in features.
+"""Synthetic(alpha, beta): generated federated data whose clients differ in their models and features.
 
-Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated Optimization in Heterogeneous Networks", 2020, section 5.1
-and appendix C.1. Client k has a separate model and distribution of features:
+See Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, "Federated Optimization in Heterogeneous Networks", 2020, section
+5.1 and appendix C.1. Client k has its own model and feature distribution:
 
   u_k ~ N(0, alpha), W_k ~ N(u_k, 1), b_k ~ N(u_k, 1);  B_k ~ N(0, beta), v_k ~ N(B_k, 1) per feature;
   x ~ N(v_k, diag(j^-1.2)),  y = argmax(W_k x + b_k).
 
-alpha and beta are variances. By this definition u_k shifts all outputs of a client equally, so alpha changes no
-label: the clients' models differ as much with alpha = 0. Sizes follow the published program's power law: 50 more than
-a lognormal number with mu = 4 and sigma = 2, rounded down.
+Both alpha and beta are variances. In this definition, u_k shifts all outputs of a client equally, so alpha does not
+change any label: the clients' models differ just as much with alpha = 0. The number of examples per client follows the
+published code: 50 plus a lognormal number with mu = 4 and sigma = 2, rounded down.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ _HELD_OUT_FRACTION = 0.1
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Synthetic task: 60 features, 10 actions, multinomial logistic regression."""
+    """Opens the synthetic task, with 60 features, 10 actions and multinomial logistic regression."""
     population, held_out = generate(
         options.partition_clients, options.synthetic_alpha, options.synthetic_beta, options.partition_seed
     )
@@ -38,15 +38,15 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def generate(num_clients: int, alpha: float, beta: float, seed: int) -> tuple[clients.ClientData, clients.ClientData]:
-    """Clients with nine tenths of each one's examples, and the same clients with the rest.
+    """Generates clients with nine tenths of their examples, and the same clients with the remaining examples.
 
-    Features are float32 [examples, 60]; labels int32 below 10.
+    Features are float32 [examples, 60], and labels are int32 below 10.
 
     Args:
       num_clients: Number of clients.
-      alpha: Variance of the clients' models' means, without effect on the examples; see above.
-      beta: Variance of the means of the clients' features' means.
-      seed: Seed of all of it.
+      alpha: Variance of u_k, which has no effect on the examples; see above.
+      beta: Variance of B_k, see above.
+      seed: Random seed.
     """
     sizes = keys.generator(seed, keys.Purpose.PARTITION).lognormal(4, 2, num_clients).astype(int) + 50
     parts = [

@@ -11,17 +11,18 @@ from data.tasks.options import TaskOptions
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Task of a table with labels or rewards, see `tables.read`; only labels have a reward shift.
+    """Opens the task of a table with labels or rewards, see `tables.read`; only tables with labels have a reward shift.
 
-    Features are float32 [examples, features], or with `TaskOptions.text_columns` bags of words, whose ids from the size
-    of the vocabulary on are the other features. Labels are int32 [examples], positions in `Task.action_names`, or
-    float32 [examples, actions], the reward of each action less its price. Clients and labels are in the order of their
-    names, or of numbers. If rewards leave no feature, the only one is the constant 1, for a bandit without context. Who
-    is held out depends on no run's seed, so that runs of several seeds are compared on the same data.
+    Features are float32 [examples, features] or, with `TaskOptions.text_columns`, bags of words. In bags, ids that
+    follow those of the vocabulary stand for the other features. Labels are int32 [examples], positions in
+    `Task.action_names`, or float32 [examples, actions], the reward of each action minus its price. Clients and labels
+    are sorted by name, or numerically if all names are numbers. If a table of rewards has no feature columns, the only
+    feature is the constant 1, for a bandit without context. The choice of held-out clients does not depend on the seed
+    of a run, so that runs with different seeds are compared on the same data.
 
     Raises:
-      UsageError: If an option is missing, or does not fit the table; if the file or a column is missing, or not what it
-        has to be; or if it is the log of a bandit.
+      UsageError: If an option is missing or does not match the table; if the file or a column is missing or invalid; or
+        if the file is a bandit log.
     """
     for flag, what in (("data_file", "the .csv or .parquet file"), ("client_column", "the clients' column, or rows:N")):
         if not getattr(options, flag):
@@ -93,7 +94,7 @@ def load(options: TaskOptions) -> tasks.Task:
         num_actions=num_actions,
         rewards=phases,
         report={
-            # A digest of what runs learn from. The checksum instead depends on how the table was read.
+            # Digest of the data that runs learn from; the checksum, in contrast, depends on how the table was read.
             "content": clients.array_checksum(values, labels, rows.clients),
             "training_rows": int(split.is_train.sum()),
             "held_out_rows": int(split.is_held_out.sum()),
@@ -111,7 +112,10 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _prices(options: TaskOptions, actions: Sequence[str]) -> dict[str, float]:
-    """Price of each action: 0 if none are listed, by `ACTION=PRICE` pairs, or in the order of `--reward_columns`."""
+    """Price of each action.
+
+    Prices are listed as `ACTION=PRICE` pairs or in the order of `--reward_columns`; they are 0 if none are listed.
+    """
     entries = [entry.rpartition("=") for entry in schema.listed(options.action_prices) or ["0"] * len(actions)]
     names = [name.strip() for name, sign, _ in entries if sign]
     has_order = options.reward_columns != "all" or not options.action_prices
@@ -131,10 +135,10 @@ def _prices(options: TaskOptions, actions: Sequence[str]) -> dict[str, float]:
 
 
 def model(options: TaskOptions, num_features: int, num_actions: int) -> dict[str, Any]:
-    """Fields of a task with these contexts, and its model.
+    """Fields of a task that depend on its contexts, including the model.
 
     Raises:
-      UsageError: If `TaskOptions.model` does not take such contexts.
+      UsageError: If `TaskOptions.model` does not support these contexts.
     """
     if not options.text_columns:
         return tasks.vector_model(options, num_features, num_actions)
