@@ -80,17 +80,18 @@ def entries(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalization: str) -> Bags:
-    """Counts words.
+    """Counts the words of each post.
 
-    Values are `mean`: the word's count divided by the number of the post's words in the vocabulary, as in TFF's Stack
-    Overflow tag prediction; or `l2`: the counts of the words in the vocabulary, scaled to
-    an L2 norm of 1, as in the published program of Agarwal et al. 2023. Words beyond `max_words` are left out of the
-    bag, but not of these sums: the values of the others do not change.
+    With `mean`, a word's value is its count divided by the number of the post's words in the vocabulary, as in TFF's
+    Stack Overflow tag prediction. With `l2`, the counts of the words in the vocabulary are scaled to an L2 norm of 1,
+    as in the published code of Agarwal et al. 2023. Words beyond `max_words` are left out of the bag but still count in
+    these sums, so the values of the other words do not change.
 
     Args:
-      ids: int [words], the words of all posts behind each other; negative for a word outside of the vocabulary.
-      lengths: int [posts], words of each post, 0 or more.
-      max_words: Maximum number of distinct words of a post: those of the highest values, then of the lowest ids.
+      ids: int [words], the concatenated words of all posts; negative for a word outside the vocabulary.
+      lengths: int [posts], number of words in each post, 0 or more.
+      max_words: Maximum number of distinct words of a post. Words with the highest values are kept; ties are broken by
+        the lowest id.
       normalization: `mean` or `l2`.
     """
     num_posts = len(lengths)

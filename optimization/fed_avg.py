@@ -126,7 +126,7 @@ class Process(abc.ABC):
       feature_spec: Shapes and dtypes of a client's features; the first axis is None.
       label_spec: Shape and dtype of the client's labels; the first axis is None.
       cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
-      deploy_every: Rounds between deployments, T; 0 for none: clients receive only the model in training.
+      deploy_every: Rounds between deployments, T. With 0, clients receive only the model in training.
       max_delay: Maximum staleness of a client's model, in deployments.
       noise: Correlated noise, which is generated outside the process for each round; None if the aggregator adds
         independent noise or no noise.
