@@ -173,7 +173,7 @@ class Process(abc.ABC):
         )
 
     def client_round(self) -> Callable[..., ClientOutput]:
-        """Builds the function (deployed, weights, client) -> ClientOutput; call it where it will run."""
+        """Builds the function (deployed, weights, client) -> ClientOutput, in the context where it will run."""
         work = self.local_work
         train = work.build(self.model, self.loss) if work else None
 

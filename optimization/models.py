@@ -1,8 +1,8 @@
 """Models as pure functions of their weights.
 
-A model is a list of named weight shapes and a function from weights and features to outputs, so that the same code
-runs on the server's tensors, on a client's variables and in a test. A task's model ends in a dense layer; an ensemble
-has several of them, its heads, on one body.
+A model is a list of named weight shapes and a function from weights and features to outputs, so the same code runs on
+the server's tensors, on a client's variables and in a test. A task's model ends in a dense layer. An ensemble has
+several of these layers, its heads, on one body.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ def _normal(draw: np.random.Generator, fan: int, shape: Sequence[int]) -> np.nda
     return math.sqrt(2 / fan) / deviation * scipy.special.ndtri(draw.uniform(low, high, shape))
 
 
-# (generator, number of inputs and outputs, shape) -> kernel: Glorot and Bengio 2010, as Keras samples them; or zeros.
+# (generator, number of inputs and outputs, shape) -> kernel: sampled as in Keras (Glorot and Bengio 2010), or zeros.
 INITIAL_WEIGHTS: Mapping[str, Callable[[np.random.Generator, int, Sequence[int]], np.ndarray]] = {
     "glorot_uniform": _uniform,
     "glorot_normal": _normal,
@@ -336,8 +336,8 @@ def dense(features: tf.Tensor | text.Bags) -> tf.Tensor | dict[str, tf.Tensor]:
 def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
     """Linear model with bias on bags of words: word ids and their values.
 
-    Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only
-    the rows of the words that occur are read and changed; for a loss of one action, only their entries of that action.
+    Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only the rows
+    of words that occur are read and changed. For a loss of a single action, only the entries of that action are.
     """
     shapes = {"dense_0/kernel": (vocabulary_size, num_outputs), "dense_0/bias": (num_outputs,)}
 

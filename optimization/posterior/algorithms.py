@@ -1,10 +1,10 @@
 """Algorithms of posterior aggregation: the clients' work, and the server's aggregation of their updates.
 
-Johansson and Gullbrandson 2022, Algorithms 1 to 10. TFF aggregates the updates, except for FedAG and FedBE: their
-server is the program, where `CollectedRounds` collects each client's update. Every algorithm's aggregate goes to the
-same server optimizer; SGLD adds its noise after the step. FedAvg, FedOpt, FedPA and SGLD weight clients by their
-numbers of examples; the others weight them equally, as the thesis does. A diverged client counts as a zero update, and
-a client without examples is ignored.
+These are Algorithms 1 to 10 of Johansson and Gullbrandson 2022. TFF aggregates the updates, except for FedAG and FedBE,
+whose server is this program: `CollectedRounds` collects each client's update. All algorithms pass their aggregate to
+the same server optimizer; SGLD adds its noise after the step. FedAvg, FedOpt, FedPA and SGLD weight clients by their
+numbers of examples; the others weight them equally, as the thesis does. A client that diverged counts as a zero update,
+and a client without examples is ignored.
 """
 
 import dataclasses
@@ -59,14 +59,14 @@ Aggregate = Callable[[np.ndarray, np.ndarray, np.random.Generator], ServerUpdate
 class ServerChain:
     """SGLD at the server: a Langevin chain with one state per round, and the average of its states after the burn-in.
 
-    Johansson and Gullbrandson 2022, section 2.4.4; Welling and Teh 2011. The clients' mean is the step, and noise is
-    added to the model after it, as in equation 2.16, which leaves open whether 2 eta is its variance or deviation.
-    Clients train from the newest state. Evaluation, deployment and saving use the average; during the burn-in, the
-    newest state.
+    See Johansson and Gullbrandson 2022, section 2.4.4, and Welling and Teh 2011. The server steps by the clients' mean
+    and then adds noise to the model, as in equation 2.16. That equation leaves open whether 2 eta is the variance or
+    the standard deviation of the noise. Clients train from the newest state. Evaluation, deployment and saving use the
+    average, or the newest state during the burn-in.
 
     Attributes:
-      burn_in_rounds: Number of first rounds, whose states are not averaged.
-      deviation: Standard deviation of the noise on each weight, in rounds without clients, too.
+      burn_in_rounds: Number of rounds at the start whose states are not averaged.
+      deviation: Standard deviation of the noise on each weight. Rounds without clients also add noise.
     """
 
     burn_in_rounds: int
