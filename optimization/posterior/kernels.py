@@ -86,9 +86,9 @@ def scott(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
 def plug_in(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Plug-in bandwidth of depth two (Sheather and Jones 1991; Wand and Jones 1995, section 3.6.1).
 
-    Eq. 2.20 with R(f'') estimated by a Gaussian kernel, whose bandwidth needs R(f'''). This is estimated in the same
-    way, with a bandwidth that needs R(f''''), taken from the normal density. Both pilot bandwidths cancel the leading
-    bias against the terms of a sample with itself.
+    This is eq. 2.20 with R(f'') estimated by a Gaussian kernel, whose bandwidth depends on R(f'''). R(f''') is
+    estimated in the same way, with a bandwidth that depends on R(f''''), which is taken from the normal density. With
+    both pilot bandwidths, the leading bias cancels the terms that pair a sample with itself.
     """
     count, deviations = _count(samples), _deviations(samples)
     scales = tf.where(deviations > 0, deviations, 1.0)

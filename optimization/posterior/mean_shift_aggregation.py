@@ -59,8 +59,8 @@ class MeanShiftFactory(tff.aggregators.WeightedAggregationFactory):
     """FedKP as the aggregator of `tff.learning.algorithms.build_weighted_fed_avg`.
 
     Attributes:
-      shift: The kernel, its bandwidth and the steps.
-      cohort_size: Maximum number of clients in a round. Smaller rounds need three more copies of the updates.
+      shift: Options of the mean shift: kernel, bandwidth and steps.
+      cohort_size: Maximum number of clients in a round. Rounds with fewer clients need 3 more copies of the updates.
       shifts_clients: Whether every client's update is shifted to its mode, and the modes are averaged (Algorithm 10);
         otherwise the updates' mean is shifted (Algorithm 9).
 

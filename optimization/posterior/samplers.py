@@ -17,15 +17,15 @@ from optimization import client_work, models
 def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
     """Applies the inverse of the samples' covariance to their mean, in O(samples^2 parameters).
 
-    The covariance of l samples is rho_l I + (1 - rho_l) S with the sample covariance S and
-    rho_l = 1 / (1 + (l - 1) shrinkage). It is rho_l (I + shrinkage C'C) with the centred samples C, so by the matrix
-    inversion lemma only I + shrinkage CC', [samples, samples], is inverted. This is the result of Al-Shedivat et al.'s
-    recursion over samples, at the same cost, as matrix products. The eigenvalues of that matrix are at least 1, even if
-    S is singular, so the result is finite if and only if the samples are.
+    The covariance of l samples is rho_l I + (1 - rho_l) S, where S is the sample covariance and
+    rho_l = 1 / (1 + (l - 1) shrinkage). With the centred samples C, it equals rho_l (I + shrinkage C'C). By the matrix
+    inversion lemma, only I + shrinkage CC', [samples, samples], needs to be inverted. The result and the cost are those
+    of Al-Shedivat et al.'s recursion over samples, but with matrix products. The eigenvalues of that matrix are at
+    least 1, even if S is singular, so the result is finite if and only if the samples are.
 
     Args:
       samples: float32 [samples, parameters], models minus the round's model.
-      shrinkage: At least 0; with 0 the covariance is the identity, so the result is the mean.
+      shrinkage: Shrinkage, at least 0. With 0, the covariance is the identity, so the result is the mean.
 
     Returns:
       float32 [parameters], the client's delta.

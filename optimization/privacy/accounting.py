@@ -128,13 +128,13 @@ class PoissonGaussian(Release):
 
 @dataclasses.dataclass(frozen=True)
 class SubsetGaussian(Release):
-    """A sum with Gaussian noise over a sample of a fixed size without replacement, if a client is replaced.
+    """A sum with Gaussian noise over a fixed-size sample without replacement; neighbours replace a client.
 
-    Zhu, Dong and Wang 2022: at any alpha of at least 1, the hockey-stick divergence of two neighbours is at most that
-    of the mixture rate P + (1 - rate) Q against Q, by advanced joint convexity; below 1, as replacing is symmetric, at
-    most that of P against (1 - rate) P + rate Q. A pair with this pieced profile dominates each round, and so its
-    composition dominates the rounds. Neither mixture alone does: Lebeda et al. 2024 show that composing one of them
-    understates epsilon.
+    The bound is from Zhu, Dong and Wang 2022. For alpha >= 1, by advanced joint convexity, the hockey-stick divergence
+    of two neighbours is at most that of the mixture rate P + (1 - rate) Q against Q. For alpha < 1, since replacing is
+    symmetric, it is at most that of P against (1 - rate) P + rate Q. A pair with this piecewise profile dominates each
+    round, so its composition dominates all rounds. Neither mixture alone does: Lebeda et al. 2024 show that composing
+    only one of them understates epsilon.
 
     Attributes:
       population: Number of clients.
@@ -450,7 +450,11 @@ def _dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
 
 
 def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    """With amplification, participations share no noise: each is a Poisson-sampled Gaussian (2023, section 4)."""
+    """Returns the analyses of `mf_dpftrl`.
+
+    With amplification, participations share no noise, so each is a Poisson-sampled Gaussian (Choquette-Choo et al.
+    2023, section 4).
+    """
     if mechanism.sampling == "cyclic_poisson":
         release = PoissonGaussian(mechanism.rate, mechanism.noise_multiplier)
         name = f"Poisson, in {mechanism.groups} groups by turns"

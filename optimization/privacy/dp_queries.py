@@ -181,8 +181,8 @@ class NoiseState(NamedTuple):
     Attributes:
       aggregator: TFF's state of the aggregator, with a `NoisedSum`.
       generator: State of the independent noise's generator, with its seed.
-      memory: The independent noise of the last bands - 1 rounds, float32 [parameters] each, oldest first. These arrays
-        are never modified.
+      memory: The noise of the last bands - 1 rounds, float32 [parameters] each, oldest first. These arrays are never
+        modified.
     """
 
     aggregator: Any
