@@ -468,7 +468,7 @@ def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
 
 
 def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    """Returns proven analyses first. RDP is amplified by sampling without replacement, if that helps."""
+    """Returns the analyses, proven ones first: RDP amplified by sampling without replacement, if that helps."""
     noise = sensitivities.distributed_noise_multiplier(
         mechanism.noise_multiplier, mechanism.clip_norm, mechanism.cohort, mechanism.dimension, mechanism.bits
     )

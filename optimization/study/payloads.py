@@ -22,7 +22,7 @@ _LOGGED = 3  # Action, reward and propensity.
 _BASE_BYTES = 900_000_000
 _COPIES = 85
 _COPIES_OF_A_CLIENT = 1.9  # One copy is the client's update.
-# A run is refused if the available memory is below this share of them. Sometimes the compiler needs fewer copies.
+# A run is refused below this share of the usual memory. Sometimes the compiler needs fewer copies.
 _LEAST_SHARE, _LEAST_COPIES = 0.6, 25
 
 

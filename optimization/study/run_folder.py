@@ -1,8 +1,9 @@
 """Folder of a run: config.json, metrics.csv, checkpoints, model, figure, TensorBoard events; and what they disclose.
 
-Checkpoints are written completely, then renamed; the newest readable one counts. They may contain secrets, such as
-seeds of privacy noise, so only their owner can read them. A folder belongs to one configuration and one format: others
-are refused without a change, unless `--restart` moves the old files aside.
+Checkpoints are written completely and then renamed. A run continues from the newest readable checkpoint. Checkpoints
+may contain secrets, such as seeds of privacy noise, so only their owner can read them. A folder belongs to a single
+configuration and format. Any other is refused without changing the folder, unless `--restart` moves the old files
+aside.
 """
 
 import contextlib
