@@ -1,7 +1,7 @@
-"""Posts as bags of words: text becomes word ids once.
+"""Posts as bags of words. Text is converted to word ids once.
 
-In memory and in messages, the distinct words of several posts are concatenated (`Bags`), so that a post uses memory in
-proportion to its words; models pad them, by `optimization.models.dense`.
+In memory and in messages, the distinct words of several posts are concatenated (`Bags`), so the memory of a post is
+proportional to its number of words. `optimization.models.dense` pads the bags for the models.
 """
 
 import array
@@ -15,31 +15,32 @@ import numpy as np
 
 _POSTS_AT_ONCE = 1 << 16
 
-# `c++` and `c#` are words; in `c++11` and `issue#5` the signs separate two.
+# `c++` and `c#` are words, but in `c++11` and `issue#5` the signs separate two words.
 _WORD = re.compile(r"[^\W_]+(?:(?:\+\+|#)(?!\w))?")
 
 
 def words(text: str) -> list[str]:
     """Words of a text in lower case.
 
-    A word is an unbroken run of letters and digits of any script, with `++` or `#` directly behind it (c++, c#) unless
-    another word follows at once. Everything else separates words: `node.js` and `don't` are two each.
+    A word is an unbroken run of letters and digits of any script. A `++` or `#` directly after it belongs to the word
+    (c++, c#), unless another word follows immediately. Everything else separates words: `node.js` and `don't` are two
+    words each.
     """
     return _WORD.findall(text.lower())
 
 
 def most_frequent(counter: Mapping[str, int], size: int) -> list[str]:
-    """At most `size` keys by descending count; keys of equal counts are in alphabetical order."""
+    """The `size` most frequent keys, or all if there are fewer. Keys with equal counts are in alphabetical order."""
     return sorted(counter, key=lambda key: (-counter[key], key))[:size]
 
 
 class Bags(NamedTuple):
-    """Bags of words of several posts, behind each other.
+    """Concatenated bags of words of several posts.
 
     Attributes:
       ids: int32 [words], each post's distinct words in the order of their ids.
       values: float32 [words], their values.
-      offsets: int64 [posts + 1]; post p has those from `offsets[p]` up to, not including, `offsets[p + 1]`.
+      offsets: int64 [posts + 1]; the entries of post p start at `offsets[p]` and end before `offsets[p + 1]`.
     """
 
     ids: np.ndarray
@@ -58,7 +59,7 @@ def take(features: np.ndarray | Bags, rows: np.ndarray) -> np.ndarray | Bags:
 
 
 def joined(parts: Sequence[Bags]) -> Bags:
-    """Joins at least one part, in order."""
+    """Concatenates the parts in order. There must be at least one."""
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     ids, values = (np.concatenate([part[field] for part in parts]) for field in range(2))
     return Bags(ids, values, _offsets(lengths))
@@ -68,28 +69,29 @@ def entries(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """Positions of the entries of some consecutively stored rows.
 
     Args:
-      offsets: int64 [all rows + 1], as of `Bags`.
-      rows: int [rows], positions.
+      offsets: int64 [all rows + 1], as in `Bags`.
+      rows: int [rows], positions of the rows.
 
     Returns:
-      int64 [entries], and how many each of these rows has, int64 [rows].
+      Positions, int64 [entries], and the number of entries of each of these rows, int64 [rows].
     """
     lengths = offsets[rows + 1] - offsets[rows]
     return np.repeat(offsets[rows] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum()), lengths
 
 
 def bags(ids: np.ndarray, lengths: np.ndarray, max_words: int, normalization: str) -> Bags:
-    """Counts words.
+    """Counts the words of each post.
 
-    Values are `mean`: the word's count divided by the number of the post's words in the vocabulary, as in TFF's Stack
-    Overflow tag prediction; or `l2`: the counts of the words in the vocabulary, scaled to
-    an L2 norm of 1, as in the published program of Agarwal et al. 2023. Words beyond `max_words` are left out of the
-    bag, but not of these sums: the values of the others do not change.
+    With `mean`, a word's value is its count divided by the number of the post's words in the vocabulary, as in TFF's
+    Stack Overflow tag prediction. With `l2`, the counts of the words in the vocabulary are scaled to an L2 norm of 1,
+    as in the published code of Agarwal et al. 2023. Words beyond `max_words` are left out of the bag but still count in
+    these sums, so the values of the other words do not change.
 
     Args:
-      ids: int [words], the words of all posts behind each other; negative for a word outside of the vocabulary.
-      lengths: int [posts], words of each post, 0 or more.
-      max_words: Maximum number of distinct words of a post: those of the highest values, then of the lowest ids.
+      ids: int [words], the concatenated words of all posts; negative for a word outside the vocabulary.
+      lengths: int [posts], number of words in each post, 0 or more.
+      max_words: Maximum number of distinct words of a post. Words with the highest values are kept; ties are broken by
+        the lowest id.
       normalization: `mean` or `l2`.
     """
     num_posts = len(lengths)
@@ -133,7 +135,7 @@ def encode(
 
 
 class Words:
-    """The words of several posts, kept as numbers in the order in which the words were first seen."""
+    """The words of several posts, stored as numbers that are assigned in order of first occurrence."""
 
     def __init__(self):
         self._number: collections.defaultdict[str, int] = collections.defaultdict()
@@ -147,13 +149,13 @@ class Words:
         self._offsets.append(len(self._numbers))
 
     def counts(self, is_counted: np.ndarray) -> dict[str, int]:
-        """Frequency of each word in the marked posts, bool [posts]; words that do not occur are left out."""
+        """Frequency of each word in the posts marked by bool [posts]; words that do not occur are left out."""
         numbers = np.asarray(self._numbers)[np.repeat(is_counted, np.diff(self._offsets))]
         total = np.bincount(numbers, minlength=len(self._number)).tolist()
         return {word: count for word, count in zip(self._number, total, strict=True) if count}
 
     def bags(self, vocabulary: Sequence[str], rows: np.ndarray, max_words: int, normalization: str) -> Bags:
-        """Bags of words of the posts at some positions, at least one; see `bags`."""
+        """Bags of words of the posts at the given positions. There must be at least one; see `bags`."""
         word_id = {word: place for place, word in enumerate(vocabulary)}
         ids = np.array([word_id.get(word, -1) for word in self._number], np.int32)
         numbers, offsets = np.asarray(self._numbers), np.asarray(self._offsets)
@@ -172,7 +174,7 @@ def num_features(contexts: np.ndarray | Bags, names: Sequence[str]) -> int:
 
 
 def design(contexts: np.ndarray | Bags, num_features: int) -> Any:
-    """Features with a last column of ones, [rows, features + 1]: an array, or for bags a sparse matrix."""
+    """Features with a last column of ones, [rows, features + 1], as an array; for bags, as a sparse matrix."""
     if isinstance(contexts, Bags):
         from scipy import sparse
 
@@ -184,7 +186,7 @@ def design(contexts: np.ndarray | Bags, num_features: int) -> Any:
 
 
 def with_numbers(bags: Bags, numbers: np.ndarray, first_id: int) -> Bags:
-    """Bags with further entries: the numbers other than 0 of each post.
+    """Bags with additional entries for the nonzero numbers of each post.
 
     Args:
       bags: The posts' words, with ids below `first_id`.
@@ -202,7 +204,7 @@ def with_numbers(bags: Bags, numbers: np.ndarray, first_id: int) -> Bags:
 
 
 def tag_vectors(tags: Sequence[Sequence[str]], index: Mapping[str, int]) -> np.ndarray:
-    """Indicators of tags, float32 [posts, tags]: 1 for each tag of a post that has a position in `index`."""
+    """Tag indicators, float32 [posts, tags]: 1 for each tag of a post that has a position in `index`."""
     vectors = np.zeros((len(tags), len(index)), np.float32)
     for row, names in enumerate(tags):
         vectors[row, [index[tag] for tag in names if tag in index]] = 1

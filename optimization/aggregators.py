@@ -1,7 +1,7 @@
-"""Aggregation of a cohort's deltas by the factories of TensorFlow Federated and TensorFlow Privacy.
+"""Aggregation of a cohort's deltas with factories from TensorFlow Federated and TensorFlow Privacy.
 
-Every factory takes the clients' deltas and weights; all but the weighted mean ignore the weights. A clip norm is an L2
-norm over the whole delta, never per layer.
+Every factory takes the clients' deltas and weights, but only the weighted mean uses the weights. A clip norm is an L2
+norm of the whole delta, never of a single layer.
 """
 
 import secrets
@@ -18,7 +18,7 @@ from optimization import options
 from optimization.privacy import dp_queries, mechanisms, sensitivities
 from optimization.runtime import private
 
-# Geometric updates of the clip norm, at the rate that Andrew et al. 2021 recommend.
+# Learning rate of the clip norm's geometric updates, as recommended by Andrew et al. 2021.
 _QUANTILE_LEARNING_RATE = 0.2
 _SECURE_COUNT = tff.aggregators.SecureSumFactory(upper_bound_threshold=1, lower_bound_threshold=0)
 
@@ -26,11 +26,11 @@ _SECURE_COUNT = tff.aggregators.SecureSumFactory(upper_bound_threshold=1, lower_
 def build(
     aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
 ) -> tff.aggregators.WeightedAggregationFactory:
-    """Factory of an aggregation.
+    """Builds the factory of an aggregation.
 
     Args:
       aggregation: Options of the aggregation.
-      mechanism: The accounted mechanism, from which the noise is built.
+      mechanism: The accounted mechanism, which determines the noise.
       shapes: Shapes of a delta's tensors, all float32.
     """
     kind = aggregation.kind
@@ -39,7 +39,7 @@ def build(
     if kind == "mean":
         unweighted = _clipped(aggregation, tff.aggregators.UnweightedMeanFactory())
     elif kind == "secure_sum":
-        # Secure sums add integers: coordinates are quantized over an adaptive range, as in TFF's default.
+        # Secure sums add integers, so coordinates are quantized over an adaptive range, as TFF does by default.
         unweighted = tff.aggregators.UnweightedMeanFactory(
             value_sum_factory=tff.aggregators.SecureSumFactory(
                 tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
@@ -71,19 +71,19 @@ def build(
             query = _dpsgd(aggregation, mechanism)
         elif kind == "dpftrl":
             query = _dpftrl(aggregation, mechanism, specs)
-        else:  # `noise` makes the noise.
+        else:  # The noise comes from `noise`.
             query = dp_queries.NoisedSum(mechanism.clip_norm, specs)
         mean = tfp.NormalizedQuery(query, denominator=float(mechanism.cohort))
         unweighted = tff.aggregators.DifferentiallyPrivateFactory(mean)
     weighted = tff.aggregators.as_weighted_aggregator(unweighted)
-    # Whether any client participated is private: every round releases noise and takes a step.
+    # Whether any client participated is private, so every round releases noise and takes a step.
     return weighted if mechanism.noise_multiplier else SkipEmptyCohorts(weighted)
 
 
 class SkipEmptyCohorts(tff.aggregators.WeightedAggregationFactory):
-    """An aggregation that keeps its state in a round without clients; the result is then NaN.
+    """An aggregation whose state does not change in a round without clients; the result of such a round is NaN.
 
-    Otherwise TFF's quantile of no norms would be NaN in all later rounds, and so would the clip norm.
+    Without this, TFF's quantile estimate over no norms would be NaN in all later rounds, and so would the clip norm.
     """
 
     def __init__(self, inner: tff.aggregators.WeightedAggregationFactory):
@@ -151,7 +151,7 @@ def _dpsgd(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism) ->
 
 
 def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, specs) -> tfp.SumAggregationDPQuery:
-    """DP-FTRL (Kairouz, McMahan et al. 2021): noise by tree aggregation, restarted periodically."""
+    """DP-FTRL (Kairouz, McMahan et al. 2021): noise from tree aggregation, with periodic restarts."""
     rounds, seed = mechanism.restart_frequency, _noise_seed(aggregation, mechanism)
     noise = mechanism.noise_multiplier
     tree = dp_queries.tree_sum(mechanism.clip_norm, noise, specs, noise_seed=seed, max_rounds=rounds)
@@ -161,7 +161,7 @@ def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, s
 def noise(
     aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
 ) -> dp_queries.CorrelatedNoise | None:
-    """Correlated noise for `dp_queries.NoisyRounds`; None if the aggregator adds independent noise, or none.
+    """Correlated noise for `dp_queries.NoisyRounds`; None if the aggregator adds independent noise or no noise.
 
     Args:
       aggregation: Options of the aggregation.
@@ -174,12 +174,12 @@ def noise(
 
 
 def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, which: int = 0) -> int:
-    """Seed of noise that later rounds sample again: secret unless a seed is set.
+    """Seed of noise that later rounds must be able to regenerate. It is secret unless the user sets a seed.
 
     Args:
       aggregation: Options of the aggregation.
-      mechanism: The accounted mechanism; successive trainings of one model must not share noise.
-      which: Index of the noise, if there are several.
+      mechanism: The accounted mechanism. Successive trainings of the same model must not share noise.
+      which: Index of the noise, if a mechanism has several.
     """
     if aggregation.noise_seed is None:
         return secrets.randbits(62)
@@ -208,7 +208,7 @@ def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements:
 
 
 def clipped_clients(measurements: Any) -> int | None:
-    """Number of clipped deltas; None without clipping, or if privacy forbids the count."""
+    """Number of clipped deltas; None without clipping, or if reporting it would break privacy."""
     if isinstance(measurements, Mapping) and "clipped_count" in measurements:
         return int(measurements["clipped_count"])
     return None

@@ -1,7 +1,7 @@
 """A client's training: SGD over its examples (Agarwal et al. 2023, Algorithm 3, ClientUpdate).
 
-Plain TensorFlow on dense tensors. The weights live in variables that start at zero and are assigned, so no random
-initializer runs, and a gradient step works in place.
+This is plain TensorFlow on dense tensors. The weights are assigned to variables that start at zero, so no random
+initializer runs, and gradient steps update them in place.
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ from optimization.corrections import Correction, Step
 
 Batch = Mapping[str, tf.Tensor]
 # (model outputs [batch, actions], mini-batch) -> scalar, the mean over the mini-batch. A loss whose attribute
-# `needs_only_chosen_output` is true also accepts only the outputs of the chosen actions, [batch].
+# `needs_only_chosen_output` is true can also be called with the outputs of the chosen actions alone, [batch].
 Loss = Callable[[tf.Tensor, Batch], tf.Tensor]
-_RANDOM_MODEL = -2  # Folded into a client's key for models that are random in training, as with dropout.
+_RANDOM_MODEL = -2  # Folded into a client's key for models that are random in training, for example with dropout.
 
 
 class ClientUpdate(NamedTuple):
@@ -26,7 +26,7 @@ class ClientUpdate(NamedTuple):
 
     Attributes:
       delta: New minus old weights, in the order of the model's weights; all zero where `is_finite` is false.
-      loss_sum: float32 scalar, sum over all steps' examples of the mini-batch's loss before the step.
+      loss_sum: float32 scalar, the mini-batch loss before each step, summed over the examples of all steps.
       is_finite: bool scalar, whether the norm of the delta was finite.
       loss_deviation: float32 scalar, standard deviation of the mini-batches' losses; 0 without a step.
     """
@@ -43,38 +43,39 @@ class ClientWork(Protocol):
     def __hash__(self) -> int: ...
 
     def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
-        """Number of examples in all mini-batches of a client with this many examples, int32."""
+        """Total number of examples in the mini-batches of a client that has `num_examples` examples, int32."""
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
         """Builds the training function.
 
-        Call this once in the graph or eager context where the function will run: it creates the variables.
+        Call this once, in the graph or eager context where the function will run, because it creates the variables.
 
         Args:
           model: The model to train.
           loss: Mean loss of a mini-batch.
 
         Returns:
-          A function of (weights, examples, key, learning_rate=None): the weights that the round starts from, float32
-          in the model's order; a mapping with `features` and all that `loss` reads, with the examples as first axis;
-          the client's int32 [2] key of the round; a float32 scalar that replaces the work's learning rate.
+          A function of (weights, examples, key, learning_rate=None). `weights` are the weights at the start of the
+          round, float32 in the model's order. `examples` is a mapping with `features` and everything that `loss` reads,
+          with the examples on the first axis. `key` is the client's int32 [2] key for the round. `learning_rate` is a
+          float32 scalar that replaces the work's learning rate.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalSgd:
-    """SGD for a number of epochs of shuffled mini-batches, or for a number of steps.
+    """SGD for either a number of epochs over shuffled mini-batches or a number of steps.
 
     The last mini-batch of an epoch may be smaller. With `steps`, each mini-batch is sampled uniformly with replacement,
     so it always has its full size. A client without examples takes no step.
 
     Attributes:
-      learning_rate: Step size, unless the training function gets one.
+      learning_rate: Step size, unless one is passed to the training function.
       batch_size: Examples in a mini-batch.
       epochs: Number of passes over the examples; None with `steps`.
       steps: Number of steps, tau; None with `epochs`.
       momentum: Heavy-ball momentum, which starts at zero in every round.
-      corrections: Corrections of each step's gradients, applied in this order.
+      corrections: Corrections that are applied to each step's gradients, in this order.
 
     Raises:
       ValueError: If not exactly one of `epochs` and `steps` is set.
@@ -97,7 +98,7 @@ class LocalSgd:
         return tf.where(num_examples > 0, self.steps * self.batch_size, 0)
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
-        # Momentum and corrections also change entries that no term reads.
+        # Momentum and corrections also change entries that no term reads, so they need the general walk.
         by_terms = (
             model.terms and getattr(loss, "needs_only_chosen_output", False) and not (self.momentum or self.corrections)
         )
@@ -124,9 +125,9 @@ class LocalSgd:
           loss: Mean loss of a mini-batch.
 
         Returns:
-          A function of (weights, examples, key, learning_rate=None, on_step=None) that returns the deltas, finite or
-          not, and `loss_sum` and `loss_deviation` of `ClientUpdate`. After each step it calls `on_step` with the
-          model's variables and the step's int32 number, from 0.
+          A function of (weights, examples, key, learning_rate=None, on_step=None). It returns the deltas, which need
+          not be finite, and the `loss_sum` and `loss_deviation` of `ClientUpdate`. After each step it calls `on_step`
+          with the model's variables and the step's int32 number, from 0.
         """
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
         velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
@@ -165,17 +166,17 @@ class LocalSgd:
         return walk
 
     def _build_walk_by_terms(self, model: models.Model, loss: Loss) -> Callable[..., tuple]:
-        """Builds steps that take half the time, for a model with `terms` and a loss that `needs_only_chosen_output`.
+        """Builds steps that are twice as fast, for a model with `terms` and a loss that `needs_only_chosen_output`.
 
-        They read and change only the entries that an example's action needs, and change the delta itself, which starts
-        at zero, so that no weight is copied.
+        The steps read and change only the entries that an example's action needs. They update the delta itself, which
+        starts at zero, so no weights are copied.
         """
         deltas = [tf.Variable(tf.zeros(math.prod(shape)), trainable=False) for shape in model.shapes.values()]
 
         def walk(weights, examples, key, learning_rate=None):
             rate = self.learning_rate if learning_rate is None else learning_rate
             for delta in deltas:
-                # Constant zeros would be copied before the first step.
+                # Zeros from a constant would be copied before the first step.
                 delta.assign(tf.raw_ops.Empty(shape=delta.shape, dtype=tf.float32, init=True))
             examples = dict(examples)
             terms = model.terms(examples.pop("features"), examples["action"])
@@ -202,7 +203,10 @@ class LocalSgd:
     def _steps(
         self, examples: Batch, key: tf.Tensor, step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Takes all steps; `step` maps a number and examples' positions to a loss. Returns their sum and deviation."""
+        """Takes all steps, and returns the sum and the deviation of their losses.
+
+        `step` maps a step's number and its examples' positions to a loss.
+        """
         num_steps, rows_of = self._batches(_count(examples), key)
 
         def once(position: tf.Tensor, loss_sum: tf.Tensor, values: tf.TensorArray):
@@ -212,14 +216,14 @@ class LocalSgd:
             return position + 1, loss_sum, values.write(position, value)
 
         values = tf.TensorArray(tf.float32, size=num_steps, element_shape=())
-        # Autograph would take a second to convert a for loop to the same.
+        # Autograph would need a second to convert a for loop into the same graph.
         _, loss_sum, values = tf.while_loop(
             lambda position, *_: position < num_steps, once, (tf.constant(0), tf.constant(0.0), values)
         )
         return loss_sum, _deviation(values.stack())
 
     def _batches(self, num_examples: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        """Number of steps, and the function from a step's number to its examples' positions."""
+        """Number of steps, and a function that maps a step's number to the positions of its examples."""
         if self.steps is not None:
             num_steps = tf.where(num_examples > 0, self.steps, 0)
             shape = [num_steps, self.batch_size]
@@ -246,7 +250,7 @@ class LocalSgd:
         learning_rate: float | tf.Tensor,
         velocity: tf.Variable | None,
     ) -> None:
-        """Takes a step in place; without momentum, sparse gradients change only their rows."""
+        """Takes a step in place. Without momentum, sparse gradients change only the rows that they contain."""
         if velocity is not None:
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
@@ -267,9 +271,9 @@ def _take(examples, rows: tf.Tensor):
 
 
 def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tensor:
-    """Sum of each example's terms of these flattened arrays."""
+    """For each example, the sum of its terms over these flattened arrays."""
     pairs = zip(arrays, terms, strict=True)
-    # For single entries, this takes two thirds of a plain gather's time.
+    # For single entries, `gather_nd` takes two thirds of the time of a plain gather.
     parts = [tf.gather_nd(array, tf.expand_dims(places, -1)) * factors for array, (places, factors) in pairs]
     return tf.add_n([tf.reduce_sum(part, axis=-1) for part in parts])
 
@@ -284,7 +288,7 @@ def _deviation(values: tf.Tensor) -> tf.Tensor:
 
 def has_finite_norm(delta: Sequence[tf.Tensor]) -> tf.Tensor:
     """Whether the L2 norm over all parts is finite, as clipping requires; bool scalar."""
-    # Any number that is not finite makes the norm not finite. This reads the delta once and copies nothing.
+    # Any non-finite number makes the norm non-finite. This reads the delta once and copies nothing.
     return tf.math.is_finite(2.0 * tf.add_n([tf.nn.l2_loss(part) for part in delta]))
 
 

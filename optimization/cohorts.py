@@ -1,4 +1,4 @@
-"""Sampling of a round's cohort from (seed, round), so that no state lives between rounds."""
+"""Sampling of a round's cohort from (seed, round), so that no state is carried between rounds."""
 
 import concurrent.futures
 import hashlib
@@ -20,12 +20,12 @@ def draw(
     Args:
       cohort: Options of the cohort.
       population: Number of clients to sample from.
-      seed: Seed of the run, or a secret one.
-      round_num: The round, from 1.
-      group_of: int [population], the clients' groups for `cyclic_poisson` sampling: see `groups`.
+      seed: Seed of the run, or a secret seed.
+      round_num: Number of the round, from 1.
+      group_of: int [population], the clients' groups for `cyclic_poisson` sampling; see `groups`.
 
     Returns:
-      int [clients], positions in the population; may be empty under Poisson sampling.
+      int [clients], positions in the population. It may be empty under Poisson sampling.
     """
     if cohort.sampling == "cyclic":
         order = keys.generator(seed, keys.Purpose.COHORT, 0).permutation(population)
@@ -40,15 +40,15 @@ def draw(
 
 
 def groups(names: Iterable[str], count: int, seed: int) -> np.ndarray:
-    """Groups of clients by a keyed hash of their names, so that a client's group does not depend on other clients.
+    """Assigns clients to groups by a keyed hash of their names, so a client's group does not depend on other clients.
 
     Args:
       names: Names of the clients.
       count: Number of groups.
-      seed: The key; it need not be secret.
+      seed: Key of the hash; it need not be secret.
 
     Returns:
-      int64 [names], from 0.
+      int64 [names], group of each client, from 0.
     """
     key = hashlib.blake2b(str(seed).encode(), digest_size=16).digest()
     digests = b"".join(hashlib.blake2b(name.encode(), key=key, digest_size=8).digest() for name in names)
@@ -61,23 +61,23 @@ def secret_seed() -> np.ndarray:
 
 
 def as_integer(seed: np.ndarray) -> int:
-    """Seed of `secret_seed` as a number."""
+    """Converts a seed from `secret_seed` to an integer."""
     return int.from_bytes(np.asarray(seed).astype("<u4").tobytes(), "little")
 
 
 class PreparedAhead:
-    """Prepares each round's clients while TFF's worker still runs the round before.
+    """Prepares each round's clients while TFF's worker is still running the previous round.
 
-    A call takes a round's number and the other arguments of `prepare`, which must be the same in the next round. It
-    returns or raises what `prepare` does. Rounds may come in any order.
+    Call it with a round's number and the other arguments of `prepare`, which must be the same in the next round. It
+    returns or raises what `prepare` does. Rounds may be requested in any order.
     """
 
     def __init__(self, prepare: Callable[..., Any], total_rounds: int):
-        """Prepares nothing yet.
+        """Stores the arguments; the first call starts the preparation.
 
         Args:
-          prepare: Reads the clients of a round; called in another thread, too.
-          total_rounds: The last round.
+          prepare: Reads the clients of a round. It is also called from another thread.
+          total_rounds: Number of the last round.
         """
         self._prepare = prepare
         self._total_rounds = total_rounds

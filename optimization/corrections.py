@@ -1,6 +1,7 @@
 """Corrections of the gradients of a client's SGD, such as FedProx. Nothing here imports TensorFlow.
 
-A new one is a class and an entry of CORRECTIONS here: its flag and the clients' training in all studies follow.
+To add a correction, write a class and add an entry to CORRECTIONS. All studies then have its flag and apply it in the
+clients' training.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ class Step(NamedTuple):
     Attributes:
       gradients: Dense gradients of the mini-batch's mean loss, in the order of the model's weights.
       weights: The client's weights.
-      start: The weights that the round started from.
+      start: The weights at the start of the round.
     """
 
     gradients: Sequence[Tensor]
@@ -24,16 +25,18 @@ class Step(NamedTuple):
     start: Sequence[Tensor]
 
 
-# Returns the gradients that SGD uses. Equal corrections have equal hashes and compute the same.
+# Returns the gradients that SGD uses. Equal corrections have equal hashes and the same results.
 Correction: TypeAlias = Callable[[Step], Sequence[Tensor]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Proximal:
-    """FedProx: the loss has strength / 2 times the squared distance to the round's start (Li et al. 2020, section 3.2).
+    """FedProx (Li et al. 2020, section 3.2): adds a proximal term to the loss.
+
+    The term is strength / 2 times the squared distance to the weights at the start of the round.
 
     Attributes:
-      strength: mu of the paper, at least 0.
+      strength: mu in the paper, at least 0.
 
     Raises:
       ValueError: If the strength is negative.
@@ -50,12 +53,12 @@ class Proximal:
         return [gradient + self.strength * (weight - start) for gradient, weight, start in parts]
 
 
-# For each flag: the function from a value to its correction (0 means no correction), and the flag's help.
+# For each flag: a function that maps its value to a correction (0 means no correction), and the flag's help.
 CORRECTIONS: Mapping[str, tuple[Callable[[float], Correction], str]] = {
     "proximal_strength": (Proximal, "FedProx's mu: weight of the pull to the round's first model (default: 0, none)")
 }
 
 
 def chosen(values: Mapping[str, Any]) -> tuple[Correction, ...]:
-    """Corrections whose values are not 0."""
+    """Returns the corrections whose values are not 0."""
     return tuple(build(values[name]) for name, (build, _) in CORRECTIONS.items() if values.get(name))

@@ -1,10 +1,10 @@
 """Generalized FedAvg as a TFF process, on labels or on the logged actions of a deployed model.
 
-Agarwal, McMahan and Xu 2023, Algorithm 4; without deployments Reddi et al. 2021, Algorithm 2. One call of `next` is one
-round of a cohort that the caller chooses. `Process` follows the lines of Algorithm 4.
+This is Algorithm 4 of Agarwal, McMahan and Xu 2023; without deployments, Algorithm 2 of Reddi et al. 2021. One call of
+`next` is one round, with a cohort that the caller chooses. `Process` follows the lines of Algorithm 4.
 
-A client's losses come back at its position in the cohort: each client contributes a vector that is zero elsewhere, and
-the vectors are summed. So the round stays in TFF's MapReduce form.
+To report losses per client, each client contributes a vector that has its loss at its position in the cohort and zeros
+elsewhere, and the vectors are summed. This keeps the round in TFF's MapReduce form.
 """
 
 import abc
@@ -47,12 +47,12 @@ class State(NamedTuple):
 
 
 class RoundMetrics(NamedTuple):
-    """Measurements of one round. Sums are over the clients of the cohort.
+    """Measurements of one round, summed over the clients of the cohort.
 
     Attributes:
-      examples: int32, number of examples in their logs.
+      examples: int32, number of examples in the clients' logs.
       loss_sum: float32, sum of the losses over all mini-batches' examples of clients with finite updates.
-      trained_examples: int32, number of different examples of those clients.
+      trained_examples: int32, number of distinct examples of those clients.
       batch_examples: int32, number of examples in those clients' mini-batches; an example counts once per epoch.
       empty_clients: int32, number of clients without an example; their update is zero.
       nonfinite_clients: int32, number of clients whose update was not finite, and was replaced by zero.
@@ -60,9 +60,9 @@ class RoundMetrics(NamedTuple):
         whose update was not finite, 0 at positions without a client.
       client_deviations: float32 [cohort_size], standard deviation of its mini-batches' losses, with the same NaN and 0.
       update_norm: float32, L2 norm of the aggregated update.
-      reward_sum, propensity_sum: float32, of the actions in the training examples; empty if no client acts.
+      reward_sum, propensity_sum: float32, sums over the actions in the training examples; empty if no client acts.
       half_rewards: float32 [2, places], expected rewards in halves A and B of the clients' examples; may be empty.
-      half_examples: int32 [2, places], number of examples in each.
+      half_examples: int32 [2, places], number of examples in each half.
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
     """
@@ -88,12 +88,12 @@ class Log(NamedTuple):
     """Training data of a client.
 
     Attributes:
-      examples: `features`, as models take them, and what the loss reads.
+      examples: `features` in the form that models take, and everything that the loss reads.
       count: int32, number of examples.
       weight: float32, the client's weight in a weighted aggregation.
-      key: int32 [2], key of its mini-batches.
-      learning_rate: float32, the client's learning rate; None for that of the client work.
-      sums: Sums that the round reports, with names of `RoundMetrics`.
+      key: int32 [2], random key of its mini-batches.
+      learning_rate: float32, the client's learning rate; None to use that of the client work.
+      sums: Sums that the round reports, under the names of fields of `RoundMetrics`.
     """
 
     examples: client_work.Batch
@@ -105,7 +105,7 @@ class Log(NamedTuple):
 
 
 class ClientOutput(NamedTuple):
-    """A client's update, its weight in a weighted aggregation, and what `RoundMetrics` sums over clients, by name."""
+    """A client's update, its weight in a weighted aggregation, and its contributions to the sums of `RoundMetrics`."""
 
     delta: tuple
     weight: tf.Tensor
@@ -114,22 +114,22 @@ class ClientOutput(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Process(abc.ABC):
-    """Everything that defines the rounds.
+    """Definition of the rounds.
 
     Attributes:
       model: The model.
       loss: Mean loss of a mini-batch.
-      local_work: The clients' training; None to keep the initial model, as a baseline. Then nothing is aggregated, no
-        noise is added, and the server takes no step.
+      local_work: The clients' training. None keeps the initial model, as a baseline: nothing is aggregated, no noise is
+        added, and the server takes no step.
       aggregator: Factory of a weighted aggregation of deltas; None without training.
       server_optimizer: Optimizer of the aggregated step.
-      feature_spec: Shapes and dtypes of a client's features, first axis None.
-      label_spec: Shape and dtype of its labels, first axis None.
+      feature_spec: Shapes and dtypes of a client's features; the first axis is None.
+      label_spec: Shape and dtype of the client's labels; the first axis is None.
       cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
-      deploy_every: Rounds between deployments, T; 0 for none: clients receive only the model in training.
+      deploy_every: Rounds between deployments, T. With 0, clients receive only the model in training.
       max_delay: Maximum staleness of a client's model, in deployments.
-      noise: Correlated noise, made outside the process for each round; None if the aggregator adds independent noise,
-        or none.
+      noise: Correlated noise, which is generated outside the process for each round; None if the aggregator adds
+        independent noise or no noise.
     """
 
     model: models.Model
@@ -147,7 +147,7 @@ class Process(abc.ABC):
     @property
     @abc.abstractmethod
     def client_type(self) -> tff.Type:
-        """TFF type of a client's input to a round, with its `position` in the cohort, int32 from 0."""
+        """TFF type of a client's input to a round. Its `position` is the client's place in the cohort, int32 from 0."""
 
     @abc.abstractmethod
     def log(self, deployed: tuple, client: Any) -> Log:
@@ -159,7 +159,7 @@ class Process(abc.ABC):
         return tff.types.tensorflow_to_type(self.model.specs)
 
     def at_client(self, function: Callable[..., Any]) -> tff.Computation:
-        """Computation of a client: (deployed, weights, client), or (weights, client) without deployments.
+        """TFF computation at a client, of (deployed, weights, client), or (weights, client) without deployments.
 
         Args:
           function: (deployed, weights, client) -> result, in TensorFlow.
@@ -173,11 +173,11 @@ class Process(abc.ABC):
         )
 
     def client_round(self) -> Callable[..., ClientOutput]:
-        """Builds the function (deployed, weights, client) -> ClientOutput; call it where it will run."""
+        """Builds the function (deployed, weights, client) -> ClientOutput, in the context where it will run."""
         work = self.local_work
         train = work.build(self.model, self.loss) if work else None
 
-        @tf.autograph.experimental.do_not_convert  # It takes a second, and nothing here needs it.
+        @tf.autograph.experimental.do_not_convert  # Conversion takes a second and is not needed.
         def run(deployed, weights, client) -> ClientOutput:
             log = self.log(deployed, client)  # Line 6.
             if work and train:  # Line 7.
@@ -203,10 +203,11 @@ class Process(abc.ABC):
         return run
 
     def server_round(self, state: State, delta: tuple[tf.Tensor, ...] | None):
-        """Takes the server's step, in TensorFlow; without a delta, no step.
+        """Takes the server's step, in TensorFlow. Without a delta there is no step.
 
         Returns:
-          The next state's parts but the aggregator's; the norm of the step; whether the round ends with a deployment.
+          The parts of the next state other than the aggregator's; the norm of the step; whether the round ends with a
+          deployment.
         """
         optimizer, weights, norm = state.optimizer, tuple(state.weights), tf.constant(0.0)
         if delta is not None:
@@ -223,7 +224,7 @@ class Process(abc.ABC):
         """Builds the process: `initialize() -> State`, `next(state, clients) -> (state, RoundMetrics)`.
 
         Args:
-          initial_weights: float32 arrays in the model's order, theta_0; None for zeros, which a caller replaces.
+          initial_weights: theta_0, float32 arrays in the model's order; None for zeros that the caller replaces.
         """
         aggregation = None
         if self.aggregator and self.local_work:
@@ -257,10 +258,10 @@ class Process(abc.ABC):
             tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(self.client_type, tff.CLIENTS)
         )
         def next_round(state, clients):
-            # Line 4: the server sends the deployed models, if any, and the one in training.
+            # Line 4: the server sends the deployed models, if any, and the model in training.
             sent = (state.deployed, state.weights) if self.deploy_every else (state.weights,)
             work = each_client(*sent, clients)
-            # Lines 9 and 10: the server aggregates the deltas, and takes a step.
+            # Lines 9 and 10: the server aggregates the deltas and takes a step.
             if aggregation:
                 aggregate = aggregation.next(state.aggregator, work.delta, work.weight)
                 step = tff.federated_map(server_round, (state, aggregate.result))
@@ -280,13 +281,14 @@ class Process(abc.ABC):
         return dp_queries.NoisyRounds(process, self.noise) if self.noise and aggregation else process
 
     def build_loss_poll(self, num_clients: int) -> tff.Computation:
-        """Builds the computation of each client's loss on its training examples, at its position.
+        """Builds the computation of the clients' losses on their training examples.
 
         Args:
           num_clients: Maximum number of clients to poll.
 
         Returns:
-          (deployed, weights, clients), or (weights, clients) without deployments, -> float32 [num_clients].
+          (deployed, weights, clients), or (weights, clients) without deployments, -> float32 [num_clients], with each
+          client's loss at its position.
         """
 
         def poll(deployed, weights, client):
@@ -317,12 +319,12 @@ def at_clients(client_round: tff.Computation) -> tff.Computation:
 
 
 def at_position(value: tf.Tensor, position: tf.Tensor, size: int) -> tf.Tensor:
-    """Vector of this size with a scalar at a position, and zero elsewhere."""
+    """Vector of length `size` with the scalar `value` at `position` and zeros elsewhere."""
     return tf.where(tf.equal(tf.range(size), position), value, tf.zeros_like(value))
 
 
 def server_optimizer(optimizer: options.ServerOptimizer) -> tff.learning.optimizers.Optimizer:
-    """TFF's optimizer."""
+    """Builds TFF's optimizer."""
     return OPTIMIZERS[optimizer.name](optimizer.learning_rate, **dict(optimizer.hyperparameters))
 
 
@@ -332,18 +334,19 @@ def server_step(
     weights: tuple[tf.Tensor, ...],
     delta: tuple[tf.Tensor, ...],
 ):
-    """Applies an aggregated delta, negated, as the gradient; a delta that is not finite changes nothing.
+    """Takes an optimizer step with the negated aggregated delta as the gradient (Algorithm 3, lines 6-7).
 
-    A delta of zeros is a step like any other: an optimizer with momentum moves on. Algorithm 3, lines 6-7.
+    A delta that is not finite changes nothing. A delta of zeros is a normal step, in which an optimizer with momentum
+    still moves the weights.
 
     Args:
       optimizer: Server optimizer.
       optimizer_state: State of the server optimizer.
-      weights: Model before.
+      weights: Model before the step.
       delta: Aggregated client deltas, new minus old.
 
     Returns:
-      The optimizer's state and the weights afterwards; float32, the delta's L2 norm, 0 if it was not finite.
+      The optimizer's state and the weights after the step; the delta's L2 norm, float32, 0 if it was not finite.
     """
     norm = tf.linalg.global_norm(delta)
     is_finite = tf.math.is_finite(norm)

@@ -14,13 +14,13 @@ from optimization import models
 
 
 class Architecture:
-    """A Keras model without its weights, of stateless float32 layers of Keras. Its `repr` identifies it."""
+    """A Keras model without its weights, built from Keras' stateless float32 layers. Its `repr` identifies it."""
 
     def __init__(self, model: Any):
         """Checks the layers.
 
         Raises:
-          UsageError: If it is no built Keras model with one input and output, or a layer is of another kind.
+          UsageError: If it is not a built Keras model with one input and one output, or has an unsupported layer.
         """
         if not isinstance(model, tf.keras.Model):
             raise UsageError(f"model must be a name or a Keras model, not a {type(model).__name__}.")
@@ -39,14 +39,14 @@ class Architecture:
         models_and_layers = (self.model, *self._layers)
         names = [name for one in models_and_layers for name in (one.name, *getattr(one, "input_names", ()))]
         for place, name in enumerate(dict.fromkeys(names)):
-            text = text.replace(f'"{name}"', f'"layer_{place}"')  # Keras numbers its layers through a process.
+            text = text.replace(f'"{name}"', f'"layer_{place}"')  # Keras' layer numbers depend on the process.
         return f"keras:{type(self.model).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def check(self, shape: Sequence[int], num_outputs: int) -> None:
-        """Checks the model against a task; inputs of another shape and the same size are reshaped.
+        """Checks the model against a task. Inputs of the same size but another shape will be reshaped.
 
         Raises:
-          UsageError: If its inputs or outputs do not fit.
+          UsageError: If the model's inputs or outputs do not fit the task.
         """
         inputs, outputs = self.model.input_shape[1:], self.model.output_shape[1:]
         if None in inputs or math.prod(inputs) != math.prod(shape) or outputs != (num_outputs,):
@@ -56,8 +56,8 @@ class Architecture:
             )
 
     def build(self) -> models.Model:
-        """The model."""
-        # Named by place, since Keras numbers layers through a process; offsets start at 0, scales at 1.
+        """Builds the model."""
+        # Named by place, since Keras' layer numbers depend on the process. Offsets start at 0 and scales at 1.
         names = [f"layer_{place}/{'scale' if name == 'gamma' else name}" for place, name, _ in self._weights()]
         shapes = {name: tuple(one.shape) for name, (*_, one) in zip(names, self._weights(), strict=True)}
 
@@ -68,7 +68,7 @@ class Architecture:
         return models.Model(shapes, forward)
 
     def _weights(self) -> list[tuple[int, str, Any]]:
-        """Place of the layer, name of the attribute, and variable of each weight."""
+        """For each weight: the place of its layer, the name of its attribute, and its variable."""
         trained = set(map(id, self.model.trainable_weights))
         return [
             (place, name, value)
@@ -79,7 +79,7 @@ class Architecture:
 
     @contextlib.contextmanager
     def _with(self, weights: Sequence[tf.Tensor]) -> Iterator[None]:
-        """Replaces the layers' variables by tensors; Keras' setter would track them."""
+        """Replaces the layers' variables with tensors, without Keras' setter, which would track them."""
         places = self._weights()
         try:
             for (place, name, _), weight in zip(places, weights, strict=True):
@@ -91,10 +91,10 @@ class Architecture:
 
 
 def read(path: pathlib.Path) -> Architecture:
-    """Architecture from the JSON of a Keras model.
+    """Reads an architecture from the JSON of a Keras model.
 
     Raises:
-      UsageError: If the file cannot be read, or the model contains a function of the user.
+      UsageError: If the file cannot be read, or the model contains a user-defined function.
     """
     try:
         return Architecture(tf.keras.models.model_from_json(path.read_text()))
@@ -104,7 +104,7 @@ def read(path: pathlib.Path) -> Architecture:
 
 
 def _layers(model: Any) -> Iterator[Any]:
-    """Layers of a model and of the models inside it."""
+    """Yields the layers of a model and of its nested models."""
     for layer in model.layers:
         yield layer
         if isinstance(layer, tf.keras.Model):

@@ -1,8 +1,8 @@
 """Models as pure functions of their weights.
 
-A model is a list of named weight shapes and a function from weights and features to outputs, so that the same code
-runs on the server's tensors, on a client's variables and in a test. A task's model ends in a dense layer; an ensemble
-has several of them, its heads, on one body.
+A model is a list of named weight shapes and a function from weights and features to outputs, so the same code runs on
+the server's tensors, on a client's variables and in a test. A task's model ends in a dense layer. An ensemble has
+several of these layers, its heads, on one body.
 """
 
 import dataclasses
@@ -28,12 +28,12 @@ def _uniform(draw: np.random.Generator, fan: int, shape: Sequence[int]) -> np.nd
 
 def _normal(draw: np.random.Generator, fan: int, shape: Sequence[int]) -> np.ndarray:
     low, high = scipy.special.ndtr((-2, 2))
-    # Standard deviation of a standard normal that is truncated at -2 and 2.
+    # Standard deviation of a standard normal distribution that is truncated at -2 and 2.
     deviation = math.sqrt(1 - 4 * math.exp(-2) / math.sqrt(2 * math.pi) / (high - low))
     return math.sqrt(2 / fan) / deviation * scipy.special.ndtri(draw.uniform(low, high, shape))
 
 
-# (generator, number of inputs and outputs, shape) -> kernel: Glorot and Bengio 2010, as Keras samples them; or zeros.
+# (generator, number of inputs and outputs, shape) -> kernel: sampled as in Keras (Glorot and Bengio 2010), or zeros.
 INITIAL_WEIGHTS: Mapping[str, Callable[[np.random.Generator, int, Sequence[int]], np.ndarray]] = {
     "glorot_uniform": _uniform,
     "glorot_normal": _normal,
@@ -42,11 +42,11 @@ INITIAL_WEIGHTS: Mapping[str, Callable[[np.random.Generator, int, Sequence[int]]
 
 
 class Terms(NamedTuple):
-    """Terms that a weight array adds to the output of an action, for each example of a batch.
+    """Terms that a weight array contributes to the output of an action, for each example of a batch.
 
     Attributes:
-      places: int32 [batch, terms], entries of the flattened array; they may repeat.
-      factors: float32 [batch, terms], their factors in the sum.
+      places: int32 [batch, terms], indices into the flattened array. An index may occur several times.
+      factors: float32 [batch, terms], factors of these entries in the sum.
     """
 
     places: tf.Tensor
@@ -55,21 +55,22 @@ class Terms(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model without state.
+    """A stateless model.
 
     Attributes:
       shapes: Weight names and shapes, in the order of all weight tuples. All weights are float32.
-      forward: (weights, features [batch, ...], as of `dense`) -> outputs float32 [batch, actions]; with several heads
-        [batch, heads, actions].
+      forward: (weights, features [batch, ...] from `dense`) -> outputs float32 [batch, actions], or
+        [batch, heads, actions] with several heads.
       training: (weights, features, int32 [2] key) -> outputs in training, if they are random or their gradients differ
         from those of `forward`; otherwise None.
-      terms: (features, int32 [batch] actions) -> `Terms` of each weight array: the output of that action is their sum.
+      terms: (features, int32 [batch] actions) -> `Terms` of each weight array. Their sum is the output of that action.
         None if the model is not linear in its weights, or reads most of them for an action. With several heads,
         terms are [batch, heads, terms].
       body: (weights, features, key=None) -> float32 [batch, units], the inputs of the last layer, whose kernel and bias
-        are the last two weights; with an int32 [2] key, those of training. None if no dense layer comes last.
-      heads: Last layers, side by side in the last two weights.
-      kernels: Initialization of kernels, one of INITIAL_WEIGHTS.
+        are the last two weights. With an int32 [2] key, these are the inputs in training. None if the last layer is not
+        dense.
+      heads: Number of last layers, which are concatenated in the last two weights.
+      kernels: Initialization of kernels, a key of INITIAL_WEIGHTS.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -86,7 +87,7 @@ class Model:
         return tuple(tf.TensorSpec(shape) for shape in self.shapes.values())
 
     def initial_weights(self, seed: int) -> Weights:
-        """Samples kernels by `kernels`; biases and offsets are zero, scales one. Glorot-uniform as in Keras.
+        """Samples the kernels as `kernels` specifies; biases and offsets are zero, and scales are one.
 
         Each head is sampled as a separate last layer.
 
@@ -111,7 +112,7 @@ class Model:
 def _ending_in_dense(
     shapes: dict[str, tuple[int, ...]], body: Callable[..., tf.Tensor], *, is_random: bool = False
 ) -> Model:
-    """Model whose last layer is dense; `is_random` if training's body is."""
+    """Model whose last layer is dense; `is_random` says whether the body is random in training."""
 
     def outputs(weights, features, key=None):
         return tf.nn.bias_add(body(weights, features, key) @ weights[-2], weights[-1])
@@ -120,7 +121,7 @@ def _ending_in_dense(
 
 
 def mlp(num_features: int, hidden: Sequence[int], num_outputs: int, dropouts: Sequence[float] = ()) -> Model:
-    """Dense layers with ReLU in between; without a hidden layer, a linear model with bias.
+    """Dense layers with ReLU in between. Without hidden layers, this is a linear model with bias.
 
     Args:
       num_features: Number of features of an example.
@@ -147,7 +148,7 @@ def mlp(num_features: int, hidden: Sequence[int], num_outputs: int, dropouts: Se
 
 
 def linear_l2(num_features: int, num_outputs: int) -> Model:
-    """Linear model with bias, on features that are scaled to an L2 norm of 1; zeros stay zeros."""
+    """Linear model with bias on features scaled to an L2 norm of 1. Features that are all zero stay zero."""
     linear = mlp(num_features, (), num_outputs)
 
     def body(weights, features, key=None):
@@ -202,9 +203,9 @@ def _convolutional(
 
 
 def _also_of_no_example(body):
-    """Body that also accepts an empty batch; training has no empty batches.
+    """Body that also accepts an empty batch, which does not occur in training.
 
-    oneDNN's convolution miscounts the channels of an empty batch, so it gets a blank example, later removed.
+    oneDNN's convolution miscounts the channels of an empty batch, so a blank example is added and later removed.
     """
 
     def run(weights, features, key=None):
@@ -229,15 +230,15 @@ def cnn(num_outputs: int) -> Model:
 
 
 def cnn_small(num_outputs: int) -> Model:
-    """CNN of Johansson and Gullbrandson 2022, Table D.1: two 5 x 5 convolutions of 16 and 32 channels."""
+    """CNN from Johansson and Gullbrandson 2022, Table D.1: two 5 x 5 convolutions with 16 and 32 channels."""
     return _convolutional([_Convolution(5, 16), _Convolution(5, 32)], (), num_outputs)
 
 
 def cnn_dropout(num_outputs: int) -> Model:
-    """CNN of Johansson and Gullbrandson 2022, Table D.2; of Reddi et al. 2021 for EMNIST.
+    """CNN from Johansson and Gullbrandson 2022, Table D.2, and Reddi et al. 2021 (for EMNIST).
 
-    Two 3 x 3 convolutions (32 and 64 channels, no padding), one 2 x 2 max pool, a dense layer of 128; training drops a
-    quarter of that layer's inputs and half of its outputs.
+    It has two 3 x 3 convolutions (32 and 64 channels, no padding), a 2 x 2 max pool, and a dense layer of 128 units.
+    Training drops a quarter of that layer's inputs and half of its outputs.
     """
     convolutions = [_Convolution(3, 32, "VALID", pool=False), _Convolution(3, 64, "VALID")]
     return _convolutional(convolutions, (128,), num_outputs, dropouts=(0.25, 0.5))
@@ -253,8 +254,8 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
     The statistics of normalization are not weights: no algorithm averages them, no noise is added to them, and no
     server optimizer changes them. Group normalization has two groups (Reddi et al. 2021) and treats each example
     separately. Batch normalization uses the mean and variance of the current batch, in training and in evaluation, so
-    evaluation batches must be mixed as the data is. There are no running statistics: those of clients with different
-    labels would fit neither any client's data nor the server's model.
+    each evaluation batch must resemble the whole data. There are no running statistics, because statistics averaged
+    over clients with different labels would fit neither any client's data nor the server's model.
 
     Args:
       image_shape: Height, width and channels.
@@ -262,7 +263,7 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
       norm: `group` or `batch`.
     """
     shapes: dict[str, tuple[int, ...]] = {}
-    # Name, input and output channels, stride of each block's first convolution.
+    # For each block: name, input and output channels, and the stride of its first convolution.
     blocks = []
     for stage, out in enumerate((64, 128, 256, 512)):
         blocks.append((f"stage_{stage}/block_0", 64 if stage == 0 else out // 2, out, 1 if stage == 0 else 2))
@@ -285,7 +286,7 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
         left = iter(weights)
         values = tf.reshape(features, [-1, *image_shape])
         values = tf.nn.relu(_convolve(values, left, 2, norm))
-        # No value is negative, so zeros from padding never win.
+        # No value is negative, so zeros from padding are never the maximum.
         values = tf.nn.max_pool2d(tf.pad(values, [[0, 0], [1, 1], [1, 1], [0, 0]]), 3, 2, "VALID")
         for _, _, _, stride in blocks:
             inner = tf.nn.relu(_convolve(values, left, stride, norm))
@@ -302,7 +303,7 @@ def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm
     pad = kernel.shape[0] // 2
     height, width = values.shape[1:3]
     if height <= stride and width <= stride:
-        # One place remains. The rest of the kernel lies on the padding; a matrix product without it is much faster.
+        # The output is a single pixel. The rest of the kernel covers only padding, and skipping it is much faster.
         seen = values[:, : kernel.shape[0] - pad, : kernel.shape[0] - pad]
         kernel = tf.reshape(kernel[pad : pad + seen.shape[1], pad : pad + seen.shape[2]], [-1, kernel.shape[-1]])
         values = (tf.reshape(seen, [-1, kernel.shape[0]]) @ kernel)[:, tf.newaxis, tf.newaxis]
@@ -319,7 +320,7 @@ def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm
 
 
 def dense(features: tf.Tensor | text.Bags) -> tf.Tensor | dict[str, tf.Tensor]:
-    """Features as models take them: padded bags of words; other features unchanged.
+    """Converts features to the form that models take: bags of words are padded, other features do not change.
 
     Bags become `ids` int32 and `values` float32, both [posts, words of the longest post], padded with 0.
     """
@@ -335,14 +336,14 @@ def dense(features: tf.Tensor | text.Bags) -> tf.Tensor | dict[str, tf.Tensor]:
 def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
     """Linear model with bias on bags of words: word ids and their values.
 
-    Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only
-    the rows of the words that occur are read and changed; for a loss of one action, only their entries of that action.
+    Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only the rows
+    of words that occur are read and changed. For a loss of a single action, only the entries of that action are.
     """
     shapes = {"dense_0/kernel": (vocabulary_size, num_outputs), "dense_0/bias": (num_outputs,)}
 
     def forward(weights, features):
         rows = tf.gather(weights[0], features["ids"])
-        # A product with a row vector, unlike an einsum, transposes nothing.
+        # Unlike an einsum, a product with a row vector needs no transposition.
         sums = tf.squeeze(tf.matmul(tf.expand_dims(features["values"], 1), rows), 1)
         return tf.nn.bias_add(sums, weights[1])
 
@@ -361,12 +362,12 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
 
 
 def of_task(task: tasks.Task, heads: int = 1) -> Model:
-    """Model of a task, with this number of heads."""
+    """Builds the model of a task with this number of heads."""
     return dataclasses.replace(build(task.model, task.model_arguments, heads), kernels=task.initial_weights)
 
 
 def build(name: str, arguments: Mapping[str, Any], heads: int = 1) -> Model:
-    """Model by the name and arguments of a task, with this number of heads."""
+    """Builds a model from its name and arguments in a task, with this number of heads."""
     model = _BUILDERS[name](**{**arguments, "num_outputs": heads * arguments["num_outputs"]})
     return with_heads(model, heads) if heads > 1 else model
 
@@ -374,8 +375,8 @@ def build(name: str, arguments: Mapping[str, Any], heads: int = 1) -> Model:
 def with_heads(model: Model, heads: int) -> Model:
     """Model whose outputs are split over this number of heads.
 
-    In training, the body's gradient is divided by the number of heads. So a loss that sums over heads gives each head
-    the gradient of its loss, and the body their mean.
+    In training, the body's gradient is divided by the number of heads. With a loss that sums over heads, each head
+    therefore gets the gradient of its own loss, and the body gets the mean over heads.
     """
     num_actions = list(model.shapes.values())[-1][0] // heads
 
@@ -406,7 +407,7 @@ def _by_head(heads: int) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def last_layer(model: Model) -> Model:
-    """The last layer as a model, whose features are the inputs of that layer, `Model.body`."""
+    """The last layer as a model. Its features are the inputs of that layer, as computed by `Model.body`."""
     split = _by_head(model.heads) if model.heads > 1 else tf.identity
 
     def forward(weights, features):
@@ -416,7 +417,7 @@ def last_layer(model: Model) -> Model:
 
 
 def with_copies(weights: Weights, heads: int) -> Weights:
-    """Weights of a model with this number of heads, which are copies of the single head of these weights."""
+    """Weights of a model with this number of heads, each of which is a copy of the single head in `weights`."""
     *body, kernel, bias = weights
     return *body, np.tile(kernel, (1, heads)), np.tile(bias, heads)
 
@@ -432,7 +433,7 @@ def scaled_gradient(values: tf.Tensor, factor: float) -> tf.Tensor:
 
 
 _BUILDERS: Mapping[str, Callable[..., Model]] = {
-    "keras": lambda architecture, num_outputs: architecture.build(),  # Its outputs were checked.
+    "keras": lambda architecture, num_outputs: architecture.build(),  # `Architecture.check` has run.
     "mlp": mlp,
     "linear_l2": linear_l2,
     "cnn": cnn,
@@ -444,7 +445,7 @@ _BUILDERS: Mapping[str, Callable[..., Model]] = {
 
 
 def feature_spec(task: tasks.Task) -> FeatureSpec:
-    """Shape and dtype of several examples' features, first axis None; or those of bags of words."""
+    """Shape and dtype of features or of bags of words of several examples; the first axis is None."""
     if isinstance(task.feature_spec, tuple):
         shape, dtype = task.feature_spec
         return tf.TensorSpec((None, *shape), dtype)
@@ -452,19 +453,19 @@ def feature_spec(task: tasks.Task) -> FeatureSpec:
 
 
 def label_spec(task: tasks.Task) -> tf.TensorSpec:
-    """Shape and dtype of several examples' labels, first axis None."""
+    """Shape and dtype of the labels of several examples; the first axis is None."""
     if not task.multi_label:
         return tf.TensorSpec((None,), tf.int32)
     return tf.TensorSpec((None, len(task.rewards["exact"])))
 
 
 def flatten(weights: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Weights as one vector, float32 [parameters]."""
+    """Concatenates weights into one vector, float32 [parameters]."""
     return tf.concat([tf.reshape(weight, [-1]) for weight in weights], axis=0)
 
 
 def unflatten(vector: tf.Tensor, shapes: Mapping[str, tuple[int, ...]]) -> tuple[tf.Tensor, ...]:
-    """Weights of a vector float32 [parameters] with the shapes of `Model.shapes`."""
+    """Splits a vector, float32 [parameters], into weights with the shapes of `Model.shapes`."""
     bounds = itertools.accumulate(math.prod(shape) for shape in shapes.values())
     return tuple(
         tf.reshape(vector[end - math.prod(shape) : end], shape)

@@ -1,6 +1,6 @@
 """Options that several studies share, as frozen dataclasses whose fields are settings; nothing here imports TensorFlow.
 
-Equal options have equal hashes and compute the same.
+Equal options have equal hashes and give the same results.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from optimization.selection.availability import ALWAYS, Availability
 from optimization.selection.selectors import Selection
 
 # Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
-# Left out, they have Keras' defaults, which are also TFF's.
+# Hyperparameters that are not set have Keras' defaults, which are also TFF's.
 OPTIMIZERS: Mapping[str, Mapping[str, float | None]] = {
     "sgd": {"momentum": 1.0},
     "adam": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None},
@@ -31,7 +31,7 @@ AGGREGATIONS: Mapping[str, str] = {
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
 }
 NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
-CAN_ADAPT = ("mean", "dpsgd", "secure_sum")  # Those whose clip norm can follow a quantile.
+CAN_ADAPT = ("mean", "dpsgd", "secure_sum")  # Aggregations whose clip norm can follow a quantile.
 _CAN_BE_SEEDED = ("dpsgd", "dpftrl", "mf_dpftrl")
 _FIRST_CLIP_NORM, _QUANTILE = 0.1, 0.8
 
@@ -41,7 +41,7 @@ class ServerOptimizer:
     """Server.
 
     Attributes:
-      hyperparameters: (name, value) of those that do not have their default.
+      hyperparameters: (name, value) of the hyperparameters that differ from their defaults.
     """
 
     name: str = setting(None, "Optimizer on the server", list(OPTIMIZERS), name="server_optimizer")
@@ -54,7 +54,7 @@ class Cohorts:
     """Sampling of a round's clients.
 
     Attributes:
-      size: Clients of a round; under Poisson sampling the expected number.
+      size: Number of clients per round; under Poisson sampling, the expected number.
       availability: Availability of the clients.
       groups: Number of groups that take turns, with `cyclic_poisson` sampling.
     """
@@ -73,7 +73,7 @@ class Cohorts:
 
 
 def first_clip_norm(settings: Mapping[str, Any]) -> float | None:
-    """Default of `--clip_norm`."""
+    """Default value of `--clip_norm`."""
     return _FIRST_CLIP_NORM if settings["adaptive_clipping"] or settings.get("target_epsilon") else None
 
 
@@ -106,8 +106,8 @@ class Aggregation(Target):
     """Aggregation and privacy.
 
     Attributes:
-      noise_seed: Seed of the noise, which then guarantees nothing; None for the system's entropy.
-      plan: The planned mechanism. It replaces all settings, except for the clip norm.
+      noise_seed: Seed of the noise, which then gives no privacy guarantee; None for the system's entropy.
+      plan: The planned mechanism. It replaces all settings except the clip norm.
     """
 
     kind: str = setting(
@@ -191,15 +191,15 @@ class Training(Evaluations):
     Attributes:
       seed: Seed of all randomness.
       task: The task.
-      total_rounds: Rounds.
-      cohort_size: Clients of a round.
-      selection: Options of their selection.
+      total_rounds: Number of rounds.
+      cohort_size: Number of clients per round.
+      selection: Options of client selection.
       max_examples_per_client: Cap on a client's examples; 0 for none.
-      batch_size: Examples of a client's mini-batch.
+      batch_size: Number of examples in a client's mini-batch.
       learning_rate: Client learning rate.
-      corrections: Corrections of its gradients.
-      server_optimizer: The server's.
-      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+      corrections: Corrections of the clients' gradients.
+      server_optimizer: Options of the server optimizer.
+      rounds_per_checkpoint: Rounds between checkpoints; 0 to save only the last round.
     """
 
     seed: int
@@ -220,9 +220,9 @@ class Length:
     """Rounds of a run, and its periods of evaluation and checkpoints.
 
     Attributes:
-      total_rounds: Total rounds, including those of earlier starts.
-      rounds_per_eval: Rounds between evaluations; 0 for only the last.
-      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+      total_rounds: Total number of rounds, including those before the run was continued.
+      rounds_per_eval: Rounds between evaluations; 0 to evaluate only after the last round.
+      rounds_per_checkpoint: Rounds between checkpoints; 0 to save only the last round.
     """
 
     total_rounds: int
@@ -230,6 +230,6 @@ class Length:
     rounds_per_checkpoint: int = 0
 
     def ends_in_evaluation(self, round_num: int) -> bool:
-        """Whether a round ends in an evaluation."""
+        """Whether a round ends with an evaluation."""
         every = self.rounds_per_eval
         return round_num == self.total_rounds or bool(every and round_num % every == 0)

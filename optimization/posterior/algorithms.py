@@ -1,10 +1,10 @@
 """Algorithms of posterior aggregation: the clients' work, and the server's aggregation of their updates.
 
-Johansson and Gullbrandson 2022, Algorithms 1 to 10. TFF aggregates the updates, except for FedAG and FedBE: their
-server is the program, where `CollectedRounds` collects each client's update. Every algorithm's aggregate goes to the
-same server optimizer; SGLD adds its noise after the step. FedAvg, FedOpt, FedPA and SGLD weight clients by their
-numbers of examples; the others weight them equally, as the thesis does. A diverged client counts as a zero update, and
-a client without examples is ignored.
+These are Algorithms 1 to 10 of Johansson and Gullbrandson 2022. TFF aggregates the updates, except for FedAG and FedBE,
+whose server is this program: `CollectedRounds` collects each client's update. All algorithms pass their aggregate to
+the same server optimizer; SGLD adds its noise after the step. FedAvg, FedOpt, FedPA and SGLD weight clients by their
+numbers of examples; the others weight them equally, as the thesis does. A client that diverged counts as a zero update,
+and a client without examples is ignored.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ class CohortUpdates(NamedTuple):
     """Results of a cohort's clients, in the order of their positions.
 
     Attributes:
-      deltas: float32 [clients with examples, parameters]; zero where the update was not finite.
+      deltas: float32 [clients with examples, parameters]; zero for an update that was not finite.
       sums: Each client's contribution to the round's metrics, [clients, ...] each; see `fed_avg.ClientOutput`.
     """
 
@@ -43,15 +43,15 @@ class ServerUpdate(NamedTuple):
 
     Attributes:
       delta: float32 [parameters].
-      deviation: float32 [parameters], deviation of the Gaussian posterior; empty for other algorithms.
+      deviation: float32 [parameters], standard deviation of FedAG's Gaussian posterior; empty for other algorithms.
     """
 
     delta: np.ndarray
     deviation: np.ndarray = NO_DEVIATION
 
 
-# (weights before as one vector, deltas of clients with examples, generator) -> ServerUpdate. It may overwrite the
-# deltas.
+# (weights before the round as one vector, deltas of clients with examples, generator) -> ServerUpdate. The function may
+# overwrite the deltas.
 Aggregate = Callable[[np.ndarray, np.ndarray, np.random.Generator], ServerUpdate]
 
 
@@ -59,21 +59,21 @@ Aggregate = Callable[[np.ndarray, np.ndarray, np.random.Generator], ServerUpdate
 class ServerChain:
     """SGLD at the server: a Langevin chain with one state per round, and the average of its states after the burn-in.
 
-    Johansson and Gullbrandson 2022, section 2.4.4; Welling and Teh 2011. The clients' mean is the step, and noise is
-    added to the model after it, as in equation 2.16, which leaves open whether 2 eta is its variance or deviation.
-    Clients train from the newest state. Evaluation, deployment and saving use the average; during the burn-in, the
-    newest state.
+    See Johansson and Gullbrandson 2022, section 2.4.4, and Welling and Teh 2011. The server steps by the clients' mean
+    and then adds noise to the model, as in equation 2.16. That equation leaves open whether 2 eta is the variance or
+    the standard deviation of the noise. Clients train from the newest state. Evaluation, deployment and saving use the
+    average, or the newest state during the burn-in.
 
     Attributes:
-      burn_in_rounds: Number of first rounds, whose states are not averaged.
-      deviation: Standard deviation of the noise on each weight, in rounds without clients, too.
+      burn_in_rounds: Number of rounds at the start whose states are not averaged.
+      deviation: Standard deviation of the noise on each weight. Rounds without clients also add noise.
     """
 
     burn_in_rounds: int
     deviation: float
 
     def state(self, stepped: Sequence[np.ndarray], seed: int, round_num: int) -> tuple[np.ndarray, ...]:
-        """State of the chain after a round, from the model after the server optimizer's step."""
+        """State of the chain after a round, given the model after the server optimizer's step."""
         generator = keys.generator(seed, keys.Purpose.LANGEVIN, round_num)
         scale = np.float32(self.deviation)
         arrays = [np.asarray(weight) for weight in stepped]
@@ -82,7 +82,7 @@ class ServerChain:
     def served(
         self, average: Sequence[np.ndarray], state: tuple[np.ndarray, ...], round_num: int
     ) -> tuple[np.ndarray, ...]:
-        """Average of the states after the burn-in; during the burn-in, the state.
+        """Average of the states since the burn-in; during the burn-in, the current state.
 
         Args:
           average: Average after the previous round.
@@ -104,9 +104,9 @@ class Algorithm:
       burn_in_work: The clients' training in the burn-in rounds.
       client_work: The clients' training after the burn-in.
       burn_in_rounds: Number of burn-in rounds.
-      aggregate: Aggregation in the program of all updates; None if TFF aggregates.
-      factory: Aggregation by TFF; if it and `aggregate` are None, the mean weighted by examples.
-      chain: Langevin chain after the server optimizer's step, or None.
+      aggregate: Aggregation of all updates in this program; None if TFF aggregates.
+      factory: Aggregation by TFF. If both this and `aggregate` are None, it is the mean weighted by examples.
+      chain: Langevin chain that follows the server optimizer's step, or None.
     """
 
     burn_in_work: ClientWork
@@ -117,7 +117,7 @@ class Algorithm:
     chain: ServerChain | None = None
 
     def work_of(self, round_num: int) -> ClientWork:
-        """Client training of a round, from 1."""
+        """Client training in a round, numbered from 1."""
         return self.burn_in_work if round_num <= self.burn_in_rounds else self.client_work
 
 
@@ -128,10 +128,10 @@ def build(
 
     Args:
       posterior: Name and hyperparameters of the algorithm.
-      sgd: The clients' plain training, whose steps their chains also take.
+      sgd: The clients' plain training. Posterior chains take the same steps.
       model: The model.
       cohort_size: Maximum number of clients in a round.
-      server_features: FedBE's unlabelled examples, as the model takes them.
+      server_features: FedBE's unlabelled examples, in the form that the model takes.
     """
     name, burn_in_rounds = posterior.name, 0
     work: ClientWork = sgd
@@ -178,10 +178,10 @@ def flat(weights: models.Weights) -> np.ndarray:
 
 
 def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
-    """Builds the function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`: a round's client work.
+    """Builds a round's client work: a function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`.
 
-    Each client's update is written to its place on arrival. So the program holds the cohort's updates once, and the
-    worker holds only a few of them.
+    Each client's update is written to its place when it arrives. The program therefore holds the cohort's updates only
+    once, and the worker holds only a few of them.
     """
 
     def client_round(*arguments):
@@ -193,7 +193,7 @@ def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., 
 
     def collect(weights: models.Weights, cohort: Sequence[supervised.ClientInput]) -> CohortUpdates:
         rows = np.argsort(np.argsort([client.position for client in cohort]))
-        # Mapped memory is returned with the array; the heap would keep it, fragmented.
+        # Mapped memory is freed together with the array. On the heap, fragmentation would keep it allocated.
         memory = mmap.mmap(-1, max(1, 4 * len(cohort) * size))
         deltas: np.ndarray = np.ndarray((len(cohort), size), np.float32, memory)
         clients: list[dict[str, Any]] = [{}] * len(cohort)
@@ -213,14 +213,14 @@ def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., 
 
 
 class CollectedRounds:
-    """Rounds whose server is the program, with the interface of `fed_avg.Process.build`.
+    """Rounds whose server is this program, with the interface of `fed_avg.Process.build`.
 
     Attributes:
       initialize: State before round 1.
     """
 
     def __init__(self, definition: supervised.SupervisedProcess, initial_weights: models.Weights):
-        """Builds the computations; the aggregator of `definition` is not used."""
+        """Builds the computations. The aggregator of `definition` is not used."""
         built = definition.build(initial_weights)
         self.initialize = built.initialize
         self._shapes, self._collect = definition.model.shapes, build_collection(definition)
@@ -233,15 +233,15 @@ class CollectedRounds:
         cohort: Sequence[supervised.ClientInput],
         aggregate: Callable[[np.ndarray, np.ndarray], ServerUpdate],
     ) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
-        """Runs a round; if no client has examples, the update is zero.
+        """Runs a round. If no client has examples, the update is zero.
 
         Args:
           state: State before the round.
           cohort: Inputs of at least one client.
-          aggregate: (weights before, deltas of clients with examples) -> `ServerUpdate`.
+          aggregate: (weights before the round, deltas of clients with examples) -> `ServerUpdate`.
 
         Returns:
-          State after the round; metrics, whose `aggregator` has the update's other fields.
+          State after the round, and its metrics; `aggregator` in the metrics has the update's other fields.
         """
         updates, before = self._collect(state.weights, cohort), flat(state.weights)
         delta, others = np.zeros_like(before), {}

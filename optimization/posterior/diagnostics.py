@@ -10,8 +10,8 @@ import scipy.stats
 from data import files
 from optimization.study import panels as drawing
 
-_LILLIEFORS_CLIENTS = 4  # First entry of the test's table.
-_SIMULATED = (20, 1000)  # Batches of normal samples; their mean distance has a standard error of 0.2%.
+_LILLIEFORS_CLIENTS = 4  # Smallest sample size in the test's table.
+_SIMULATED = (20, 1000)  # Batches, and normal samples in each. The standard error of the mean distance is 0.2%.
 _STATISTICS = {
     "p_values": "p-value of the Kolmogorov-Smirnov test",
     "lilliefors_p_values": "p-value of Lilliefors' test",
@@ -26,14 +26,15 @@ class Normality(NamedTuple):
 
     Attributes:
       p_values: P-values of the Kolmogorov-Smirnov test against the normal distribution with the sample's mean and
-        standard deviation. Since these are estimated, the p-values of normal samples are closer to 1 than uniform.
-      lilliefors_p_values: P-values of the same distance, corrected for the estimation (Lilliefors 1967) by a table, and
-        clipped to 0.001 and 0.99; NaN for fewer than four clients.
-      excess_distances: The same distance minus its mean for normal samples of as many clients (`normal_distance`). For
-        normal models it is 0 on average with any number of clients. For others it grows with that number: for an
-        exponential distribution from 0.03 with 5 clients to 0.11 with 100.
+        standard deviation. Since these are estimated, the p-values of normal samples are not uniform but closer to 1.
+      lilliefors_p_values: P-values of the same distance, corrected for the estimation by a table (Lilliefors 1967) and
+        clipped to the range from 0.001 to 0.99; NaN for fewer than four clients.
+      excess_distances: The same distance minus its mean for normal samples of the same size (`normal_distance`). For
+        normal models, it is 0 on average for any number of clients. For other models, it grows with the number of
+        clients: for an exponential distribution, from 0.03 with 5 clients to 0.11 with 100.
       skewness: Third standardized moment.
-      kurtosis: Fourth standardized moment minus 3, biased downwards: -6 / (clients + 1) on average for normal models.
+      kurtosis: Fourth standardized moment minus 3. It is biased downwards: for normal models, it is -6 / (clients + 1)
+        on average.
     """
 
     p_values: np.ndarray
@@ -49,7 +50,7 @@ def normality(models: np.ndarray) -> Normality:
     Raises:
       ValueError: If there are fewer than two models.
     """
-    from optimization.posterior import ensembles  # Imports TensorFlow, as the next.
+    from optimization.posterior import ensembles  # This import and the next import TensorFlow.
     from optimization.runtime import private
 
     count = len(models)
@@ -57,7 +58,7 @@ def normality(models: np.ndarray) -> Normality:
         raise ValueError("Normality needs two or more models.")
 
     result = Normality(*np.full((5, models.shape[1]), np.nan))
-    # The p-value depends only on the distance: a table, because its function is slow.
+    # The p-value depends only on the distance, and its function is slow, so it is tabulated.
     distances = np.linspace(0, 1, 4097)
     p_values = scipy.stats.kstwo.sf(distances, count)
     normal = normal_distance(count)
@@ -69,7 +70,7 @@ def normality(models: np.ndarray) -> Normality:
         if count >= _LILLIEFORS_CLIENTS:
             varies = np.isfinite(distance)
             result.lilliefors_p_values[chunk][varies] = private.lilliefors_p_values(distance[varies], count)
-        # SciPy's own moments go row by row where one of them is NaN.
+        # SciPy's moments are computed row by row if any of them is NaN, which is slow.
         squares = np.square(samples)
         variance = squares.mean(axis=1)
         result.skewness[chunk] = (squares * samples).mean(axis=1) / variance**1.5
@@ -79,9 +80,9 @@ def normality(models: np.ndarray) -> Normality:
 
 @functools.cache
 def normal_distance(count: int) -> float:
-    """Mean Kolmogorov-Smirnov distance of normal samples to the normal distribution fitted to them.
+    """Mean Kolmogorov-Smirnov distance between normal samples and the normal distribution fitted to them.
 
-    It is simulated with 20,000 samples, the same in each call.
+    It is simulated with 20,000 samples, which are the same in each call.
 
     Args:
       count: Size of a sample, at least 2.

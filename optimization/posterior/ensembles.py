@@ -39,7 +39,7 @@ class GaussianPosterior(NamedTuple):
 
 
 def gaussian_posterior(models: np.ndarray) -> GaussianPosterior:
-    """Fits the clients' models, float32 [clients, parameters]; the variance has the denominator n."""
+    """Fits a posterior to the clients' models, float32 [clients, parameters]. The variance has the denominator n."""
     mean, deviation = np.empty((2, models.shape[1]), np.float32)
     for chunk in chunks(models.shape[1]):
         models[:, chunk].mean(axis=0, out=mean[chunk])
@@ -48,13 +48,13 @@ def gaussian_posterior(models: np.ndarray) -> GaussianPosterior:
 
 
 def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, batch_size: int = 512) -> np.ndarray:
-    """Averages the class probabilities of an ensemble: the probabilistic prediction of FedAG, the targets of FedBE.
+    """Averages the class probabilities of an ensemble, for FedAG's probabilistic prediction and FedBE's targets.
 
     Args:
       model: A classifier whose outputs are logits.
       ensemble: Models, each float32 [parameters]; only one at a time is in memory.
-      features: Features as `model.forward` takes them, with the examples as first axis.
-      batch_size: Number of examples that are computed at once.
+      features: Features in the form that `model.forward` takes, with the examples on the first axis.
+      batch_size: Number of examples that are processed at once.
 
     Returns:
       float32 [examples, classes]; rows sum to 1.
@@ -77,7 +77,7 @@ def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, b
 class Distillation:
     """Distils an ensemble into one model by stochastic weight averaging (SWA; Chen and Chao 2021).
 
-    The thesis specifies SWA without its constants; these defaults follow Chen and Chao.
+    The thesis does not specify the constants of SWA; the defaults here follow Chen and Chao.
 
     Attributes:
       epochs: Number of passes over the server's data.
@@ -94,7 +94,7 @@ class Distillation:
     cycle: int = 25
 
     def num_cycles(self, num_examples: int) -> int:
-        """Number of complete cycles over this number of server examples."""
+        """Number of complete cycles when training on this number of server examples."""
         return self.epochs * -(-num_examples // self.batch_size) // self.cycle
 
     def distil(self, model: models_lib.Model, start: np.ndarray, features, targets: np.ndarray, seed) -> np.ndarray:
@@ -103,12 +103,12 @@ class Distillation:
         Args:
           model: A classifier whose outputs are logits.
           start: float32 [parameters].
-          features: Features as `model.forward` takes them, with the examples as first axis.
+          features: Features in the form that `model.forward` takes, with the examples on the first axis.
           targets: float32 [examples, classes], probabilities.
-          seed: int32 [2], random key of the shuffles.
+          seed: int32 [2], random key for shuffling.
 
         Returns:
-          float32 [parameters], average of the models at the ends of the cycles; the last model if no cycle is complete.
+          float32 [parameters], average of the models at the end of each cycle; the last model if no cycle is complete.
         """
         features, targets = tf.nest.map_structure(tf.constant, (features, targets))
         variables = [tf.Variable(weight) for weight in models_lib.unflatten(tf.constant(start), model.shapes)]
@@ -151,10 +151,10 @@ def fedbe(
     Args:
       model: A classifier whose outputs are logits.
       models: float32 [clients, parameters].
-      features: The server's unlabelled examples, as `model.forward` takes them.
+      features: The server's unlabelled examples, in the form that `model.forward` takes.
       num_samples: Number of models sampled from the posterior.
       distillation: Options of the distillation.
-      generator: Generator of the samples and of the shuffles' random key.
+      generator: Random generator for the samples and for the random key of the shuffles.
 
     Returns:
       float32 [parameters].

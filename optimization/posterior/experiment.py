@@ -1,7 +1,7 @@
-"""Federated training by posterior aggregation, as rounds for the runner.
+"""Federated training with posterior aggregation, as rounds for the runner.
 
-One round: cohort -> `supervised.ClientInput`s -> the clients' work as a TFF computation -> the server's update -> the
-server optimizer's step -> predictions on validation data and on the cohort's training data.
+A round goes through these steps: cohort -> `supervised.ClientInput`s -> the clients' work as a TFF computation -> the
+server's update -> the server optimizer's step -> predictions on validation data and on the cohort's training data.
 """
 
 import dataclasses
@@ -30,10 +30,11 @@ class RoundState(NamedTuple):
 
     Attributes:
       server: Model and server optimizer.
-      deviation: float32 [parameters], FedAG's posterior around the model; empty for other algorithms.
-      recent: float64 [window, metrics], `metrics.MEASURED` of the last rounds, newest last; NaN before round 1.
-      selection: The client selector's state; empty without one.
-      chain: SGLD's newest state, from which clients train; `server` has the average. Empty for other algorithms.
+      deviation: float32 [parameters], standard deviation of FedAG's posterior around the model; empty for other
+        algorithms.
+      recent: float64 [window, metrics], `metrics.MEASURED` in the last rounds, newest last; NaN before round 1.
+      selection: The client selector's state; empty without a selector.
+      chain: SGLD's newest state, from which clients train, while `server` has the average. Empty for other algorithms.
     """
 
     server: fed_avg.State
@@ -52,7 +53,7 @@ class PosteriorRounds(training.TrainingRounds):
         Args:
           options: Options of the run.
           task: The task.
-          folder: Folder of the diagnostics.
+          folder: Folder for the diagnostics.
         """
         self._options, self._folder = options, folder
         sgd = make_options(client_work.LocalSgd, vars(options))
@@ -75,7 +76,7 @@ class PosteriorRounds(training.TrainingRounds):
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
 
     def _rounds(self, work: Any) -> Any:
-        """Rounds that TFF or the program aggregates, with the initial weights of seed 0."""
+        """Rounds aggregated by TFF or by this program, with the initial weights of seed 0."""
         size, weights = self._options.cohort_size, self._model.initial_weights(0)
         if self._algorithm.aggregate:
             collect = lambda: algorithms.CollectedRounds(self.definition(work, size), weights)  # noqa: E731
@@ -86,7 +87,7 @@ class PosteriorRounds(training.TrainingRounds):
         return self._cached(("rounds", work, self._algorithm.factory), build)
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
-        """Shuffles the examples: if a model normalizes over a batch, each batch should resemble the whole."""
+        """Shuffles the examples, because batches should resemble the whole data if a model normalizes over a batch."""
         draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 1)
         return examples.take(draw.permutation(len(examples.labels)))
 
@@ -118,7 +119,7 @@ class PosteriorRounds(training.TrainingRounds):
             )
 
     def cohort(self, round_num: int) -> np.ndarray:
-        """Clients of a round without a selector, except those whose examples the server has."""
+        """Samples a round's clients without a selector, excluding clients whose examples the server has."""
         options, population = self._options, len(self._clients) - self._first
         if options.client_sampling_alpha is None:
             return self._first + cohorts.draw(Cohorts(options.cohort_size), population, options.seed, round_num)
@@ -174,7 +175,7 @@ class PosteriorRounds(training.TrainingRounds):
         return RoundState(server, deviation, recent, selection, chain), row
 
     def _ensemble(self, weights: models.Weights, deviation: np.ndarray, round_num: int) -> list[models.Weights]:
-        """Models whose probabilities are averaged: FedAG's samples, otherwise the server's model alone."""
+        """Models whose probabilities are averaged: FedAG's samples, or only the server's model for other algorithms."""
         if not deviation.size:
             return [tuple(weights)]
         generator = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 0)

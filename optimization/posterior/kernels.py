@@ -1,8 +1,8 @@
-"""Kernels of density estimates in one dimension, and their bandwidths, in TensorFlow.
+"""Kernels for density estimation in one dimension, and their bandwidths, in TensorFlow.
 
-Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float64 [parameters,
-clients], to bandwidths, float64 [parameters]. Equal samples, and a single sample, have the bandwidth zero. All rules
-scale with the samples, and all but `nearest` ignore their location.
+See Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float64 [parameters,
+clients], to bandwidths, float64 [parameters]. The bandwidth of equal samples, or of a single sample, is zero. All rules
+scale with the samples, and all except `nearest` are independent of their location.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ class Kernel:
 
     Attributes:
       density: Function K(u) of scaled distances u = distance / bandwidth.
-      weight: Function proportional to K(u), with a factor that is common to u's last axis.
+      weight: Function proportional to K(u), with the same factor along u's last axis.
       roughness: R(K), the integral of K squared.
       variance: m2(K), the integral of u squared times K.
     """
@@ -36,7 +36,7 @@ def _epanechnikov_weight(scaled: tf.Tensor) -> tf.Tensor:
 
 def _gaussian_weight(scaled: tf.Tensor) -> tf.Tensor:
     logarithms = -0.5 * tf.square(scaled)
-    # Without this, all weights would underflow to 0 far from every sample.
+    # Without the subtraction, all weights would underflow to 0 far from the samples.
     return tf.exp(logarithms - tf.reduce_max(logarithms, axis=-1, keepdims=True))
 
 
@@ -56,11 +56,11 @@ KERNELS = {
 }
 
 
-_NORMAL_REFERENCE = (4 / 3) ** 0.2  # Best for normal samples and the Gaussian kernel (eq. 2.20).
+_NORMAL_REFERENCE = (4 / 3) ** 0.2  # Optimal for normal samples and the Gaussian kernel (eq. 2.20).
 _FOLDS = 5
 _FACTORS = (0.01, 0.1, 1.0, 10.0)
 _NEIGHBOURS = 5
-_GRID = 1024  # Points.
+_GRID = 1024  # Number of grid points.
 _FIXED_POINT_STEPS = 100
 _NEGLIGIBLE = 60.0  # exp(-60) is negligible, even times the 14th power of a frequency.
 
@@ -68,7 +68,7 @@ _NEGLIGIBLE = 60.0  # exp(-60) is negligible, even times the 14th power of a fre
 def silverman(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Silverman's bandwidth 0.9 min(standard deviation, IQR / 1.34) n^(-1/5) (eq. 2.21), for either kernel.
 
-    If the interquartile range is zero, only the standard deviation counts.
+    If the interquartile range is zero, only the standard deviation is used.
     """
     del kernel
     deviations, ordered = _deviations(samples), tf.sort(samples, axis=1)
@@ -86,13 +86,13 @@ def scott(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
 def plug_in(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Plug-in bandwidth of depth two (Sheather and Jones 1991; Wand and Jones 1995, section 3.6.1).
 
-    Eq. 2.20 with R(f'') estimated by a Gaussian kernel, whose bandwidth needs R(f'''). This is estimated in the same
-    way, with a bandwidth that needs R(f''''), taken from the normal density. Both pilot bandwidths cancel the leading
-    bias against the terms of a sample with itself.
+    This is eq. 2.20 with R(f'') estimated by a Gaussian kernel, whose bandwidth depends on R(f'''). R(f''') is
+    estimated in the same way, with a bandwidth that depends on R(f''''), which is taken from the normal density. With
+    both pilot bandwidths, the leading bias cancels the terms that pair a sample with itself.
     """
     count, deviations = _count(samples), _deviations(samples)
     scales = tf.where(deviations > 0, deviations, 1.0)
-    # In units of the standard deviation. 105 / (32 sqrt(pi)) is the normal density's eighth functional.
+    # Distances in units of the standard deviation. 105 / (32 sqrt(pi)) is the normal density's eighth functional.
     distances = (samples[:, :, tf.newaxis] - samples[:, tf.newaxis, :]) / scales[:, tf.newaxis, tf.newaxis]
 
     def mean_derivative(polynomial: tf.Tensor, squares: tf.Tensor) -> tf.Tensor:
@@ -110,9 +110,9 @@ def plug_in(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
 def improved_sheather_jones(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Plug-in bandwidth without a normal reference (Botev, Grotowski and Kroese 2010, Algorithm 1).
 
-    The fixed point of equation 29 with l = 5, from a grid of 1024 points over twice the samples' range, for the
-    Gaussian kernel; another kernel has it times the ratio of their constants in eq. 2.20. A few samples may have no
-    fixed point: then the bandwidth is infinite, and the mode is the mean.
+    For the Gaussian kernel, this is the fixed point of equation 29 with l = 5, on a grid of 1024 points over twice the
+    samples' range. For another kernel, it is multiplied by the ratio of the kernels' constants in eq. 2.20. With few
+    samples there may be no fixed point; the bandwidth is then infinite, and the mode is the mean.
     """
     lows, ranges = tf.reduce_min(samples, axis=1), tf.reduce_max(samples, axis=1) - tf.reduce_min(samples, axis=1)
     places = (samples - lows[:, tf.newaxis]) / tf.where(ranges > 0, 2 * ranges, 1.0)[:, tf.newaxis] + 0.25
@@ -127,7 +127,7 @@ def improved_sheather_jones(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
         def roughness(derivative: int, time: tf.Tensor) -> tf.Tensor:
             """Roughness R of a derivative of the density estimate with this squared bandwidth."""
             limit = tf.constant([_NEGLIGIBLE], tf.float64)
-            used = tf.searchsorted(rates * tf.reduce_min(time), limit)[0]  # Frequencies beyond add less than 1e-16.
+            used = tf.searchsorted(rates * tf.reduce_min(time), limit)[0]  # Higher frequencies add less than 1e-16.
             decay = tf.exp(-rates[:used] * time[:, tf.newaxis])
             return 0.5 * tf.reduce_sum(rates[:used] ** derivative * row_coefficients[:, :used] * decay, axis=1)
 
@@ -153,7 +153,7 @@ def improved_sheather_jones(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
 
 
 def _squared_cosine_coefficients(places: tf.Tensor) -> tf.Tensor:
-    """float64 [parameters, frequencies from 1] of samples in [0, 1], float64 [parameters, clients]."""
+    """Coefficients [parameters, frequencies from 1] of samples in [0, 1], float64 [parameters, clients]."""
     scaled, rows = places * (_GRID - 1), tf.shape(places)[0]
     above = scaled - tf.floor(scaled)
     cells = tf.cast(tf.floor(scaled), tf.int32) + _GRID * tf.range(rows)[:, tf.newaxis]
@@ -163,10 +163,11 @@ def _squared_cosine_coefficients(places: tf.Tensor) -> tf.Tensor:
 
 
 def cross_validation(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
-    """Best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth by the likelihood of left-out samples.
+    """The best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth, by the likelihood of held-out samples.
 
-    There are five folds, or as many as samples; a fold has every fifth sample in ascending order. A left-out sample
-    that no kernel reaches counts with the smallest positive density. Of equal likelihoods, the larger bandwidth wins.
+    There are five folds, or one per sample if there are fewer samples. A fold has every fifth sample in ascending
+    order. A held-out sample that no kernel reaches gets the smallest positive density. If likelihoods are equal, the
+    larger bandwidth is chosen.
     """
     samples = tf.sort(samples, axis=1)
     silvermans = silverman(samples, kernel)
@@ -188,7 +189,7 @@ def cross_validation(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
 
 
 def nearest(distances: tf.Tensor, kernel: Kernel) -> tf.Tensor:
-    """Scott's bandwidth of the five samples nearest to zero, where the density is evaluated (C.4)."""
+    """Scott's bandwidth of the five samples that are nearest to zero, where the density is evaluated (C.4)."""
     _, indices = tf.math.top_k(-tf.abs(distances), tf.minimum(_NEIGHBOURS, tf.shape(distances)[1]))
     return scott(tf.gather(distances, indices, batch_dims=1), kernel)
 
@@ -200,7 +201,7 @@ RULES: dict[str, Callable[[tf.Tensor, Kernel], tf.Tensor]] = {
     "improved_sheather_jones": improved_sheather_jones,
     "cross_validation": cross_validation,
 }
-PAIRWISE = {"plug_in", "improved_sheather_jones", "cross_validation"}  # Rules with much larger arrays.
+PAIRWISE = {"plug_in", "improved_sheather_jones", "cross_validation"}  # Rules that need much larger arrays.
 
 
 def _count(samples: tf.Tensor) -> tf.Tensor:

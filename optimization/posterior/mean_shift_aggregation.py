@@ -1,17 +1,17 @@
 """FedKP: the mode of the cohort's models, parameter by parameter, as a TFF aggregation.
 
-Johansson and Gullbrandson 2022, Algorithms 8 to 10. The clients' values of a parameter are samples of its posterior.
-Mean shift climbs from a start to a mode of their kernel density. It commutes with translation and scaling, so model
-deltas may stand for models, and the values of a parameter are mapped to [0, 1].
+See Johansson and Gullbrandson 2022, Algorithms 8 to 10. The clients' values of a parameter are samples of its
+posterior. Mean shift climbs from a start to a mode of their kernel density. It commutes with translation and scaling,
+so model deltas can replace models, and the values of a parameter are mapped to [0, 1].
 
-A round's updates are in memory once, at the worker; everything else works on blocks of parameters. The accumulator is a
-list of updates: a new one moves the others by one place, which copies nothing. TFF sends a finished accumulator from
-its clients' executor to its server's, which makes three copies. So the updates are aggregated as soon as the last
-client's update arrives, and only the aggregate is sent.
+A round's updates are held in memory only once, by the worker; everything else works on blocks of parameters. The
+accumulator is a list of updates: a new update moves the others by one place, which copies nothing. TFF sends a finished
+accumulator from its clients' executor to its server's executor, which makes three copies. To avoid them, the updates
+are aggregated as soon as the last client's update arrives, and only the aggregate is sent.
 
-Epanechnikov's kernel has windows, which make joint steps of all clients cheap. The samples within reach of a point
-change only at the edges sample +- bandwidth. Between two edges a step is one function of the point, whose coefficients
-are sums over the samples within reach.
+Epanechnikov's kernel has bounded support, so the steps of all clients can be computed together cheaply. The samples
+within reach of a point change only at the edges sample +- bandwidth. Between two edges, a step is a single function of
+the point, whose coefficients are sums over the samples within reach.
 """
 
 import dataclasses
@@ -26,25 +26,25 @@ import tensorflow_federated as tff
 from optimization import models
 from optimization.posterior import flags, kernels
 
-TOLERANCE = 1e-7  # A coordinate stops after a step of at most this length, in units of the models.
-# Extra width of a window, in units of the samples' range: despite rounding, a sample at exactly one bandwidth counts,
-# and a window of bandwidth zero contains its sample.
+TOLERANCE = 1e-7  # A coordinate stops when its step is at most this long, in the models' units.
+# Extra width of a window, in units of the samples' range. It ensures, despite rounding, that a sample at a distance of
+# exactly one bandwidth counts, and that a window of bandwidth zero contains its own sample.
 _MARGIN = 1e-9
-_ROUNDING = 1e-9  # Results closer to the mean than this, in units of the samples' range, count as equal.
-# Below this bandwidth the sums of squares and cubes lose more than nine digits to cancellation.
+_ROUNDING = 1e-9  # A result this close to the mean, in units of the samples' range, counts as equal.
+# Below this bandwidth, cancellation costs the sums of squares and cubes more than nine digits.
 _LEAST_REACH = 0.01
 _PLACES = 128  # Number of updates that are collected without a copy.
-_COLLECTED_CELLS = 1 << 22  # Array elements of the updates of a block of parameters.
-_CELLS = 1 << 15  # Elements of each array of a step: more leave the caches, fewer leave the cores waiting.
+_COLLECTED_CELLS = 1 << 22  # Number of array elements in the updates of a block of parameters.
+_CELLS = 1 << 15  # Elements of each array in a step. More do not fit into the caches; fewer leave cores idle.
 
 
 class Collected(NamedTuple):
-    """Some of a round's updates, or the aggregate of all.
+    """Some of a round's updates, or the aggregate of all updates.
 
     Attributes:
-      places: Tuple of float32 [updates, parameters], the newest first; most have one row or none.
-      others: float32 [updates, parameters], updates beyond the last place.
-      aggregate: float32 [parameters, 2], see `aggregate`; empty before the last client.
+      places: Tuple of float32 [updates, parameters], newest first. Most have one row or none.
+      others: float32 [updates, parameters], updates that do not fit into `places`.
+      aggregate: float32 [parameters, 2], see `aggregate`; empty until the last client's update arrives.
       clients: int32, number of clients.
     """
 
@@ -59,8 +59,8 @@ class MeanShiftFactory(tff.aggregators.WeightedAggregationFactory):
     """FedKP as the aggregator of `tff.learning.algorithms.build_weighted_fed_avg`.
 
     Attributes:
-      shift: The kernel, its bandwidth and the steps.
-      cohort_size: Maximum number of clients in a round. Smaller rounds need three more copies of the updates.
+      shift: Options of the mean shift: kernel, bandwidth and steps.
+      cohort_size: Maximum number of clients in a round. Rounds with fewer clients need 3 more copies of the updates.
       shifts_clients: Whether every client's update is shifted to its mode, and the modes are averaged (Algorithm 10);
         otherwise the updates' mean is shifted (Algorithm 9).
 
@@ -74,7 +74,7 @@ class MeanShiftFactory(tff.aggregators.WeightedAggregationFactory):
     shifts_clients: bool = False
 
     def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Builds the process; values are float32 tensors, a weight is a number."""
+        """Builds the process. Values are float32 tensors, and a weight is a number."""
         specs = tff.types.type_to_tf_tensor_specs(value_type)
         shapes = {str(index): tuple(spec.shape) for index, spec in enumerate(tf.nest.flatten(specs))}
         size, num_places = sum(math.prod(shape) for shape in shapes.values()), min(self.cohort_size, _PLACES)
@@ -145,7 +145,7 @@ def aggregate(
       shift: Options of the mean shift.
       updates: Parts of the cohort, float32 [clients, parameters] each.
       size: Number of parameters.
-      nothing: Elements of the aggregate if there is no client, float32.
+      nothing: Value of the aggregate's elements if there is no client, float32.
       shifts_clients: See `MeanShiftFactory`.
 
     Returns:
@@ -188,7 +188,7 @@ def _in_blocks(
 
 
 def _in_units(samples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Samples [parameters, clients] mapped to [0, 1]; their minimum and range (1 if zero), [parameters, 1]."""
+    """Samples [parameters, clients] mapped to [0, 1], and their minimum and range (1 if zero), [parameters, 1]."""
     lows = tf.reduce_min(samples, axis=1, keepdims=True)
     ranges = tf.reduce_max(samples, axis=1, keepdims=True) - lows
     units = tf.where(ranges > 0, ranges, 1.0)
@@ -196,14 +196,14 @@ def _in_units(samples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def widths(shift: flags.MeanShift, samples: tf.Tensor) -> tf.Tensor:
-    """Scaled bandwidths, float64 [parameters], of samples [parameters, clients]; not for `flags.NEAREST`."""
+    """Scaled bandwidths, float64 [parameters], of samples [parameters, clients]. Not for `flags.NEAREST`."""
     return shift.bandwidth_scale * kernels.RULES[shift.bandwidth](samples, kernels.KERNELS[shift.kernel])
 
 
 def _aggregate_block(
     shift: flags.MeanShift, samples: tf.Tensor, *, shifts_clients: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Aggregate float64 [parameters] of samples [parameters, clients], and whether it differs from the mean."""
+    """Aggregate [parameters], float64, of samples [parameters, clients], and whether it differs from the mean."""
     samples, lows, units = _in_units(samples)
     tolerances, means = TOLERANCE / units, tf.reduce_mean(samples, axis=1)
     if not shifts_clients:
@@ -217,7 +217,7 @@ def _aggregate_block(
 
 
 def _climb(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
-    """Modes [parameters, starts] of samples in [0, 1], step by step."""
+    """Modes [parameters, starts] of samples in [0, 1], by iterating the mean shift."""
     kernel = kernels.KERNELS[shift.kernel]
     fixed = None if shift.bandwidth == flags.NEAREST else widths(shift, samples)
     rows = tf.repeat(tf.range(tf.shape(starts)[0]), tf.shape(starts)[1])
@@ -246,7 +246,7 @@ def _climb(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor, tolera
 def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
     """Mean [parameters] of the modes of samples in [0, 1] under Epanechnikov's kernel."""
     samples, width = tf.sort(samples, axis=1), widths(shift, samples)
-    varies = samples[:, -1] > 0  # If clients agree, all samples and their mode are 0.
+    varies = samples[:, -1] > 0  # If all clients agree, their samples and the mode are 0.
     wide, narrow = (tf.where(varies & chosen) for chosen in (width >= _LEAST_REACH, width < _LEAST_REACH))
     wide_samples, wide_width, wide_tolerances = (tf.gather_nd(part, wide) for part in (samples, width, tolerances))
     means = _walk(shift, wide_samples, wide_width, wide_tolerances)
@@ -259,7 +259,8 @@ def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerance
 def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
     """Mean of the clients' modes by Algorithm 8.
 
-    Between two edges, a step leads to the quotient of two parabolas: the sum of weighted samples and of weights.
+    Between two edges, a step leads to a quotient: the sum of the weighted samples over the sum of the weights. Both are
+    parabolas in the point.
 
     Args:
       shift: Options of the mean shift.
@@ -270,14 +271,14 @@ def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, toleranc
     Returns:
       float64 [parameters].
     """
-    centred = samples - 0.5  # Keeps cubes small.
+    centred = samples - 0.5  # Centring keeps the cubes small.
     reach = tf.minimum(width + _MARGIN, 1 + _MARGIN)[:, tf.newaxis]  # A wider reach has no effect.
     edges = tf.concat([centred - reach, centred + reach], axis=1)
     order = tf.argsort(edges, axis=1, stable=True)
     edges = tf.gather(edges, order, batch_dims=1)
 
     def sum_within(values: tf.Tensor) -> tf.Tensor:
-        """Sum of the values within reach of the points from one edge to the next."""
+        """For each interval between two edges, the sum of the values within reach of its points."""
         return tf.cumsum(tf.gather(tf.concat([values, -values], axis=1), order, batch_dims=1), axis=1)
 
     squares = tf.square(centred)
@@ -285,7 +286,7 @@ def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, toleranc
     curvature = 1 / tf.square(width + _MARGIN)[:, tf.newaxis]
 
     def after_step(points: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-        # Sums of 1 - curvature (x - sample)^2, and of this times the sample.
+        # The sum of the weights 1 - curvature (x - sample)^2, and the sum of the weighted samples.
         number, first, second, third = tf.unstack(tf.gather(sums, places, batch_dims=1), num=4, axis=2)
         mass = number - curvature * (second + points * (points * number - 2 * first))
         weighted = first - curvature * (third + points * (points * first - 2 * second))

@@ -13,9 +13,9 @@ SHARE_MOVED = Metric(
 
 # Data on which the server's model is evaluated after a round.
 SETS = {"eval": "validation data", "cohort": "the cohort's training data"}
-# Recall and precision are means over the labels that occur.
+# Recall and precision are averaged over the labels that occur.
 MEASURES: Mapping[str, Better] = {"accuracy": "up", "loss": "down", "recall": "up", "precision": "up"}
-WINDOW = 10  # Rounds of a running mean.
+WINDOW = 10  # Number of rounds in a running mean.
 MEASURED = tuple(
     Metric(
         name := f"{part}/{measure}",

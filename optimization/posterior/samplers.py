@@ -1,7 +1,7 @@
-"""A client's training as a chain of posterior samples (IASG), and FedPA's update from it.
+"""A client's training as a chain of posterior samples (IASG), and FedPA's update from this chain.
 
-Johansson and Gullbrandson 2022, Algorithms 5 and 6; Mandt et al. 2017; for FedPA's shrinkage covariance Al-Shedivat et
-al. 2021, section 4.
+See Johansson and Gullbrandson 2022, Algorithms 5 and 6, and Mandt et al. 2017; for FedPA's shrinkage covariance, see
+Al-Shedivat et al. 2021, section 4.
 """
 
 import dataclasses
@@ -17,15 +17,15 @@ from optimization import client_work, models
 def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
     """Applies the inverse of the samples' covariance to their mean, in O(samples^2 parameters).
 
-    The covariance of l samples is rho_l I + (1 - rho_l) S with the sample covariance S and
-    rho_l = 1 / (1 + (l - 1) shrinkage). It is rho_l (I + shrinkage C'C) with the centred samples C, so by the matrix
-    inversion lemma only I + shrinkage CC', [samples, samples], is inverted. This is the result of Al-Shedivat et al.'s
-    recursion over samples, at the same cost, as matrix products. The eigenvalues of that matrix are at least 1, even if
-    S is singular, so the result is finite if and only if the samples are.
+    The covariance of l samples is rho_l I + (1 - rho_l) S, where S is the sample covariance and
+    rho_l = 1 / (1 + (l - 1) shrinkage). With the centred samples C, it equals rho_l (I + shrinkage C'C). By the matrix
+    inversion lemma, only I + shrinkage CC', [samples, samples], needs to be inverted. The result and the cost are those
+    of Al-Shedivat et al.'s recursion over samples, but with matrix products. The eigenvalues of that matrix are at
+    least 1, even if S is singular, so the result is finite if and only if the samples are.
 
     Args:
       samples: float32 [samples, parameters], models minus the round's model.
-      shrinkage: At least 0; with 0 the covariance is the identity, so the result is the mean.
+      shrinkage: Shrinkage, at least 0. With 0, the covariance is the identity, so the result is the mean.
 
     Returns:
       float32 [parameters], the client's delta.
@@ -65,12 +65,12 @@ class Chain(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class ChainSgd:
-    """A client's training as a chain of samples, each the average of some steps' models; a replacement of `LocalSgd`.
+    """A client's training as a chain of samples, each an average of the models of several steps; replaces `LocalSgd`.
 
     Attributes:
-      sgd: The steps, in epochs.
-      steps_per_sample: Number of steps that a sample averages, K of Algorithm 6; 0 for one epoch. The last sample also
-        averages the remaining steps.
+      sgd: Options of the steps; their number must be given in epochs.
+      steps_per_sample: Number of steps over which a sample is averaged, K in Algorithm 6; 0 for one epoch. The last
+        sample also averages the remaining steps.
       shrinkage: Shrinkage of the samples' covariance, whose inverse multiplies FedPA's update (Algorithm 5); None for
         an update to the samples' average.
     """
@@ -83,7 +83,7 @@ class ChainSgd:
         return self.sgd.examples_trained(num_examples)
 
     def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., client_work.ClientUpdate]:
-        """Training function of `client_work.ClientWork.build`; the learning rate is that of `sgd`."""
+        """Builds the training function, see `client_work.ClientWork.build`. Its learning rate is that of `sgd`."""
         run = self.build_chain(model, loss)
 
         def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
@@ -117,14 +117,14 @@ class ChainSgd:
 
             def add_to_sample(variables: list[tf.Variable], position: tf.Tensor) -> None:
                 sample = tf.minimum(position // sample_steps, num_samples - 1)
-                last = num_steps - (num_samples - 1) * sample_steps  # Steps of the last sample.
+                last = num_steps - (num_samples - 1) * sample_steps  # Number of steps in the last sample.
                 count = tf.cast(tf.where(sample == num_samples - 1, last, sample_steps), tf.float32)
                 update = (models.flatten(variables) - start) / count
                 tf.raw_ops.ResourceScatterAdd(resource=samples.handle, indices=sample, updates=update)
 
             # A client without examples takes no step, and its single sample is the round's model.
             _, loss_sum, deviation = walk(weights, examples, key, on_step=add_to_sample)
-            # A plain read would copy a variable that was changed row by row.
+            # A plain read would copy the variable, because it was changed row by row.
             return Chain(samples.read_value_no_copy(), loss_sum, deviation)
 
         return run

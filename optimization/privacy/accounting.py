@@ -1,18 +1,18 @@
-"""Accounting of mechanisms: what their rounds release, and what that costs.
+"""Privacy accounting: what the rounds of a mechanism release, and how much privacy that costs.
 
-A `Release` has Renyi divergences and distributions of the privacy loss. An `Analysis` is one way to account a
-mechanism: a release, how often, what sampling amplifies, and which data sets are neighbours.
+A `Release` provides Renyi divergences and distributions of the privacy loss. An `Analysis` is one way to account for a
+mechanism: its release, the number of releases, the sampling that amplifies privacy, and which data sets are neighbours.
 
 The pair of distributions behind every release is P = N(1, noise^2) against Q = N(0, noise^2), mixed by sampling. Every
-mechanism divides by a fixed number of clients, so that an absent client contributes nothing: zero to the sum of updates
-and, with adaptive clipping, zero to the centred count of unclipped updates. (A client that is there with a zero update
-differs: it counts as unclipped, as any client that replaces another may.)
+mechanism divides by a fixed number of clients, so an absent client contributes nothing: zero to the sum of updates and,
+with adaptive clipping, zero to the centred count of unclipped updates. (This differs from a client that is present with
+a zero update, which counts as unclipped, as any client that replaces another may.)
 
 Sources: Abadi et al. 2016, Mironov 2017, Mironov, Talwar and Zhang 2019 (RDP), Wang, Balle and Kasiviswanathan 2019
 (RDP of samples without replacement), Zhu, Dong and Wang 2022 (dominating pairs), Doroshenko et al. 2022
 (discretization), McMahan et al. 2018 (DP-FedAvg), Andrew et al. 2021 (adaptive clipping), Kairouz, McMahan et al. 2021
 (DP-FTRL by tree aggregation), Choquette-Choo et al. 2023 (banded matrix factorization), Kairouz, Liu and Steinke 2021
-(distributed discrete Gaussian). dp-accounting has the rest. Nothing here imports TensorFlow.
+(distributed discrete Gaussian). Everything else is from dp-accounting. Nothing here imports TensorFlow.
 """
 
 import abc
@@ -35,11 +35,12 @@ Relation: TypeAlias = dp_accounting.NeighboringRelation
 Losses: TypeAlias = pld.privacy_loss_distribution.PrivacyLossDistribution
 
 ORDERS = np.array(rdp.RdpAccountant().orders)  # 1.1 to 10.9 by 0.1, 11 to 63, 128 to 1,024.
-# Rounding errors of dp-accounting's series, which exceed the divergence itself at enormous noise.
+# Rounding error of dp-accounting's series, which exceeds the divergence itself if the noise is enormous.
 _RDP_FLOOR = 1e-13
-# Outside these, dp-accounting's series overflow. Below, sampling does not help; above, less noise is counted.
+# Outside this range, dp-accounting's series overflow. Below it, sampling does not help; above it, the noise is counted
+# as the maximum.
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
-# Rounds beyond which rounding errors of the privacy loss' probabilities add up.
+# Number of rounds beyond which rounding errors in the probabilities of the privacy loss add up.
 _MOST_COMPOSED = 1e6
 # Delta per round below which those errors are no longer much smaller than delta.
 _LEAST_DELTA = 1e-13
@@ -48,7 +49,7 @@ _LOG_TAIL = -50.0
 
 
 class Release(abc.ABC):
-    """Release of one round or of several, as seen for a single client."""
+    """Release of one or several rounds, from the point of view of a single client."""
 
     @functools.cached_property
     def divergences(self) -> np.ndarray:
@@ -61,7 +62,7 @@ class Release(abc.ABC):
         """Returns the divergences without a floor for rounding errors."""
 
     def has_losses(self, amount: float, delta: float) -> bool:
-        """Returns whether `losses` is known for this many releases, and free of rounding errors at this delta."""
+        """Returns whether `losses` is available for this many releases, without rounding errors at this delta."""
         return amount <= _MOST_COMPOSED and amount * _LEAST_DELTA <= delta
 
     def losses(self, amount: float, grid: float) -> Losses:
@@ -99,7 +100,7 @@ class Gaussian(Release):
 
 @dataclasses.dataclass(frozen=True)
 class PoissonGaussian(Release):
-    """A sum with Gaussian noise over a Poisson sample, if a client is added or removed.
+    """A sum with Gaussian noise over a Poisson sample; neighbours add or remove a client.
 
     Attributes:
       rate: Probability that a client is in the sample.
@@ -127,18 +128,18 @@ class PoissonGaussian(Release):
 
 @dataclasses.dataclass(frozen=True)
 class SubsetGaussian(Release):
-    """A sum with Gaussian noise over a sample of a fixed size without replacement, if a client is replaced.
+    """A sum with Gaussian noise over a fixed-size sample without replacement; neighbours replace a client.
 
-    Zhu, Dong and Wang 2022: at any alpha of at least 1, the hockey-stick divergence of two neighbours is at most that
-    of the mixture rate P + (1 - rate) Q against Q, by advanced joint convexity; below 1, as replacing is symmetric, at
-    most that of P against (1 - rate) P + rate Q. A pair with this pieced profile dominates each round, and so its
-    composition dominates the rounds. Neither mixture alone does: Lebeda et al. 2024 show that composing one of them
-    understates epsilon.
+    The bound is from Zhu, Dong and Wang 2022. For alpha >= 1, by advanced joint convexity, the hockey-stick divergence
+    of two neighbours is at most that of the mixture rate P + (1 - rate) Q against Q. For alpha < 1, since replacing is
+    symmetric, it is at most that of P against (1 - rate) P + rate Q. A pair with this piecewise profile dominates each
+    round, so its composition dominates all rounds. Neither mixture alone does: Lebeda et al. 2024 show that composing
+    only one of them understates epsilon.
 
     Attributes:
       population: Number of clients.
       cohort: Size of the sample.
-      noise: Standard deviation of the noise, in units of the change by a replaced client: two clip norms.
+      noise: Standard deviation of the noise, in units of the change by a replaced client, which is two clip norms.
     """
 
     population: int
@@ -169,12 +170,12 @@ class SubsetGaussian(Release):
 
 @dataclasses.dataclass(frozen=True)
 class SubsetConcentrated(Release):
-    """A release over a sample without replacement, of which only the concentrated differential privacy is known.
+    """A release over a sample without replacement for which only concentrated differential privacy is known.
 
     Attributes:
       population: Number of clients.
       cohort: Size of the sample.
-      noise: Noise of the Gaussian with the same bound, if a client is replaced by one without an update.
+      noise: Noise of the Gaussian with the same bound, when a client is replaced by one without an update.
       replaces: Whether a client may be replaced by any other, which doubles the change.
     """
 
@@ -191,7 +192,7 @@ class SubsetConcentrated(Release):
         whole = Gaussian(self.noise / 2 if self.replaces else self.noise)._divergences()
         if self.cohort == self.population or self.noise < _LEAST_NOISE:
             return whole
-        # A client without an update is a special replacement, so the bound for any replacement holds.
+        # A client without an update is a special case, so the bound for an arbitrary replacement holds.
         amplified = amplified_divergences(
             self.cohort / self.population, lambda orders: 2 * orders / self.noise / self.noise
         )
@@ -201,12 +202,12 @@ class SubsetConcentrated(Release):
 def amplified_divergences(rate: float, divergences: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Returns the Renyi divergences of a mechanism on a sample without replacement, float64 [ORDERS].
 
-    Wang, Balle and Kasiviswanathan 2019, Theorem 9, for any mechanism, where one member of the data is replaced. It
-    holds for whole orders; between them the moments' logarithm is convex.
+    This is Theorem 9 of Wang, Balle and Kasiviswanathan 2019. It applies to any mechanism if one member of the data is
+    replaced. It holds for integer orders; between them, the logarithm of the moments is convex.
 
     Args:
-      rate: Size of the sample over the number of all members.
-      divergences: Whole orders from 2, float64 [any] -> bounds of the divergences without sampling.
+      rate: Size of the sample divided by the number of members.
+      divergences: Integer orders from 2, float64 [any] -> bounds on the divergences without sampling.
     """
 
     def log_moment(order):
@@ -238,7 +239,7 @@ def _log_ratio(epsilons: np.ndarray, rate: float) -> np.ndarray:
 
 
 def _deltas_of_mixture(epsilons: np.ndarray, rate: float, noise: float) -> np.ndarray:
-    """Returns the hockey-stick divergences of rate P + (1 - rate) Q from Q at e^epsilon."""
+    """Returns the hockey-stick divergences of rate P + (1 - rate) Q from Q at each e^epsilon."""
     ratio = _log_ratio(epsilons, rate)
     cut = noise * ratio
     deltas = rate * (special.ndtr(0.5 / noise - cut) - np.exp(ratio + special.log_ndtr(-0.5 / noise - cut)))
@@ -246,7 +247,7 @@ def _deltas_of_mixture(epsilons: np.ndarray, rate: float, noise: float) -> np.nd
 
 
 def _deltas_from_mixture(epsilons: np.ndarray, rate: float, noise: float) -> np.ndarray:
-    """Returns the hockey-stick divergences of Q from rate P + (1 - rate) Q at e^epsilon, for a rate below 1."""
+    """Returns the hockey-stick divergences of Q from rate P + (1 - rate) Q at each e^epsilon, for a rate below 1."""
     ratio = _log_ratio(-epsilons, rate)
     cut = noise * ratio
     scale = np.exp(np.minimum(epsilons, -math.log1p(-rate)))
@@ -261,7 +262,7 @@ def _highest_loss(rate: float, noise: float) -> float:
 
 
 def _connect_dots(deltas: Callable[[np.ndarray], np.ndarray], low: float, high: float, grid: float) -> pld_pmf.PLDPmf:
-    """Returns the distribution on a grid of losses that has these divergences at the grid, and larger ones between."""
+    """Returns a distribution on a grid of losses with these divergences on the grid, and larger ones between."""
     first, last = math.floor(low / grid), math.ceil(high / grid)
     falling = np.minimum.accumulate(np.clip(deltas(np.arange(first, last + 1) * grid), 0.0, 1.0))
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, first, last, falling)
@@ -274,8 +275,8 @@ _RELATION_NAMES = {
 }
 # Beyond this RDP epsilon, privacy loss distributions overflow.
 _PLD_LIMIT = 8e5
-# Grid of the privacy loss relative to the RDP epsilon. The error of epsilon falls with the square of the grid. So once
-# a quarter of the grid changes epsilon by less than the tolerance, the remaining error is a fifteenth of that.
+# Grid of the privacy loss relative to the RDP epsilon. The error of epsilon falls with the square of the grid spacing.
+# Once a spacing of a quarter changes epsilon by less than the tolerance, the remaining error is a fifteenth of that.
 _PLD_FIRST_GRID = 8e-4
 _PLD_TOLERANCE = 0.005
 _PLD_REFINEMENTS = 8
@@ -283,15 +284,16 @@ _PLD_REFINEMENTS = 8
 
 @dataclasses.dataclass(frozen=True)
 class Analysis:
-    """One way to account a mechanism.
+    """One way to account for a mechanism.
 
     Attributes:
       relation: Which data sets are neighbours. REPLACE_SPECIAL replaces a client by one that contributes nothing, which
-        is adding or removing the client while the others keep their turns.
-      sampling: The cohorts' randomness that amplifies privacy, in words.
-      assumed: Whether the run only resembles that sampling.
+        amounts to adding or removing the client while the others keep their turns.
+      sampling: Description of the random sampling of cohorts that amplifies privacy.
+      assumed: Whether this sampling is an assumption that the run meets only approximately.
       release: The release.
-      amount: Function from the number of rounds to that of releases, which need not be whole for a Gaussian release.
+      amount: Function from the number of rounds to the number of releases. For a Gaussian release, the result need not
+        be an integer.
       note: A remark on the numbers.
       earlier: Analysis and number of rounds of a pre-training.
       disjoint: Whether no client is in both trainings, so that the larger epsilon counts.
@@ -308,7 +310,7 @@ class Analysis:
 
     @property
     def neighbours(self) -> str:
-        """The relation in words."""
+        """Description of the relation."""
         return _RELATION_NAMES[self.relation]
 
     @property
@@ -317,7 +319,7 @@ class Analysis:
         return self.relation is Relation.REPLACE_ONE
 
     def after(self, earlier: "Analysis", rounds: int, *, disjoint: bool) -> "Analysis":
-        """Returns this analysis, composed with that of a pre-training."""
+        """Returns this analysis composed with the analysis of a pre-training."""
         special = Relation.REPLACE_SPECIAL
         # An added client would move other clients from one training to the other.
         zeroed = special in (self.relation, earlier.relation) or (disjoint and not self.replaces)
@@ -333,7 +335,7 @@ class Analysis:
     def _parts(self, rounds: int) -> "list[tuple[Analysis, int]]":
         """Returns the combinations of trainings that a client can be in, with their rounds; the largest epsilon counts.
 
-        A client is in only one of two disjoint trainings, and in all that are composed with them.
+        A client is in only one of two disjoint trainings, and in every training that is composed with them.
         """
         if not self.earlier:
             return [(self, rounds)]
@@ -359,7 +361,7 @@ class Analysis:
         return float(epsilon), float(order)
 
     def pld_epsilon(self, rounds: int, delta: float) -> float | None:
-        """Returns the PLD epsilon, at most 0.1% above the exact one; None if it is not known."""
+        """Returns the PLD epsilon, at most 0.1% above the exact value; None if it is not available."""
         epsilons = [part._composed_pld_epsilon(count, delta) for part, count in self._parts(rounds)]
         return None if None in epsilons else max(epsilon for epsilon in epsilons if epsilon is not None)
 
@@ -388,7 +390,7 @@ class Analysis:
         return losses.compose(self.earlier[0]._losses(self.earlier[1], grid)) if self.earlier else losses
 
     def report(self, rounds: int, delta: float) -> dict[str, Any]:
-        """Returns this analysis' part of `privacy.json`."""
+        """Returns the part of `privacy.json` for this analysis."""
         epsilon, order = self.epsilon(rounds, delta)
         pld_epsilon = self.pld_epsilon(rounds, delta)
         beyond = "beyond the numbers of PLD" if pld_epsilon is None and self._has_losses(0, delta) else ""
@@ -404,12 +406,12 @@ class Analysis:
 
 
 def of(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    """Returns the analyses of a mechanism with noise, without any pre-training, the headline first."""
+    """Returns the analyses of a mechanism with noise, without pre-training. The headline analysis is first."""
     return _OF_KIND[mechanism.kind](mechanism)
 
 
 def _gaussian_pair(noise: float, amount: Callable[[int], float], sampling: str) -> tuple[Analysis, ...]:
-    """Returns the analyses of Gaussian noise without amplification; a replaced client changes the sum twice as much."""
+    """Returns the analyses of unamplified Gaussian noise. Replacing a client changes the sum twice as much."""
     return (
         Analysis(Relation.REPLACE_SPECIAL, sampling, False, Gaussian(noise), amount),
         Analysis(Relation.REPLACE_ONE, sampling, False, Gaussian(noise / 2), amount),
@@ -448,7 +450,11 @@ def _dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
 
 
 def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    """With amplification, participations share no noise: each is a Poisson-sampled Gaussian (2023, section 4)."""
+    """Returns the analyses of `mf_dpftrl`.
+
+    With amplification, participations share no noise, so each is a Poisson-sampled Gaussian (Choquette-Choo et al.
+    2023, section 4).
+    """
     if mechanism.sampling == "cyclic_poisson":
         release = PoissonGaussian(mechanism.rate, mechanism.noise_multiplier)
         name = f"Poisson, in {mechanism.groups} groups by turns"
@@ -462,7 +468,7 @@ def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
 
 
 def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    """Proven analyses first: RDP amplified by sampling without replacement, if that helps."""
+    """Returns the analyses, proven ones first: RDP amplified by sampling without replacement, if that helps."""
     noise = sensitivities.distributed_noise_multiplier(
         mechanism.noise_multiplier, mechanism.clip_norm, mechanism.cohort, mechanism.dimension, mechanism.bits
     )
@@ -470,7 +476,7 @@ def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
     def amount(rounds):
         return sensitivities.participations(rounds, mechanism.min_separation)
 
-    # Clients that take turns are certainly in each of their cohorts.
+    # Clients that take turns participate in their cohorts with certainty, so sampling amplifies nothing.
     fixed = mechanism.sampling == "fixed"
     population = mechanism.population if fixed else mechanism.cohort
     note = "discrete noise: its concentrated differential privacy bounds RDP; there is no PLD"

@@ -1,4 +1,4 @@
-"""Calibration of the noise, or of the cohort, to an epsilon. Nothing here imports TensorFlow."""
+"""Calibration of the noise or the cohort size to an epsilon. Nothing here imports TensorFlow."""
 
 import bisect
 import contextlib
@@ -11,12 +11,12 @@ from typing import NamedTuple
 from optimization.privacy import factorizations, mechanisms
 
 _NOISE_RANGE = (1e-2, 1e6)
-# Most numbers in the memory of correlated noise: 0.5 GiB there and in each checkpoint, and 0.1 s per round.
+# Maximum size of correlated noise: it takes 0.5 GiB in memory and in each checkpoint, and 0.1 s per round.
 MOST_NOISE_NUMBERS = 2**27
-_HOPELESS = 1.1  # Noise relative to the least so far; beyond it, no more bands are tried.
+_HOPELESS = 1.1  # If the noise exceeds the least so far by this factor, no more bands are tried.
 
 
-# Kind and sampling of the mechanisms that are compared at equal epsilon.
+# Kind and sampling of the mechanisms that are compared at the same epsilon.
 ALTERNATIVES = (("dpsgd", "poisson"), ("dpftrl", "cyclic"), ("mf_dpftrl", "cyclic"), ("mf_dpftrl", "cyclic_poisson"))
 
 
@@ -25,7 +25,7 @@ class Plan(NamedTuple):
 
     Attributes:
       mechanism: The mechanism.
-      reason: Sentences on the choice and its alternatives.
+      reason: Sentences that explain the choice and its alternatives.
     """
 
     mechanism: mechanisms.Mechanism
@@ -40,13 +40,13 @@ def plan(
     bands: int | None = None,
     dimension: int = 1,
 ) -> Plan:
-    """Plans the noise of a run: its multiplier if an epsilon is given, its bands for `mf_dpftrl`.
+    """Plans the noise of a run: the noise multiplier if an epsilon is given, and the bands of `mf_dpftrl`.
 
     Args:
-      mechanism: The mechanism; bands and groups are replaced, and the noise multiplier if an epsilon is given.
+      mechanism: The mechanism. Its bands and groups are replaced, as is its noise multiplier if an epsilon is given.
       rounds: Number of planned rounds.
       target_epsilon: Epsilon of the headline, by the mechanism's accountant; None to keep the noise multiplier.
-      bands: Bands; None for the number with the least noise on the prefix sums.
+      bands: Number of bands; None for the number with the least noise on the prefix sums.
       dimension: Number of the model's parameters.
 
     Raises:
@@ -79,14 +79,15 @@ def plan(
 def alternatives(
     mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, dimension: int = 1
 ) -> tuple[Plan, ...]:
-    """Plans mechanisms that reach the same epsilon with the same clients and cohorts, least noise on prefix sums first.
+    """Plans mechanisms that reach the same epsilon with the same clients and cohorts.
 
-    They are `ALTERNATIVES` with the best number of bands, except those that cannot reach the epsilon.
+    These are the `ALTERNATIVES` that can reach the epsilon, each with the best number of bands. The mechanism with the
+    least noise on the prefix sums is first.
 
     Args:
-      mechanism: Population, cohort, delta and accountant.
+      mechanism: The mechanism, of which only population, cohort, delta and accountant are used.
       rounds: Number of planned rounds.
-      target_epsilon: The epsilon.
+      target_epsilon: The epsilon to reach.
       dimension: Number of the model's parameters.
     """
     names = ("population", "cohort", "delta", "apart_from", "accountant")
@@ -101,9 +102,10 @@ def alternatives(
 
 
 def _banded(mechanism: mechanisms.Mechanism, bands: int, planned_rounds: int) -> mechanisms.Mechanism:
-    """Copy with bands, with coefficients optimized for the planned rounds unless a client's participations overlap.
+    """Copy with this number of bands.
 
-    Poisson samples of all clients also use optimized coefficients, since they simulate groups that take turns.
+    The coefficients are optimized for the planned rounds, unless a client's participations overlap. Poisson sampling of
+    all clients also uses optimized coefficients, since it simulates groups that take turns.
     """
     is_apart = "poisson" in mechanism.sampling or bands <= mechanism.min_separation
     groups = bands if mechanism.sampling == "cyclic_poisson" else 1
@@ -113,13 +115,13 @@ def _banded(mechanism: mechanisms.Mechanism, bands: int, planned_rounds: int) ->
 
 
 def round_up(value: float) -> float:
-    """Number rounded up to five significant digits."""
+    """Rounds a number up to five significant digits."""
     step = 10.0 ** (math.floor(math.log10(value)) - 4)
     return float(f"{math.ceil(value / step) * step:.5g}")
 
 
 def noise_of_sample(noise_multiplier: float, cohort: int, planned_cohort: int) -> float:
-    """Noise multiplier of a smaller cohort with the planned cohort's noise on the mean, z m / M.
+    """Noise multiplier, z m / M, that gives a smaller cohort the same noise on the mean as the planned cohort.
 
     Args:
       noise_multiplier: Noise multiplier of the planned cohort.
@@ -133,14 +135,16 @@ def noise_of_sample(noise_multiplier: float, cohort: int, planned_cohort: int) -
 def compare_bands(
     mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float | None, dimension: int = 1
 ) -> tuple[mechanisms.Mechanism, ...]:
-    """Compares numbers of bands at one epsilon, by RDP, within the memory of the noise.
+    """Compares numbers of bands at the same epsilon, by RDP, as far as memory allows.
 
-    The numbers are on a geometric grid, and then twice halfway between the best one and its neighbours.
+    The numbers are first taken from a geometric grid, and then, twice, from halfway between the best and its
+    neighbours.
 
     Args:
       mechanism: A `mf_dpftrl` mechanism; its bands, groups and noise multiplier are not used.
       rounds: Number of planned rounds.
-      target_epsilon: The epsilon; None, without amplification, for that of one participation at noise multiplier 1.
+      target_epsilon: The epsilon. None, without amplification, means the epsilon of one participation at noise
+        multiplier 1.
       dimension: Number of the model's parameters.
 
     Returns:
@@ -178,7 +182,7 @@ def compare_bands(
 
 
 def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float, *, proven: bool = False) -> float:
-    """Returns the smallest noise multiplier with which these rounds cost at most the epsilon, to 0.1% of epsilon.
+    """Returns the smallest noise multiplier at which the rounds cost at most the epsilon, to 0.1% of epsilon.
 
     Args:
       mechanism: The mechanism; its noise multiplier is not used.
@@ -198,7 +202,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: fl
     def spent(log_noise):
         return dataclasses.replace(mechanism, noise_multiplier=math.exp(log_noise)).epsilon(rounds, proven=proven)
 
-    def excess(log_noise):  # Aims at the middle of the tolerated 0.1%.
+    def excess(log_noise):  # The root is in the middle of the tolerated 0.1%.
         return math.log(max(spent(log_noise), 1e-300) / target_epsilon) + 5e-4
 
     least, most = map(math.log, _NOISE_RANGE)
@@ -224,7 +228,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: fl
     from scipy import optimize
 
     root = optimize.brentq(excess, low, high, xtol=tolerance)
-    while spent(root) > target_epsilon:  # Tiny epsilons jump to 0, and the root may lie before the jump.
+    while spent(root) > target_epsilon:  # Tiny epsilons jump to 0, and the root may be just below the jump.
         root += tolerance
     return math.exp(root)
 
@@ -232,11 +236,11 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: fl
 def scale_cohort(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float) -> mechanisms.Mechanism:
     """Returns the mechanism with the smallest cohort that reaches the epsilon at the same noise on the mean update.
 
-    Agarwal et al. 2023, section 5.3: cohort and noise multiplier grow by the same factor. So the noise on the mean,
-    noise multiplier times clip norm over cohort, stays the same, and with it the utility.
+    As in Agarwal et al. 2023, section 5.3, cohort and noise multiplier grow by the same factor. The noise on the mean,
+    which is noise multiplier times clip norm divided by cohort size, therefore stays the same, as does the utility.
 
     Args:
-      mechanism: The mechanism, with the noise multiplier that training tolerates with its cohort.
+      mechanism: The mechanism, with the noise multiplier that training tolerates at its cohort size.
       rounds: Number of rounds.
       target_epsilon: Epsilon of the headline, by the mechanism's accountant.
 

@@ -1,11 +1,11 @@
-"""Private sums beside those of TensorFlow Privacy: seeded noise, and noise that is correlated over rounds.
+"""Private sums that extend TensorFlow Privacy: seeded noise, and noise that is correlated over rounds.
 
-TensorFlow Privacy's Gaussian sums draw from TensorFlow's unseeded generator. That is right for privacy, but no run can
-be repeated; the seeded sums here are for experiments and tests.
+TensorFlow Privacy's Gaussian sums draw from TensorFlow's unseeded generator. This is right for privacy, but runs cannot
+be repeated. The seeded sums here are for experiments and tests.
 
-With correlated noise, round t adds row t of C^-1 W, where W is independent noise and C a Toeplitz matrix (see
-`factorizations`). The program makes this noise beside the rounds, and keeps what later rounds need of it. In the state
-of a TFF round, hundreds of earlier noises would be sent to the worker and back.
+With correlated noise, round t adds row t of C^-1 W, where W is independent noise and C is a Toeplitz matrix (see
+`factorizations`). The program generates this noise outside the TFF rounds, and stores the noise that later rounds need.
+If it were part of a TFF round's state, the noise of hundreds of earlier rounds would be sent to the worker and back.
 """
 
 import collections
@@ -29,7 +29,7 @@ def gaussian_sum(l2_norm_clip: float, stddev: float, seed: int | None) -> tfp.Su
     Args:
       l2_norm_clip: Clip norm of a record.
       stddev: Standard deviation of the noise on the sum.
-      seed: Seed of the noise; None for TensorFlow's own, which cannot be repeated.
+      seed: Seed of the noise; None for TensorFlow's unseeded generator.
     """
     return (
         tfp.GaussianSumQuery(l2_norm_clip, stddev) if seed is None else _SeededGaussianSum(l2_norm_clip, stddev, seed)
@@ -37,10 +37,10 @@ def gaussian_sum(l2_norm_clip: float, stddev: float, seed: int | None) -> tfp.Su
 
 
 def adaptive_clip_sum(*, seeds: tuple[int, int] | None, **parameters: Any) -> tfp.SumAggregationDPQuery:
-    """Returns such a sum whose clip norm follows a quantile of the records' norms (Andrew et al. 2021).
+    """Returns a Gaussian sum whose clip norm follows a quantile of the records' norms (Andrew et al. 2021).
 
     Args:
-      seeds: Seeds of the noise on the sum and on the count of clipped records; None as for `gaussian_sum`.
+      seeds: Seeds of the noise on the sum and on the count of clipped records; None as in `gaussian_sum`.
       **parameters: Parameters of `tfp.QuantileAdaptiveClipSumQuery`.
     """
     if seeds is None:
@@ -73,7 +73,7 @@ class _SeededGaussianSum(tfp.GaussianSumQuery):
 
 
 class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
-    """Adaptive clipping with seeded noise on both sums: of the records, and of the unclipped records' count."""
+    """Adaptive clipping with seeded noise on both the sum of the records and the count of unclipped records."""
 
     def __init__(self, seed: int, count_seed: int, **parameters: Any):
         super().__init__(**parameters)
@@ -81,7 +81,7 @@ class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
 
     def get_noised_result(self, sample_state, global_state):
         result, state, event = super().get_noised_result(sample_state, global_state)
-        # The parent creates a new state of the sum.
+        # The parent class creates a new state of the sum, so the count of draws is carried over here.
         sum_state = state.sum_state._replace(draws=global_state.sum_state.draws + 1)
         return result, state._replace(sum_state=sum_state), event
 
@@ -89,14 +89,14 @@ class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
 def tree_sum(
     clip_norm: float, noise_multiplier: float, specs: tuple[tf.TensorSpec, ...], *, noise_seed: int, max_rounds: int
 ) -> tfp.SumAggregationDPQuery:
-    """Returns tree aggregation's residual sums, whose noise after t rounds has the variance of popcount(t) nodes.
+    """Returns residual sums of tree aggregation. Their noise after t rounds has the variance of popcount(t) nodes.
 
     Args:
-      clip_norm: L2 norm that a record is clipped to.
+      clip_norm: L2 norm to which a record is clipped.
       noise_multiplier: Standard deviation of a node's noise, in clip norms.
       specs: Specifications of a record's tensors.
       noise_seed: Seed of the noise.
-      max_rounds: Maximum number of rounds of a tree.
+      max_rounds: Maximum number of rounds in a tree.
     """
     tree = _FixedShapeTreeSum.build_l2_gaussian_query(
         clip_norm, noise_multiplier, specs, noise_seed=noise_seed, use_efficient=False
@@ -106,7 +106,7 @@ def tree_sum(
 
 
 class _FixedShapeTreeSum(tfp.TreeResidualSumQuery):
-    """Pads the levels of the tree to its depth, so that the state keeps its shape, as checkpoints need."""
+    """Pads the levels of the tree to its depth, so that the state keeps its shape, as checkpoints require."""
 
     depth: int
 
@@ -147,13 +147,14 @@ class _NoisedState(NamedTuple):
 
 
 class NoisedSum(tfp.SumAggregationDPQuery):
-    """The sum of clipped records, and of noise that each round takes from its state; see `CorrelatedNoise`.
+    """The sum of clipped records and of noise that each round takes from its state; see `CorrelatedNoise`.
 
-    A round without noise adds NaN, so that no sum is released without noise, or twice with the same noise.
+    A round that was given no noise adds NaN. This ensures that no sum is released without noise, or twice with the same
+    noise.
     """
 
     def __init__(self, clip_norm: float, specs: tuple[tf.TensorSpec, ...]):
-        """Takes the L2 norm that a record is clipped to, and the specifications of its tensors."""
+        """Takes the L2 norm to which a record is clipped, and the specifications of its tensors."""
         self._clip_norm = clip_norm
         self._specs = specs
 
@@ -180,7 +181,8 @@ class NoiseState(NamedTuple):
     Attributes:
       aggregator: TFF's state of the aggregator, with a `NoisedSum`.
       generator: State of the independent noise's generator, with its seed.
-      memory: float32 [parameters] each, the last bands - 1 noises, oldest first; these arrays never change.
+      memory: The noise of the last bands - 1 rounds, float32 [parameters] each, oldest first. These arrays are never
+        modified.
     """
 
     aggregator: Any
@@ -189,9 +191,9 @@ class NoiseState(NamedTuple):
 
 
 class CorrelatedNoise:
-    """Correlated noise of a mechanism's rounds.
+    """Correlated noise for the rounds of a mechanism.
 
-    Choquette-Choo et al. 2023: z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0.
+    The noise of round t is z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0 (Choquette-Choo et al. 2023).
     """
 
     def __init__(self, mechanism: mechanisms.Mechanism, shapes: tuple[tuple[int, ...], ...], seed: int):
@@ -204,12 +206,12 @@ class CorrelatedNoise:
         self._weights = tuple(reversed(others))
 
     def initial_state(self, aggregator: Any) -> NoiseState:
-        """State before the first round, from TFF's state."""
+        """State before the first round, given TFF's state of the aggregator."""
         nothing = np.zeros(sum(map(int, map(np.prod, self._shapes))), np.float32)
         return NoiseState(aggregator, self._generator.initialize(), (nothing,) * len(self._weights))
 
     def next(self, state: NoiseState) -> tuple[tuple[np.ndarray, ...], NoiseState]:
-        """Noise of a round, float32 in the tensors' shapes, and the next state."""
+        """Returns the noise of a round, float32 with the tensors' shapes, and the next state."""
         fresh, generator = self._generator.next(state.generator)
         noise = np.concatenate([np.ravel(part) for part in fresh])
         part = np.empty_like(noise)
@@ -223,7 +225,7 @@ class CorrelatedNoise:
 
 
 def with_noise(aggregator: Any, noise: tuple[np.ndarray, ...]) -> Any:
-    """An aggregator's state with the noise of the next round."""
+    """Returns an aggregator's state that contains the noise of the next round."""
     query = aggregator.query_state
     return aggregator._replace(query_state=query._replace(numerator_state=query.numerator_state._replace(noise=noise)))
 

@@ -1,4 +1,4 @@
-"""Objects of the user's Python, such as a policy, as `config.json` records them."""
+"""Python objects of the user, such as a policy, and how `config.json` records them."""
 
 import ast
 import dataclasses
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from data.errors import UsageError
 
-FLAG = "python_"  # How the flags begin that record objects.
-_PLAIN = (bool, int, float, str, type(None))  # Types of parameters whose text determines them.
+FLAG = "python_"  # Prefix of the flags that record objects.
+_PLAIN = (bool, int, float, str, type(None))  # Types of parameters whose values can be restored from text.
 _TEXT = re.compile(r"([\w.]+):([\w.]+)(\(.*\)) ([0-9a-f]+)", re.DOTALL)
 
 
@@ -21,8 +21,8 @@ class Recorded(NamedTuple):
     """An object as `config.json` records it.
 
     Attributes:
-      text: `module:Class(parameter=value) digest`, with the digest of the module's source; or its name.
-      problem: Why no later process can make the object from this text; empty if it can.
+      text: `module:Class(parameter=value) digest`, with the digest of the module's source; or the object's name.
+      problem: Reason why a later process cannot create the object from this text; empty if it can.
     """
 
     text: str
@@ -30,7 +30,7 @@ class Recorded(NamedTuple):
 
 
 def recorded(value: Any) -> Recorded:
-    """Text of a frozen dataclass that can be imported; of other objects their name, and the problem."""
+    """Text of a frozen dataclass that can be imported; for any other object, its name and the problem."""
     kind = type(value)
     if inspect.isfunction(value) or not dataclasses.is_dataclass(kind):
         return Recorded(getattr(value, "__qualname__", kind.__qualname__), "is no frozen dataclass")
@@ -56,10 +56,10 @@ def short(text: str) -> str:
 
 
 def rebuilt(text: str) -> Any:
-    """Object that `recorded` described.
+    """Creates the object from the text of `recorded`.
 
     Raises:
-      UsageError: If it was only in memory, cannot be imported, or its module's source has changed.
+      UsageError: If the object was only in memory, cannot be imported, or its module's source has changed.
     """
     match = _TEXT.fullmatch(text)
     if not match:
@@ -82,7 +82,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _source(kind: type) -> pathlib.Path | None:
-    """Source of the module that a class can be imported from; None if it cannot."""
+    """Source file of the module from which a class can be imported; None if it cannot be imported."""
     module = importlib.import_module(kind.__module__)
     if kind.__module__ == "__main__" or getattr(module, kind.__qualname__, None) is not kind:
         return None
@@ -95,5 +95,5 @@ def _digest(path: pathlib.Path) -> str:
 
 
 def problems(objects: Mapping[str, Recorded]) -> list[str]:
-    """A sentence for each object that only this process has."""
+    """One sentence for each object that exists only in this process."""
     return [f"{name} {one.text} {one.problem}" for name, one in objects.items() if one.problem]

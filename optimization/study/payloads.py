@@ -1,7 +1,7 @@
-"""Payload between the server and the clients, and the least memory of a run, in bytes, computed from shapes.
+"""Payload between the server and the clients, and the memory that a run needs, in bytes, computed from shapes.
 
-The payload leaves out framing, single numbers beside a model or an update (weights, counts, sums of metrics), and what
-the protocol of a secure sum adds.
+The payload does not include framing, single numbers sent along with a model or an update (weights, counts, sums of
+metrics), or the overhead of a secure sum's protocol.
 """
 
 import contextlib
@@ -16,25 +16,25 @@ from optimization import options
 from optimization.privacy.mechanisms import Mechanism
 from optimization.study import metrics
 
-_NUMBER = 4  # Bytes of a float32 or int32.
+_NUMBER = 4  # Number of bytes of a float32 or int32.
 _LOGGED = 3  # Action, reward and propensity.
-# As measured: docs/faq.md has the figures.
+# These constants were measured; docs/faq.md has the figures.
 _BASE_BYTES = 900_000_000
 _COPIES = 85
-_COPIES_OF_A_CLIENT = 1.9  # One is its update; its examples count in others.
-# Shares of these below which a run is refused. Fewer copies for the compiler are sometimes enough.
+_COPIES_OF_A_CLIENT = 1.9  # One copy is the client's update.
+# A run is refused below this share of the usual memory. Sometimes the compiler needs fewer copies.
 _LEAST_SHARE, _LEAST_COPIES = 0.6, 25
 
 
 def of_model(shapes: Sequence[Sequence[int]]) -> int:
-    """Bytes of float32 arrays of these shapes."""
+    """Number of bytes of float32 arrays with these shapes."""
     return _NUMBER * sum(map(math.prod, shapes))
 
 
 def of_update(shapes: Sequence[Sequence[int]], aggregation: options.Aggregation) -> int:
-    """Bytes of a client's update of a model with these shapes.
+    """Number of bytes of a client's update for a model with these shapes.
 
-    With `ddp`, coordinates are padded to a power of two for the rotation and have `Mechanism.bits` each.
+    With `ddp`, coordinates are padded to a power of two for the rotation, and each has `Mechanism.bits` bits.
     """
     size = sum(map(math.prod, shapes))
     if aggregation.kind != "ddp":
@@ -44,33 +44,33 @@ def of_update(shapes: Sequence[Sequence[int]], aggregation: options.Aggregation)
 
 
 def of_log(contexts: clients.Features) -> int:
-    """Bytes of a client's log: contexts, actions, rewards and propensities."""
+    """Number of bytes of a client's log: contexts, actions, rewards and propensities."""
     arrays = clients.arrays(contexts)
-    rows = len(arrays[-1]) - (len(arrays) > 1)  # Bags of words end in the bounds of their posts.
+    rows = len(arrays[-1]) - (len(arrays) > 1)  # The last array of bags of words has the posts' bounds.
     return sum(array.nbytes for array in arrays) + rows * _LOGGED * _NUMBER
 
 
 def row(down: int, up: int, sent: int, came: int, measured: int = 0) -> dict[str, int]:
-    """Columns of `metrics.csv`.
+    """Values of the payload columns of `metrics.csv`.
 
     Args:
-      down: Bytes that a client receives.
-      up: Bytes of its update.
-      sent: How many receive them: also clients that drop out, or are only polled.
-      came: Clients whose updates arrive.
-      measured: Numbers that clients report of what they received, such as losses in a poll.
+      down: Number of bytes that a client receives.
+      up: Number of bytes of a client's update.
+      sent: Number of clients that receive a model, including those that drop out or are only polled.
+      came: Number of clients whose updates arrive.
+      measured: Number of values that clients report about what they received, such as losses in a poll.
     """
     return {metrics.BYTES_DOWN: sent * down, metrics.BYTES_UP: came * up + measured * _NUMBER}
 
 
 def of_selected(down: int, up: int, cohort: np.ndarray, polled: np.ndarray) -> dict[str, int]:
-    """Columns of a round after a poll of clients, int [polled], who keep the models for their training."""
+    """Column values of a round that polled clients, int [polled], who keep the received models for their training."""
     members = np.unique(cohort)
     return row(down, up, len(np.union1d(polled, members)), len(members), len(polled))
 
 
 def usual_bytes(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> int:
-    """Usual bytes of the program and its worker together, without the task's data.
+    """Number of bytes that the program and its worker usually need together, without the task's data.
 
     Args:
       model_bytes: Size of the model.
@@ -81,25 +81,25 @@ def usual_bytes(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> in
 
 
 def needed_bytes(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> int:
-    """Least bytes of the program and its worker together; arguments as in `usual_bytes`."""
+    """Minimum number of bytes that the program and its worker need together; arguments as in `usual_bytes`."""
     of_cohort = usual_bytes(model_bytes, cohort_size, keeps_models=keeps_models) - _COPIES * model_bytes
     return int(_LEAST_SHARE * of_cohort + _LEAST_COPIES * model_bytes)
 
 
 def check_memory(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> None:
-    """Refuses a run that cannot fit into memory, before anything of the model's size exists; see `needed_bytes`.
+    """Refuses a run that does not fit into memory, before anything as large as the model is allocated.
 
     Raises:
-      UsageError: If it cannot.
+      UsageError: If less memory is available than `needed_bytes`.
     """
     import psutil
 
     program = psutil.Process()
     children = program.children(recursive=True)
-    # Both processes keep what earlier runs have freed. Without a local worker, the program has half of the copies.
+    # Both processes keep memory that earlier runs freed. Without a local worker, the program holds half of the copies.
     free = memory.available_bytes() + program.memory_info().rss
     for process in children:
-        with contextlib.suppress(psutil.Error):  # It has ended.
+        with contextlib.suppress(psutil.Error):  # The process has ended.
             free += process.memory_info().rss
     figures = (size(model_bytes, cohort_size, keeps_models=keeps_models) for size in (needed_bytes, usual_bytes))
     needed, usual = (figure if children else figure // 2 for figure in figures)

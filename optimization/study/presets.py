@@ -1,4 +1,4 @@
-"""Flags in files: published settings by name in a folder `presets/` of each binary, and the user's file."""
+"""Flags in files: published settings by name in each binary's `presets/` folder, and a file of the user."""
 
 import dataclasses
 import functools
@@ -13,16 +13,16 @@ from data.settings import setting
 from optimization.study import cli
 
 _SHARED, _ABOUT = "shared", "about"
-# Flags about the source of values or the action, which a file cannot set.
+# Flags that a file cannot set, because they name a source of values or an action.
 _NOT_IN_FILES = ("config", "list_presets", "restart")
 
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """One published setting.
+    """A published setting.
 
     Attributes:
-      about: Where it was published.
+      about: Publication that it is from.
       values: Flags and their values.
     """
 
@@ -47,12 +47,12 @@ class Presets:
 def tables(
     folder: pathlib.Path, shared: str = _SHARED, pattern: str = "*.toml"
 ) -> Iterator[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
-    """Yields each published TOML file of a folder, what all its tables share, and its tables by name.
+    """Yields each published TOML file in a folder, with the values that its tables share and its tables by name.
 
     Args:
       folder: The folder.
-      shared: Name of the table that all others of its file share; a file may lack it.
-      pattern: Pattern of the files' names.
+      shared: Name of the table whose values all other tables in its file share. It is optional.
+      pattern: Pattern of the file names.
     """
     for path in sorted(folder.glob(pattern)):
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -61,7 +61,7 @@ def tables(
 
 @functools.cache  # Called once per run.
 def load(folder: pathlib.Path) -> Mapping[str, Preset]:
-    """All presets of a folder by name, in the order of its files."""
+    """All presets in a folder by name, in the order of its files."""
     loaded = {}
     for _, shared, settings in tables(folder):
         for name, values in settings.items():
@@ -71,10 +71,10 @@ def load(folder: pathlib.Path) -> Mapping[str, Preset]:
 
 
 def read(path: str) -> Mapping[str, Any]:
-    """Flags and values of the user's file; its key `about` is a note.
+    """Reads flags and values from the user's file. Its key `about` is a note.
 
     Raises:
-      UsageError: If it cannot be read, is no TOML, has headings, or flags that belong to the command line.
+      UsageError: If the file cannot be read, is not TOML, has headings, or has flags that belong on the command line.
     """
     try:
         values = tomllib.loads(pathlib.Path(path).read_text(encoding="utf-8"))
@@ -92,7 +92,7 @@ def read(path: str) -> Mapping[str, Any]:
 
 
 def located(error: UsageError, settings: cli.Settings) -> UsageError:
-    """Adds to an error which of its flags come from `--config`."""
+    """Adds to an error message which of its flags were set by `--config`."""
     named = [name for name in dict.fromkeys(re.findall(r"--(\w+)", str(error))) if name in settings.from_file]
     if not named:
         return error
@@ -123,12 +123,12 @@ def applied(settings: cli.Settings, folder: pathlib.Path) -> cli.Settings:
 
 
 def table(folder: pathlib.Path, shown: Sequence[str], rates: Callable[[str], Mapping[str, float]]) -> str:
-    """Presets as text, one line each.
+    """Lists the presets as text, one per line.
 
     Args:
       folder: Folder of the presets.
-      shown: Flags whose values are shown where the preset sets them.
-      rates: Learning rates of a preset by its name, with the defaults that it leaves.
+      shown: Flags whose values are shown if the preset sets them.
+      rates: Function from a preset's name to its learning rates, including defaults that the preset does not set.
     """
     rows = []
     for name, preset in load(folder).items():
@@ -140,5 +140,5 @@ def table(folder: pathlib.Path, shown: Sequence[str], rates: Callable[[str], Map
 
 
 def plain(value: Any) -> str:
-    """A value as users write it: 5000, not 5e+03 or 5000.0."""
+    """Formats a value the way users write it: 5000, not 5e+03 or 5000.0."""
     return f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -1,8 +1,9 @@
 """Folder of a run: config.json, metrics.csv, checkpoints, model, figure, TensorBoard events; and what they disclose.
 
-Checkpoints are written completely, then renamed; the newest readable one counts. They may contain secrets, such as
-seeds of privacy noise, so only their owner can read them. A folder belongs to one configuration and one format: others
-are refused without a change, unless `--restart` moves the old files aside.
+Checkpoints are written completely and then renamed. A run continues from the newest readable checkpoint. Checkpoints
+may contain secrets, such as seeds of privacy noise, so only their owner can read them. A folder belongs to a single
+configuration and format. Any other is refused without changing the folder, unless `--restart` moves the old files
+aside.
 """
 
 import contextlib
@@ -31,10 +32,10 @@ FORMAT = 3
 PRIVACY_FILE = "privacy.json"
 STATISTICS_FILE = "statistics.json"
 BOUNDS_FILE = "bounds.json"
-KERAS_FILE = "architecture.json"  # A Keras model of the user, without its weights.
+KERAS_FILE = "architecture.json"  # The user's Keras model, without its weights.
 SIMULATOR_FILE = "simulator.json"
 CLIENT_REWARDS_FILE = "client_rewards.json"  # Held-out clients.
-EVALUATED_CLIENTS_FILE = "private_client_evaluation.json"  # Clients that take part.
+EVALUATED_CLIENTS_FILE = "private_client_evaluation.json"  # Clients that participate in training.
 MODEL_FILE = pathlib.Path("model", "weights.npz")
 _CONFIG = "config.json"
 _NUM_CHECKPOINTS = 3
@@ -53,7 +54,7 @@ _HAS_CHECKPOINTS = "has_checkpoints"
 RESTORE = "restore a copy, or give --restart, which starts over and moves the old files aside."
 _ELSEWHERE = "choose another --experiment_name, or give --restart, which moves the old files aside."
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
-# Flags that do not affect results; they may change between a start and its continuation.
+# Flags that do not affect results. They may change when a run is continued.
 FREE_FLAGS = {
     "cache_dir",
     "config",
@@ -72,7 +73,7 @@ FREE_FLAGS = {
 
 
 class Disclosure(enum.StrEnum):
-    """Kind of information that a file discloses; only the first kind may be published under epsilon."""
+    """Kind of information that a file discloses. Only the first kind may be published under epsilon."""
 
     RELEASED = "released under the guarantee, or independent of the clients' data"
     AGGREGATE = "counts, digests, aggregates and categories of participating clients, without noise"
@@ -108,22 +109,22 @@ NOTICE = (
 
 
 def with_disclosures(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Content of `privacy.json`: a mechanism's report, and under `files` the disclosures of the run's files."""
+    """Content of `privacy.json`: a mechanism's report and, under `files`, what the run's files disclose."""
     return {**report, "files": {str(kind): list(patterns) for kind, patterns in DISCLOSURES.items()}}
 
 
 def continuing(flag_values: Mapping[str, Any]) -> str:
-    """Hint at the command that continues a stopped run; a second `--restart` would start over."""
+    """Hint at the command that continues a stopped run, without `--restart`, which would start over."""
     return f"The same command{' without --restart' if flag_values.get(_RESTART) else ''} continues"
 
 
 @contextlib.contextmanager
 def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
-    """Creates a folder, and yields the lock that keeps other processes out while it is open.
+    """Creates a folder and yields a lock, which keeps other processes out of the folder while it is open.
 
     Args:
       path: The folder.
-      what: Holder of the lock, for the error message.
+      what: Description of the lock's holder, for the error message.
 
     Raises:
       UsageError: If another process holds the lock, or the folder or the caller's files cannot be written.
@@ -145,7 +146,7 @@ def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
 
 
 def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run") -> None:
-    """Refuses a folder of another format.
+    """Refuses a folder that has another format.
 
     Raises:
       UsageError: If the format differs.
@@ -158,15 +159,15 @@ def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run
 
 
 class RunFolder:
-    """One run's files.
+    """Files of a run.
 
     Attributes:
-      checksums: For each table, the function that returns the checksum of its rows up to a round.
+      checksums: For each table, a function that returns the checksum of its rows up to a round.
       expected_checksums: Checksums in the newest checkpoint.
     """
 
     def __init__(self, path: str | os.PathLike, command: str | None = None):
-        """Sets the path; `command` is recorded as this start's command (default: this process's command)."""
+        """Sets the path, and the command to record for this start (default: the command of this process)."""
         self.command = command or cli.command_line()
         self.path = pathlib.Path(path)
         self.metrics_path = self.path / "metrics.csv"
@@ -184,13 +185,13 @@ class RunFolder:
         data_report: Mapping[str, Any] | None = None,
         default: Callable[[str], Any] = lambda _: None,
     ) -> None:
-        """Creates the folder, or checks that it contains this run.
+        """Creates the folder, or checks that an existing folder contains this run.
 
         Args:
           flag_values: All flags; `restart` moves the files of an existing run aside.
           data_checksum: Digest of the data.
-          data_report: Report on the data, to record.
-          default: Default of a flag, for older runs that lack it.
+          data_report: Report on the data, which is recorded.
+          default: Function from a flag to its default, for older runs that did not have the flag.
 
         Raises:
           UsageError: If the folder cannot be written, or contains a run of another configuration or format.
@@ -204,7 +205,7 @@ class RunFolder:
             self._checkpoints.mkdir(exist_ok=True)
             self._checkpoints.chmod(0o700)
             for folder in (self.path, *map(self.path.joinpath, _SUBFOLDERS)):
-                for stale in folder.glob("*.part[0-9]*"):  # From a killed start.
+                for stale in folder.glob("*.part[0-9]*"):  # Left by a start that was killed.
                     stale.unlink()
         flags = {name: value for name, value in sorted(flag_values.items()) if name != _RESTART}
         start = {
@@ -217,7 +218,7 @@ class RunFolder:
             before = self._read_config()
             added = {name: default(name) for name in flags if name not in before["flags"]}
             self._check_same(added | before["flags"], flags, before.get("data_checksum") == data_checksum)
-            # Written once the run continues, so that a folder that turns out to be damaged stays unchanged.
+            # This is written only when the run continues, so that a folder that turns out to be damaged is not changed.
             self._config = before | {"flags": flags}
             self._start = start
         else:
@@ -236,7 +237,7 @@ class RunFolder:
         self._lock.close()
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Writes a JSON file of the folder completely or not at all."""
+        """Writes a JSON file to the folder, either completely or not at all."""
         files.replace(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
 
     def record_continuation(self, after_round: int) -> None:
@@ -246,7 +247,7 @@ class RunFolder:
             self._record(continuations=[*earlier, self._start | {"after_round": after_round}])
 
     def recorded(self, name: str, first: Callable[[], Any]) -> Any:
-        """Record of the first start in `config.json`, which the first start writes unless it is None."""
+        """Value that the first start recorded in `config.json`. The first start writes `first()`, unless it is None."""
         if name not in self._config and (value := first()) is not None:
             self._record(**{name: value})
         return self._config.get(name)
@@ -269,7 +270,7 @@ class RunFolder:
             raise UsageError(f"{self.path} lacks its config.json, so its run cannot continue: {_ELSEWHERE}")
 
     def _move_aside(self) -> None:
-        """Moves all of a run's files into a new folder beside them."""
+        """Moves all files of a run into a new folder next to them."""
         paths = [path for path in self.path.iterdir() if path.is_file() and path.name != ".lock"]
         paths += [path for path in map(self.path.joinpath, _SUBFOLDERS) if path.is_dir() and any(path.iterdir())]
         if not paths:
@@ -284,7 +285,7 @@ class RunFolder:
 
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], is_same_data: bool) -> None:
         old, new = json.loads(json.dumps(before)), json.loads(json.dumps(flags))
-        # A run may be extended: no round depends on how many follow, unless an epsilon is planned for all of them.
+        # A run can be extended, because no round depends on the number of later rounds, unless an epsilon is planned.
         is_longer = old.get("target_epsilon") is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
@@ -299,7 +300,7 @@ class RunFolder:
             raise UsageError(f"{text} To start a new run, {_ELSEWHERE}")
 
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:
-        """Writes a checkpoint, then removes all but the last three."""
+        """Writes a checkpoint, and removes all but the last three."""
         arrays = {"leaves": len(leaves)} | {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}
         arrays |= {CHECKSUM + name: np.array(checksum(round_num)) for name, checksum in self.checksums.items()}
         path = self._checkpoints / f"round_{round_num:08d}.npz"
@@ -307,7 +308,7 @@ class RunFolder:
             with files.write_errors(path):
                 path.rename(f"{path}.folder")
         files.save_arrays(path, arrays, mode=0o600)
-        # Newer checkpoints do not count: this run did not continue from them, so they were unreadable.
+        # This run did not continue from newer checkpoints, so they were unreadable and do not count.
         readable = [file for file, number in self._checkpoint_files() if number <= round_num and file.is_file()]
         for old in readable[_NUM_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
@@ -328,14 +329,14 @@ class RunFolder:
         """Newest readable checkpoint up to a round.
 
         Args:
-          template: Leaves of the expected shapes and dtypes.
-          last_round: Newer checkpoints are ignored.
+          template: Leaves with the expected shapes and dtypes.
+          last_round: Last round to consider; newer checkpoints are ignored.
 
         Returns:
-          (round, leaves), or None if no checkpoint was ever written. Unreadable ones are named on stderr.
+          (round, leaves), or None if no checkpoint was ever written. Unreadable checkpoints are reported on stderr.
 
         Raises:
-          Failure: If all written checkpoints are missing or unreadable, or a state has another structure.
+          Failure: If all checkpoints are missing or unreadable, or a checkpoint's state has another structure.
         """
         is_damaged = False
         for path, round_num in self._checkpoint_files():
@@ -348,7 +349,7 @@ class RunFolder:
                     if differs and archive.zip.testzip():
                         raise ValueError("wrong checksum")
                     checksums = {name: str(archive[name]) for name in archive.files if name.startswith(CHECKSUM)}
-            except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
+            except Exception as error:  # NumPy and zipfile raise many kinds of errors for a damaged file.
                 is_damaged = True
                 print(f"Warning: checkpoint {path} is not readable ({error}); trying the one before.", file=sys.stderr)
                 continue
@@ -364,7 +365,7 @@ class RunFolder:
         return None
 
     def save_model(self, names: Sequence[str], weights: Sequence[np.ndarray]) -> pathlib.Path:
-        """Writes `model/weights.npz`, a named array for each weight, and returns its path."""
+        """Writes `model/weights.npz`, which has a named array for each weight, and returns its path."""
         path = self.path / MODEL_FILE
         with files.write_errors(path):
             path.parent.mkdir(exist_ok=True)
@@ -377,7 +378,7 @@ def _kind(leaf: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def find_model(path: str) -> pathlib.Path:
-    """Weights file of a run, from the path of the file, its folder or the run's folder.
+    """Finds the weights file of a run, given the path of the file, of its folder or of the run's folder.
 
     Raises:
       UsageError: If there is no such file.
@@ -390,10 +391,10 @@ def find_model(path: str) -> pathlib.Path:
 
 
 def read_model(path: str) -> dict[str, np.ndarray]:
-    """Weights by name that `RunFolder.save_model` wrote; see `find_model`.
+    """Reads the weights that `RunFolder.save_model` wrote, by name; see `find_model`.
 
     Raises:
-      UsageError: If there is no such file, or it holds no finite weights.
+      UsageError: If there is no such file, or its weights are not finite.
     """
     file = find_model(path)
     try:
@@ -435,7 +436,7 @@ def versions() -> dict[str, str]:
 
 
 def _git_commit() -> str | None:
-    """Git commit of the project, marked if the tree has changes; None outside a checkout."""
+    """Git commit of the project, marked if the tree has uncommitted changes; None outside a checkout."""
     root = pathlib.Path(__file__).resolve().parents[2]
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:

@@ -1,6 +1,6 @@
 """Loop over the rounds of a run: metrics, progress, checkpoints, resuming and interruption.
 
-A study defines its rounds; their state is any nest of arrays.
+A study defines its rounds. Their state can be any nested structure of arrays.
 """
 
 import abc
@@ -29,32 +29,32 @@ class Rounds(abc.ABC):
     """Rounds of a run, as the loop calls them.
 
     Attributes:
-      secrets: Parts of the state that must stay secret, in words. With secrets, a checkpoint is written before round 1,
-        so that a run that is killed early does not restart with other secrets.
+      secrets: Descriptions of the parts of the state that must stay secret. If there are any, a checkpoint is written
+        before round 1, so that a run that is killed early does not restart with other secrets.
     """
 
     secrets: Sequence[str] = ()
 
     @abc.abstractmethod
     def initial_state(self) -> State:
-        """State before round 1; its arrays' shapes and dtypes never change."""
+        """State before round 1. The shapes and dtypes of its arrays never change."""
 
     @abc.abstractmethod
     def run_round(self, state: State, round_num: int) -> tuple[State, Metrics]:
         """Runs a round, numbered from 1."""
 
     def model(self, state: State) -> Mapping[str, np.ndarray]:
-        """Final weights by name; by default none."""
+        """Final weights by name; empty by default."""
         del state
         return {}
 
     def evaluate(self, state: State) -> Metrics:
-        """Evaluation metrics, every `rounds_per_eval` rounds and after the last."""
+        """Evaluation metrics, computed every `rounds_per_eval` rounds and after the last round."""
         del state
         return {}
 
     def is_finished(self, state: State, round_num: int) -> bool:
-        """Whether the run ends after this round, though it is not the last."""
+        """Whether the run ends early, after this round."""
         del state, round_num
         return False
 
@@ -65,7 +65,7 @@ class Outcome:
 
     Attributes:
       state: The state after the last finished round.
-      round_num: That round.
+      round_num: Number of the last finished round.
       signum: The signal that stopped it early, or None.
     """
 
@@ -91,13 +91,14 @@ def run(
       folder: An opened run folder.
       length: Number of rounds, and periods of evaluation and checkpoints.
       columns: Names of all metrics, in the order of `metrics.csv`.
-      headline: Metric of the progress bar; by default the first.
+      headline: Metric that the progress bar shows; the first metric by default.
       label: Text before the progress bar.
-      loggers: Further loggers beside `metrics.csv` and TensorBoard.
+      loggers: Loggers in addition to `metrics.csv` and TensorBoard.
 
     Returns:
-      The outcome. After a signal, see `interruption.hold`, the round in progress is finished and saved; a second signal
-      is the caller's. From the first round on, signals are kept to the end of the caller's `interruption.held`.
+      The outcome. After a signal (see `interruption.hold`), the round in progress is finished and saved; the caller
+      handles a second signal. From the first round on, signals are held until the end of the caller's
+      `interruption.held`.
 
     Raises:
       Failure: If the run's files cannot be written, or those of an earlier start are damaged; or if a round raises it,
@@ -162,7 +163,7 @@ def run(
 
 
 class EventsFile(Logger):
-    """TensorBoard's events of one start of a run: the rows of `metrics.csv`, as float32."""
+    """TensorBoard events of one start of a run: the rows of `metrics.csv`, as float32."""
 
     def __init__(self, folder: run_folder.RunFolder, columns: Sequence[str], first_round: int):
         """Begins a new file in a run's folder.
@@ -180,7 +181,7 @@ class EventsFile(Logger):
         Raises:
           Failure: If it cannot be written.
         """
-        # One message for all: `tf.summary.scalar` for each takes a tenth of a short round.
+        # One message for all metrics, because a `tf.summary.scalar` for each would take a tenth of a short round.
         summary = tf.compat.v1.Summary()
         for name, value in row.items():
             if name != "round_num" and value is not None:
@@ -198,7 +199,7 @@ class EventsFile(Logger):
             self._writer.flush()
 
     def close(self) -> None:
-        """Writes the buffered metrics, and closes the file.
+        """Writes the buffered metrics and closes the file.
 
         Raises:
           Failure: If it cannot be written.
@@ -217,7 +218,7 @@ def _event_errors() -> Iterator[None]:
 
 
 def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:
-    # Notebooks show a text bar, too; files and pipes get none.
+    # Notebooks also show a text progress bar. Files and pipes do not get one.
     hidden = False if type(sys.stderr).__module__.startswith("ipykernel") else None
-    hidden = hidden if sys.stderr else True  # Programs without a terminal may have none.
+    hidden = hidden if sys.stderr else True  # Programs without a terminal may have no stderr.
     return tqdm.tqdm(total=total_rounds, initial=first, desc=label, unit="round", disable=hidden, dynamic_ncols=True)

@@ -16,7 +16,7 @@ class SelectorEntry(NamedTuple):
 
     Attributes:
       target: The selector's class.
-      help: One line.
+      help: Description in one line.
     """
 
     target: type[selectors.Selector]
@@ -68,7 +68,7 @@ def define(flags: cli.FlagSet) -> None:
 
 
 def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
-    """Refuses selectors that break a run's differential privacy. Needs `--non_private_selection`.
+    """Refuses selectors that break a run's differential privacy. Requires the flag `--non_private_selection`.
 
     Args:
       settings: Flags.
@@ -76,8 +76,8 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
       is_private: Whether the run adds noise for privacy.
 
     Raises:
-      UsageError: If the selector reads losses, or may select a client twice in a round, with privacy on and without
-        permission; or if the permission has no effect.
+      UsageError: If the run is private and the selector reads losses or may select a client twice in a round, without
+        `--non_private_selection`; or if that flag has no effect.
     """
     target = SELECTORS[name].target
     if settings.non_private_selection and not (is_private and target.uses_losses):
@@ -91,14 +91,14 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
 
 
 def voids(selection: selectors.Selection) -> str:
-    """Reason why noise gives no guarantee under a selection, as the words after "because"; empty if it does."""
+    """Reason why noise gives no privacy guarantee under a selection, to follow "because"; empty if it does."""
     if not selection.selector.uses_losses:
         return ""
     return "clients are chosen by their losses (--non_private_selection), and the privacy that this spends is not known"
 
 
 def options(settings: Mapping[str, Any]) -> selectors.Selection:
-    """Selection of flags with one `--client_selection`."""
+    """Builds the options of client selection from flags that have a single `--client_selection`."""
     name = settings["client_selection"]
     values = {}
     if name == "ucb_cs":
@@ -113,13 +113,13 @@ def check_population(selection: selectors.Selection, population: int, cohort_siz
     """Refuses a selection that does not fit the clients.
 
     Raises:
-      UsageError: If cohort, candidates and population do not go together.
+      UsageError: If the sizes of cohort, candidates and population are incompatible.
     """
     selection.build([1] * population, cohort_size)
 
 
 def availability(settings: cli.Settings) -> Availability:
-    """Availability of clients by round; needs `--environment_seed`."""
+    """Availability of clients in each round. Requires the flag `--environment_seed`."""
     if not settings.availability and not settings.drop_out:
         return ALWAYS
     return make_options(Availability, settings, seed=settings.environment_seed or 0)

@@ -21,7 +21,7 @@ TASK_TYPE = Setting(
     "digits",
     basic=True,
 )
-# Title in studies where only another study's tasks have such flags.
+# Title in studies that have these flags only for the tasks of another study.
 VARIANT = Setting(
     "variant",
     ["paper", "reference_code"],
@@ -55,7 +55,7 @@ def _keep_untagged(settings: cli.Settings) -> bool:
 
 
 def found_table(path: str, settings: cli.Settings) -> str:
-    """Path of a table; if it names no file here, that of the file in the data folder."""
+    """Path of a table. If there is no file at this path, it is taken relative to the data folder."""
     name = os.path.relpath(path, cli.user_path(""))
     return files.find_table(path, name, settings.get("data_dir"))
 
@@ -65,7 +65,7 @@ def define_data(flags: cli.FlagSet, **changes: Mapping[str, Any]) -> None:
 
     Args:
       flags: The flags to extend.
-      **changes: By setting, attributes that have other values in this study.
+      **changes: For each setting, the attributes whose values differ in this study.
     """
     defaults = {name: {"default": functools.partial(registry.default, name)} for name in _DEPEND_ON_TASK}
     others: dict[str, Mapping[str, Any]] = {
@@ -81,16 +81,16 @@ def define_data(flags: cli.FlagSet, **changes: Mapping[str, Any]) -> None:
         flags.group(title, *settings)
 
 
-# What a table has only with another of its flags.
+# Settings of a table that require another of its flags.
 _OF_TABLES = {name: "text_columns" for name in ("vocabulary_size", "max_words", "text_normalisation")}
 _OF_TABLES |= {"partition_alpha": "partition_column"}
 
 
 def check(settings: cli.Settings) -> None:
-    """Checks what a table's flags need.
+    """Checks that a table's flags have the other flags that they require.
 
     Raises:
-      UsageError: If the other flag is missing.
+      UsageError: If a required flag is missing.
     """
     for name, needed in _OF_TABLES.items() if settings.task_type == "tabular" else ():
         if name in settings.set_by_user and not settings[needed]:

@@ -1,6 +1,7 @@
-"""Supervised training of a task by selected cohorts, shared by several studies.
+"""Supervised training of a task with selected cohorts, shared by several studies.
 
-Compiled computations are cached for all runs of a process that compute the same, and hold no run or task.
+Compiled computations are cached, so that runs of a process with the same computation share them. They hold no reference
+to a run or task.
 """
 
 import functools
@@ -18,11 +19,11 @@ from optimization.study import compiled, payloads, runner
 
 
 class TrainingRounds(runner.Rounds):
-    """Rounds that train a task's model; a study defines a round. Its states hold the TFF process's state as `server`.
+    """Rounds that train a task's model. A study defines the round; the field `server` of its state is TFF's state.
 
     Attributes:
       work: The clients' training, such as `client_work.LocalSgd`.
-      weighs_examples: Whether a client's input weighs its number of examples; else 1, or 0 without any.
+      weighs_examples: Whether a client's weight is its number of examples. Otherwise it is 1, or 0 without examples.
     """
 
     weighs_examples = True
@@ -43,12 +44,12 @@ class TrainingRounds(runner.Rounds):
           training: Options of the training.
           task: The task.
           work: The clients' training.
-          client_weighting: Weights in the mean: the inputs' with `num_examples`, equal with `uniform`.
-          first_client: Clients before this one never train.
+          client_weighting: Weights in the mean: those of the inputs with `num_examples`, equal with `uniform`.
+          first_client: Index of the first client that may train.
           keeps_models: See `payloads.needed_bytes`.
 
         Raises:
-          UsageError: If memory is too small.
+          UsageError: If there is too little memory.
         """
         self._training, self._task, self._first, self.work = training, task, first_client, work
         self._clients = clients.CappedClients(task.clients, training.max_examples_per_client, training.seed)
@@ -64,7 +65,7 @@ class TrainingRounds(runner.Rounds):
         return dict(zip(self._model.shapes, state.server.weights, strict=True))
 
     def learning_rate(self, round_num: int) -> float:
-        """Learning rate of the clients in a round."""
+        """Client learning rate in a round."""
         del round_num
         return self._training.learning_rate
 
@@ -89,7 +90,7 @@ class TrainingRounds(runner.Rounds):
         return compiled.cached((what, self._key), build)
 
     def mean_rounds(self, work: Any, num_clients: int) -> tff.templates.IterativeProcess:
-        """Rounds that end in the mean; their initial weights are of seed 0."""
+        """Rounds that aggregate updates by the mean. Their initial weights have seed 0."""
         build = lambda: self.definition(work, num_clients).build(self._model.initial_weights(0))  # noqa: E731
         return self._cached(("rounds", work, num_clients), build)
 
@@ -110,28 +111,28 @@ class TrainingRounds(runner.Rounds):
     def _inputs(
         self, ids: np.ndarray, cohort: Sequence[clients.Examples], round_num: int
     ) -> list[supervised.ClientInput]:
-        """Inputs to a round from clients with these examples."""
+        """Inputs to a round for clients with these examples."""
         normalized = [one._replace(features=self._task.normalize(one.features)) for one in cohort]
         key_and_rate = self._training.seed, round_num, self.learning_rate(round_num)
         return supervised.inputs(normalized, ids, *key_and_rate, weighs_examples=self.weighs_examples)
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:
-        """Int [clients], examples of each that may train."""
+        """Number of examples of each client that may train, int [clients]."""
         return clients.sizes(self._clients, range(self._first, len(self._clients)))
 
     @functools.cached_property
     def selected(self) -> SelectedCohorts:
-        """The selected cohorts, whose clients count from the first that may train.
+        """The selected cohorts, whose clients are numbered from the first that may train.
 
         Raises:
-          UsageError: If cohort, candidates and population do not go together.
+          UsageError: If the sizes of cohort, candidates and population are incompatible.
         """
         training = self._training
         return SelectedCohorts(training.selection.build(self.sizes, training.cohort_size), training.seed)
 
     def _choose(self, selection: Any, weights: models.Weights, round_num: int) -> Choice:
-        """Cohort of a round; its selector may poll losses of these weights."""
+        """Chooses the cohort of a round. The selector may poll the clients' losses under these weights."""
 
         def poll(ids: np.ndarray) -> np.ndarray:
             build = lambda: self.definition(self.work, len(ids)).build_loss_poll(len(ids))  # noqa: E731

@@ -18,13 +18,13 @@ _PARAMETERS = {
     for owner, bounds in OPTIMIZERS.items()
 }
 _SPELLED = {"server_adagrad_initial_preconditioner_value": "server_adagrad_initial_accumulator_value"}
-# None where they are off: names of runs without them stay as they were before there was such a correction.
+# The default is None, so that adding a correction does not change the names of runs that do not use it.
 CORRECTIONS = [Setting(name, float, about) for name, (_, about) in corrections.CORRECTIONS.items()]
 EVALUATIONS = declared(Evaluations)
 
 
 def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> list[Setting]:
-    """Settings of the server optimizer; arguments set a program's own defaults."""
+    """Settings of the server optimizer. The arguments set the defaults of a program."""
     return [
         *declared(ServerOptimizer, server_optimizer=optimizer, server_learning_rate=learning_rate),
         *(
@@ -43,7 +43,7 @@ def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
 
 
 def options(settings: cli.Settings, kind: Callable[..., _Options], **others: Any) -> _Options:
-    """Options of flags, of a subclass of `Training`; its own fields are settings or `others`."""
+    """Builds options of a subclass of `Training` from flags. Its additional fields are settings or `others`."""
     return make_options(
         kind,
         settings,

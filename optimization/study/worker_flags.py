@@ -40,7 +40,7 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Addresses of `--tff_workers`; empty for the program's own worker.
 
     Raises:
-      UsageError: If they are not HOST:PORT, or come with `--max_concurrent_threads` or required isolation.
+      UsageError: If an address is not HOST:PORT, or if `--max_concurrent_threads` or required isolation is also set.
     """
     if settings["tff_workers"] is None:
         return ()
@@ -63,8 +63,8 @@ def start(settings: Mapping[str, Any]) -> None:
 
     Raises:
       UsageError: See `addresses`.
-      Failure: If a worker does not answer, or the system refuses the required isolation; the latter, and a closed port,
-        before TFF is imported.
+      Failure: If a worker does not answer, or the system refuses the required isolation. Refused isolation and a closed
+        port are detected before TFF is imported.
     """
     remote = addresses(settings)
     for address in remote:
