@@ -214,7 +214,7 @@ class PlainStudy(Study[OptionsT, DataT]):
         return outcome.signum
 
     def finish(self, run: Run[OptionsT, DataT], rounds: Any, outcome: "runner.Outcome") -> None:
-        """Writes and prints the results of a run, even if it was stopped. `rounds` is what the method `rounds` returned."""
+        """Writes and prints the results of a run, even if it was stopped; `rounds` is the result of that method."""
 
 
 @dataclasses.dataclass(frozen=True)
