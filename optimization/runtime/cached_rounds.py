@@ -36,7 +36,7 @@ _places: weakref.WeakKeyDictionary[tff.Computation, tuple[pathlib.Path, str]] = 
 
 
 def is_versioned(*parts: object) -> bool:
-    """Whether the version of the project and its packages covers the modules that define the classes of all parts."""
+    """Whether the classes of all parts are built in or defined in this project, whose sources the version covers."""
     return all(type(part).__module__.partition(".")[0] in (*_PROJECT, "builtins") for part in parts)
 
 

@@ -14,7 +14,9 @@ _Built = TypeVar("_Built")
 
 
 def cached(key: Hashable, build: Callable[[], _Built]) -> _Built:
-    """Returns the cached result for this key, or that of `build`, which replaces the least recently used result.
+    """Returns the cached result for this key, or calls `build` and caches its result.
+
+    A full cache drops the result that was used least recently.
 
     Args:
       key: Everything that determines the result of `build`.
