@@ -1,4 +1,4 @@
-"""Federated training on labels: a client's input and its loss. The round is in `fed_avg`."""
+"""Federated training on labels: the input and the loss of each client. The rounds are in `fed_avg`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ class ClientInput(NamedTuple):
 
     Attributes:
       features: [examples, ...], or bags of words.
-      labels: Labels, with the process' `label_spec`.
+      labels: Labels, as described by the `label_spec` of the process.
       key: int32 [2], random key of the client's mini-batches.
-      position: int32, the client's place in the cohort, from 0.
+      position: int32, the client's place in the cohort, starting from 0.
       weight: float32, the client's weight in a weighted aggregation.
       learning_rate: float32, learning rate of the client's training.
     """
@@ -41,13 +41,13 @@ def inputs(
     *,
     weighs_examples: bool = True,
 ) -> list[ClientInput]:
-    """Inputs to a round from the clients of a cohort.
+    """Inputs to a round for the clients of a cohort.
 
     Args:
-      cohort: The clients' examples, with features as the model takes them.
-      ids: int [clients], positions in the population, which key the mini-batches.
+      cohort: The clients' examples, with features in the form that the model takes.
+      ids: int [clients], positions in the population, from which the random keys of mini-batches are derived.
       seed: Seed of the run.
-      round_num: The round, from 1.
+      round_num: Number of the round, starting from 1.
       learning_rate: Client learning rate.
       weighs_examples: Whether a client's weight is its number of examples; otherwise it is 1, or 0 without examples.
     """
@@ -69,8 +69,8 @@ def example_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
     Args:
       logits: float32 [examples, outputs].
-      labels: int32 [examples] classes, or float32 [examples, outputs] if examples have several labels, which share the
-        probability in proportion. An example without a label has the loss 0.
+      labels: int32 [examples] classes, or float32 [examples, outputs] if examples have several labels. The target
+        probabilities are then proportional to the labels. An example without labels has a loss of 0.
 
     Returns:
       float32 [examples].

@@ -36,7 +36,7 @@ Random data in the data sets' shapes replace downloads. Other flags are those of
 run_posterior for fedkp).
 """
 _COMMON = ("--random_data", "--max_validation_samples=100", "--total_rounds=100000", "--seed=0")
-# Module and flags of the measured runs.
+# Module and flags of each run that can be measured.
 _RUNS = {
     "emnist": (
         "bandits.run_federated",
@@ -57,7 +57,7 @@ _RUNS = {
     "fedkp": ("optimization.posterior.run_posterior", ("--preset=emnist62_alpha_1", "--algorithm=fedkp_cluster_mean")),
 }
 _EVALUATION = "evaluation"
-_ROWS, _CLIENTS, _ACTIONS = 1_000_000, 10_000, 50  # Of the log.
+_ROWS, _CLIENTS, _ACTIONS = 1_000_000, 10_000, 50  # Size of the log.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,14 +71,14 @@ class _Flags:
 
 
 def define() -> cli.FlagSet:
-    """Flags of `benchmark`; those that it does not know are passed on to the measured runs."""
+    """Flags of `benchmark`. Unknown flags are passed on to the measured runs."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
     flags.group("Flags", _Flags)
     return flags
 
 
 def program(settings: cli.Settings) -> None:
-    """Measures, and prints a number per line.
+    """Runs the benchmark, and prints one number per line.
 
     Raises:
       UsageError: If flags conflict.
@@ -89,14 +89,14 @@ def program(settings: cli.Settings) -> None:
             raise UsageError(f"{settings.run_flags[0]} has no effect on --what={_EVALUATION}: leave it out.")
         measured = _evaluation()
     else:
-        with interruption.answered(lambda signum: sys.exit(128 + signum)):  # The temporary folder is deleted.
+        with interruption.answered(lambda signum: sys.exit(128 + signum)):  # Deletes the temporary folder.
             measured = _rounds(*_RUNS[settings.what], settings.run_flags, settings.rounds)
     for name, value in ({"what": settings.what} | _machine() | measured).items():
         print(f"{name.replace('_', ' '):<40}{value}")
 
 
 def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds: int) -> dict[str, Any]:
-    """Seconds, processor time and memory of the rounds of a run."""
+    """Measures the seconds, the processor time and the memory that the rounds of a run take."""
     from bandits import studies
 
     study = studies.load(module)
@@ -140,7 +140,10 @@ def _of_study(study: frame.Study, run: frame.Run) -> "runner.Rounds":
 
 
 def _evaluation() -> dict[str, Any]:
-    """Seconds from Parquet to estimates with intervals, and the peak memory; generating the log is not measured."""
+    """Measures the seconds from a Parquet file to estimates with intervals, and the peak memory.
+
+    The time to generate the log is not included.
+    """
     import numpy as np
     import psutil
 
@@ -153,7 +156,7 @@ def _evaluation() -> dict[str, Any]:
     log = interaction_log.ordered(
         [f"client {number}" for number in range(_CLIENTS)],
         client_of_row,
-        generator.random((_ROWS, _ACTIONS), np.float32),  # They serve as predicted rewards, so no model is trained.
+        generator.random((_ROWS, _ACTIONS), np.float32),  # Predicted rewards, so that no model is trained.
         [str(number) for number in range(_ACTIONS)],
         {
             "actions": generator.integers(_ACTIONS, size=_ROWS),
@@ -187,7 +190,7 @@ def _cpu_seconds(processes: "Iterable[psutil.Process]") -> float:
 
 
 def _peak_mb(processes: "Iterable[psutil.Process]") -> float:
-    """Sum of the processes' peak resident memory (VmHWM)."""
+    """Sum of the peak resident memory (VmHWM) of the processes."""
     texts = [pathlib.Path(f"/proc/{process.pid}/status").read_text() for process in processes]
     return sum(int(text.partition("VmHWM:")[2].split()[0]) for text in texts) / 2**10
 

@@ -36,7 +36,7 @@ Runs an older checkout and this one on this machine, and compares tables, weight
 
 Finished runs stay in --output, and run again only after a change of the sources. Exit status 1: the versions differ.
 """
-_SHOWN = 3  # Differences of a setting.
+_SHOWN = 3  # Number of differences shown per setting.
 _SOURCES = ("bandits", "data", "optimization")
 _SETTINGS = pathlib.Path(__file__).with_name("compare_versions.toml")
 _FIELDS = pathlib.Path(__file__).resolve().with_name("version_fields.py")
@@ -45,7 +45,7 @@ _SHARED = "shared"
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A table of compare_versions.toml; a program without rounds only writes to --output_dir."""
+    """A table of compare_versions.toml. A program without rounds only writes to --output_dir."""
 
     name: str
     binary: str
@@ -59,14 +59,14 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """A checkout, and the folder of its runs, named after its role and the digest of its sources."""
+    """A checkout, and the folder of its runs, which is named after its role and the digest of its sources."""
 
     checkout: pathlib.Path
     folder: pathlib.Path
 
     @classmethod
     def of(cls, role: str, checkout: pathlib.Path, output: pathlib.Path) -> "Side":
-        """Side with the role `old` or `new`."""
+        """Creates the side with the role `old` or `new`."""
         digest = hashlib.sha256()
         for path in sorted(path for package in _SOURCES for path in (checkout / package).rglob("*")):
             if path.suffix in (".py", ".toml"):
@@ -74,11 +74,11 @@ class Side:
         return cls(checkout, output / f"{role}_{digest.hexdigest()[:12]}")
 
     def run(self, setting: Setting, is_resumed: bool = False) -> pathlib.Path:
-        """Runs a setting; returns the folder of its runs.
+        """Runs a setting, and returns the folder of its runs.
 
         Args:
           setting: The setting.
-          is_resumed: Whether the run stops after half of its rounds and is resumed.
+          is_resumed: Whether the run is stopped after half of its rounds and then resumed.
 
         Raises:
           Failure: If a run fails.
@@ -124,7 +124,7 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> int:
-    """Runs and compares both versions; returns 1 if something differs."""
+    """Runs and compares both versions, and returns 1 if they differ."""
     if not settings.old:
         raise UsageError("--old is missing: name the folder of an older checkout.")
     known, output, sides = known_settings(), pathlib.Path(settings.output), []
@@ -142,7 +142,7 @@ def program(settings: cli.Settings) -> int:
 
 
 def _is_same(setting: Setting, old: Side, new: Side) -> bool:
-    """Runs and compares a setting, and prints a line about it."""
+    """Runs a setting with both versions, compares the results, and prints a line about it."""
     try:
         after = new.run(setting)
         differing = list(differences(old.run(setting), after))
@@ -171,13 +171,13 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
     """Compares all tables and archives of two folders of runs.
 
     Args:
-      old: Folder of runs.
-      new: Another one.
-      is_resumed: Whether the runs in `new` were interrupted. They then also evaluated and saved at that round: their
-        additional files, and cells that are empty in `old`, are not compared.
+      old: Folder with runs of the old version.
+      new: Folder with runs of the new version.
+      is_resumed: Whether the runs in `new` were interrupted. They then have an additional evaluation and checkpoint in
+        that round, so additional files, and cells that are empty in `old`, are not compared.
 
     Yields:
-      Description of the place of a difference, and its size: infinite if it is not a number, 0 for a new column.
+      Where a difference is, in words, and how large it is: infinite if it is not a number, 0 for a new column.
     """
     import numpy as np
     import pandas as pd
@@ -227,7 +227,7 @@ def _values(folder: pathlib.Path) -> "dict[tuple[str, str], np.ndarray]":
             of_leaves = json.loads(fields.read_text())
             names = {f"leaf_{index:04d}": name for index, name in enumerate(of_leaves)} | {"leaves": None}
         with np.load(path, allow_pickle=False) as archive:
-            # Checksums repeat the content of tables.
+            # Checksums only depend on tables, which are compared anyway.
             for name in (name for name in archive.files if not name.startswith(run_folder.CHECKSUM)):
                 if (known := names.get(name, name)) is not None:
                     values[str(path.relative_to(folder)), known] = archive[name]
@@ -245,12 +245,12 @@ def known_settings() -> dict[str, Setting]:
 
 
 def run(words: Sequence[str], log: pathlib.Path) -> None:
-    """Runs a command of a checkout, with its output in `log`.
+    """Runs a command of a checkout, and writes its output to `log`.
 
     Raises:
       Failure: If the command fails.
     """
-    # The checkout's modules, not those of this process; `-m` searches the working directory first.
+    # `-m` searches the working directory first, so this runs the modules of the checkout, not those of this process.
     folder = pathlib.Path(words[0]).parents[1]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with open(log, "wb") as file:
@@ -272,7 +272,7 @@ def run(words: Sequence[str], log: pathlib.Path) -> None:
 
 
 def _make_posts(path: pathlib.Path) -> None:
-    """Writes posts of 60 users; some of their words are tags."""
+    """Writes posts of 60 users. Some of the words are tags."""
     if path.exists():
         return
     generator, lines = random.Random(0), []

@@ -121,7 +121,7 @@ def define() -> cli.FlagSet:
     flags.group("Log", _Log, schema.Columns)
     flags.group("Time of a table or log", schema.Time)
     flags.group("Late and missing rewards of a log", schema.RewardTime)
-    # A final model has one policy, so scheduled parameters are constants here.
+    # A final model has a single policy, so parameters with a schedule are constants here.
     constant = {name: dict(entry.parameters) for name, entry in registry.POLICIES.items() if not entry.schedule}
     kinds = (f"{name}: {text}" for name, text in target_policies.KINDS.items())
     policies = declared(_Policy, policy={"help": "; ".join(kinds)}, bandits_type={"type": list(constant)})
@@ -152,14 +152,14 @@ def evaluate(
     Args:
       log: A DataFrame with one interaction per row, or a value of --log.
       policy: A run of run_federated, whose probabilities are those of `Run.predict`, or a value of --policy.
-      **settings: The flags of `scripts.evaluate_policy`, such as `client_column`. Nothing is written without
-        `output_dir`, apart from the ledger of a private evaluation.
+      **settings: The flags of `scripts.evaluate_policy`, such as `client_column`. Without `output_dir`, nothing is
+        written except for the ledger of a private evaluation.
 
     Returns:
       The estimates, as in `estimates.csv`.
 
     Raises:
-      UsageError: For what the program refuses, too.
+      UsageError: If the program would reject the arguments.
     """
     import pandas as pd
 
@@ -183,7 +183,7 @@ def evaluate(
 
 
 def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target_policies.Target, cli.Settings]:
-    """Refuses conflicting flags before the log is read; returns the policy, and the flags with the output folder."""
+    """Rejects conflicting flags before the log is read. Returns the policy, and the flags with the output folder."""
     if not settings.log:
         raise UsageError("--log is missing: name the log, a CSV or Parquet file.")
     is_frame = settings.log.startswith(frames.PREFIX)
@@ -221,9 +221,9 @@ def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target
     if not is_written:
         return target, settings.checked()
     words = (target.kind, pathlib.Path(target.name).name, settings.bandits_type, "private" if settings.private else "")
-    name = re.sub(r"[^A-Za-z0-9.-]+", "_", "_".join(filter(None, words)))[:100]  # Such as `constant_gift`.
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", "_".join(filter(None, words)))[:100]  # For example, `constant_gift`.
     folder = pathlib.Path(settings.output_dir or cli.user_path(f"evaluation/{name}"))
-    existing = next(path for path in (folder, *folder.parents) if path.exists())  # The others are created.
+    existing = next(path for path in (folder, *folder.parents) if path.exists())  # Missing folders are created.
     files.check_output("output_dir", existing / "a.json")
     output.check_new(folder)
     return target, settings.checked().replace(output_dir=str(folder))

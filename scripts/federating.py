@@ -38,7 +38,7 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> int:
-    """Prints the comparison and draws the picture; returns the exit status."""
+    """Prints the comparison, draws the picture, and returns the exit status."""
     named = runs.named(settings)
     output = pathlib.Path(settings.output)
     files.check_output("output", output, files.PICTURES)

@@ -42,7 +42,7 @@ def program(settings: cli.Settings) -> None:
 
 
 def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> mechanisms.Mechanism:
-    """Mechanism with the smallest noise multiplier for `--target_epsilon`; prints it."""
+    """Returns the mechanism with the smallest noise multiplier for `--target_epsilon`, and prints it."""
     target = settings.target_epsilon
     if mechanism.voided or mechanism.kind == "none":
         reason = mechanism.voided or "the training is one without noise"
@@ -81,7 +81,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
 
 
 def _print_alternatives(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
-    """Prints the noise of each mechanism at the target epsilon, least noise first."""
+    """Prints the noise of each mechanism at the target epsilon, in increasing order."""
     target = settings.target_epsilon
     plans = calibration.alternatives(mechanism, rounds, target, settings.dimension or 1)
     rows = [
@@ -105,7 +105,7 @@ def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
-    """Draws the noise on the prefix sums over epsilon, by mechanism."""
+    """Plots the noise on the prefix sums against epsilon for each mechanism."""
     import matplotlib.ticker
 
     from optimization.study import panels

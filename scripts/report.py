@@ -1,6 +1,6 @@
 """Writes a page about runs, of any experiment binary, to read in a browser: `python -m scripts.report RUN_FOLDER...`.
 
-The page is self-contained, with Plotly's library, and loads nothing from the network.
+The page is self-contained: it includes the Plotly library, and loads nothing from the network.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -48,7 +48,7 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> int:
-    """Writes the page; returns the exit status, 1 if a run could not be read."""
+    """Writes the page, and returns the exit status, which is 1 if a run could not be read."""
     named = runs.named(settings)
     output = pathlib.Path(settings.output)
     files.check_output("output", output, (".html",))

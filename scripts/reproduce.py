@@ -1,6 +1,7 @@
 """Reproduces figures and tables of the papers that the project follows; see `--help`.
 
-Runs are those of a grid: named by their flags, run once, shared by all figures, and continued after an interruption.
+Runs are the same as in a grid: they are named after their flags, executed once, shared by all figures, and continued
+after an interruption.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -83,10 +84,10 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> int:
-    """Reproduces the chosen figures; returns 0, 1 if a run failed, or 128 + the signal that stopped it.
+    """Reproduces the chosen figures. Returns 0, or 1 if a run failed, or 128 + the signal that stopped the program.
 
     Raises:
-      UsageError: If the flags choose no figure, or exclude each other.
+      UsageError: If the flags choose no figure, or conflict with each other.
     """
     for flag in ("list", "page", "pictures"):
         if settings[flag] and (others := sorted(settings.set_by_user - {flag})):
@@ -107,10 +108,10 @@ def program(settings: cli.Settings) -> int:
 
 
 def _figures(settings: cli.Settings) -> list[figures.Figure]:
-    """Figures that the flags choose.
+    """Returns the figures that the flags choose.
 
     Raises:
-      UsageError: If the flags of one of its configurations are invalid, or `--repeat` includes tuning seeds.
+      UsageError: If the flags of a configuration are invalid, or `--repeat` includes tuning seeds.
     """
     chosen = figures.choose(settings.figure, settings.scale)
     searched = [figure.name for figure in chosen if any(one.is_searched for one in figure.configurations)]
@@ -132,10 +133,10 @@ def _figures(settings: cli.Settings) -> list[figures.Figure]:
 
 
 def _evidence(flag: str, path: pathlib.Path) -> pathlib.Path:
-    """Folder of records beside the output that a flag names.
+    """Returns the folder of records next to the output that a flag names.
 
     Raises:
-      UsageError: If it has none.
+      UsageError: If there is no such folder.
     """
     folder = path.parent / "evidence"
     if not any(folder.glob("*/*.csv")):
@@ -144,7 +145,7 @@ def _evidence(flag: str, path: pathlib.Path) -> pathlib.Path:
 
 
 def write_page(path: pathlib.Path) -> int:
-    """Writes the page of all records; returns the exit status."""
+    """Writes the page of all records, and returns the exit status."""
     files.check_output("page", path, (".md",))
     files.replace(path, page.made(_evidence("page", path)).encode())
     print(f"Written: {path}")
@@ -152,7 +153,7 @@ def write_page(path: pathlib.Path) -> int:
 
 
 def _write_pictures(folder: pathlib.Path) -> int:
-    """Draws the docs' pictures; returns the exit status."""
+    """Draws the pictures of the documentation, and returns the exit status."""
     evidence = _evidence("pictures", folder)
     files.check_output("pictures", folder / "x.png", (".png",))
     print("Written:", *pictures.write(folder, evidence), sep="\n")

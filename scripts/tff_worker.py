@@ -1,4 +1,4 @@
-"""Starts a TFF worker on this machine, for experiments that run on another with `--tff_workers`."""
+"""Starts a TFF worker on this machine, for experiments that run on another machine with `--tff_workers`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -51,7 +51,7 @@ def program(settings: cli.Settings) -> None:
 
     Raises:
       UsageError: If the port is in use.
-      Failure: If the worker does not start, or ends by itself.
+      Failure: If the worker does not start, or exits by itself.
     """
     _check_free(settings.port)
     process = worker_process.launch(settings.port, settings.max_concurrent_threads).process

@@ -1,7 +1,7 @@
-"""Privacy cost of several releases, or of a search over runs, about the same clients; and the file that records them.
+"""Total privacy cost of several releases, or of a search over runs, on the same clients, and the ledger file.
 
-A release is recorded before its noise is drawn. If the program stops in between, the release has been paid for without
-being made, never the other way round. Nothing here imports TensorFlow.
+A release is recorded before its noise is sampled. If the program stops in between, the ledger charges for a release
+that was never made, but it never misses one that was made. Nothing here imports TensorFlow.
 """
 
 import contextlib
@@ -19,11 +19,11 @@ from optimization.privacy import mechanisms
 
 @dataclasses.dataclass(frozen=True)
 class Spent:
-    """One release, or one training.
+    """One release, or one training run.
 
     Attributes:
-      what: What was released; for something that is made once and used often, such as a model, a unique name.
-      mechanism: The accounted mechanism.
+      what: Description of the release. If it is made once and used often, such as a model, its unique name.
+      mechanism: Mechanism that is accounted for.
       rounds: Number of rounds.
     """
 
@@ -33,15 +33,15 @@ class Spent:
 
 
 def composed(spent: Sequence[Spent]) -> tuple[mechanisms.Mechanism, int]:
-    """Returns all releases as one mechanism and its rounds, with the delta and the accountant of the last.
+    """Returns all releases as one mechanism and its number of rounds, with the last one's delta and accountant.
 
-    Each client counts as if it were in all of them, except if a mechanism's pre-training had other clients.
+    Every client is assumed to be in all releases, unless a mechanism's pre-training used other clients.
 
     Args:
       spent: At least one release.
 
     Raises:
-      ValueError: If one of them guarantees nothing.
+      ValueError: If one of the releases has no guarantee.
     """
     last = spent[-1].mechanism
     counts: dict[mechanisms.Mechanism, int] = {}
@@ -54,7 +54,7 @@ def composed(spent: Sequence[Spent]) -> tuple[mechanisms.Mechanism, int]:
             counts[mechanism] = counts.get(mechanism, 0) + one.rounds
         else:
             chains.append((mechanism, one.rounds))
-    chains.sort(key=lambda each: _is_disjoint(each[0]))  # Disjoint trainings come last, where the larger one can count.
+    chains.sort(key=lambda each: _is_disjoint(each[0]))  # Disjoint trainings must come last, to take their maximum.
     first = _at(last, last)
     others = [*((mechanism, rounds) for mechanism, rounds in counts.items() if mechanism != first), *chains]
     if first in counts:
@@ -66,7 +66,7 @@ def composed(spent: Sequence[Spent]) -> tuple[mechanisms.Mechanism, int]:
 
 
 def _at(mechanism: mechanisms.Mechanism, last: mechanisms.Mechanism) -> mechanisms.Mechanism:
-    """Returns a mechanism and its pre-trainings with the delta and the accountant of another."""
+    """Returns a mechanism and its pre-trainings with the delta and the accountant of another mechanism."""
     before = mechanism.pretraining and _at(mechanism.pretraining, last)
     return dataclasses.replace(mechanism, delta=last.delta, accountant=last.accountant, pretraining=before)
 
@@ -76,7 +76,7 @@ def _is_disjoint(mechanism: mechanisms.Mechanism | None) -> bool:
 
 
 def _after(mechanism: mechanisms.Mechanism, before: tuple[mechanisms.Mechanism, int]) -> mechanisms.Mechanism:
-    """Returns a mechanism with another one, and its rounds, as its first pre-training; clients may be in both."""
+    """Returns a mechanism with `before` as its first pre-training, assuming that clients may be in both."""
     if mechanism.pretraining and mechanism.pretraining_rounds:
         earlier = _after(mechanism.pretraining, before), mechanism.pretraining_rounds
     else:
@@ -94,7 +94,7 @@ class Ledger:
         self.entries = tuple(entries)
 
     def add(self, entries: Sequence[Spent]) -> None:
-        """Writes entries, and waits until they are on disk."""
+        """Appends entries, and waits until they are on disk."""
         for one in entries:
             self._file.write(json.dumps(dataclasses.asdict(one)) + "\n")
         self._file.flush()
@@ -104,10 +104,10 @@ class Ledger:
 
 @contextlib.contextmanager
 def opened(path: pathlib.Path) -> Iterator[Ledger]:
-    """Yields the ledger of a file, which is created if missing; other processes wait for it.
+    """Opens a ledger, and creates its file if missing. Other processes wait until it is closed.
 
     Raises:
-      UsageError: If the file is not a ledger, or cannot be written.
+      UsageError: If the file is not a ledger or cannot be written.
     """
     try:
         file = open(path, "a+")  # noqa: SIM115
@@ -128,10 +128,10 @@ def opened(path: pathlib.Path) -> Iterator[Ledger]:
 
 
 def describe(spent: Sequence[tuple[mechanisms.Mechanism, int]]) -> str:
-    """Returns a grid's sentence on privacy; empty if no run has noise.
+    """Returns a sentence on the privacy loss of all runs of a grid; empty if no run has noise.
 
     Args:
-      spent: The runs' mechanisms and rounds; the smallest delta holds for all.
+      spent: The mechanism and the number of rounds of each run. The smallest delta is used for all runs.
     """
     if not any(mechanism.noise_multiplier for mechanism, _ in spent):
         return ""

@@ -1,9 +1,9 @@
-"""Mechanisms of differential privacy, and reports on what they have spent.
+"""Mechanisms of differential privacy, and reports on their privacy loss.
 
-A `Mechanism` describes a round's release and its clients. `accounting` analyses it by Renyi differential privacy (RDP)
-and privacy loss distributions (PLD); the first analysis is the headline. `sensitivities` has the change by one client,
-`calibration` the noise for an epsilon. A client with all its data is the unit of privacy. Nothing here imports
-TensorFlow.
+A `Mechanism` describes what a round releases and how its clients are sampled. `accounting` analyses it by Renyi
+differential privacy (RDP) and privacy loss distributions (PLD); the first analysis is the headline. `sensitivities`
+computes how much one client can change the releases, and `calibration` computes the noise for an epsilon. The unit of
+privacy is a client with all its data. Nothing here imports TensorFlow.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ ACCOUNTANTS: Mapping[str, str] = {
     "pld": "privacy loss distributions: tighter, slower",
 }
 
-# Beyond these, epsilon says little.
+# With a larger delta or a smaller population, epsilon means little.
 _COVERS = "the models alone; no other file about clients, such as metrics.csv and TensorBoard's events"
 _MOST_DELTA = 1e-3
 _LEAST_POPULATION = 100
@@ -51,38 +51,39 @@ _UNIT = "epsilon protects one client with all its examples, not a person with ex
 
 @dataclasses.dataclass(frozen=True)
 class Mechanism:
-    """Releases of a run, and the sampling of its clients.
+    """What a run releases, and how its clients are sampled.
 
     Attributes:
       kind: One of `KINDS`.
       noise_multiplier: Standard deviation of the noise on the sum of a round's updates, in units of the clip norm. With
-        adaptive clipping, the total that `split_noise` divides. For `dpftrl` the noise of each tree node; for
-        `mf_dpftrl` that of each round before it is correlated.
+        adaptive clipping, this is the total that `split_noise` divides. For `dpftrl`, it is the noise of each tree
+        node; for `mf_dpftrl`, the noise of each round before it is correlated.
       population: Number of clients.
       cohort: Number of clients in a round; the expected number under Poisson sampling.
-      sampling: One of `SAMPLINGS`; see `rests_on_cohorts` for when the draws must stay secret.
+      sampling: One of `SAMPLINGS`. See `rests_on_cohorts` for when the cohorts must stay secret.
       delta: Probability that the guarantee fails; None for 1 / population^1.1.
-      restart_frequency: Rounds after which `dpftrl` starts a new tree; 0 for never.
-      bands: Bands of `mf_dpftrl`; 1 is independent noise.
-      optimized_rounds: Rounds for which the coefficients of the bands are optimized; 0 for their closed form.
-      groups: Groups of `cyclic_poisson` sampling, at least as many as bands: then no two participations of a client
-        share a round's noise.
-      dimension: For `ddp`, the model's number of parameters.
-      bits: For `ddp`, bits per coordinate of the sum.
+      restart_frequency: Number of rounds after which `dpftrl` starts a new tree; 0 for never.
+      bands: Number of bands of `mf_dpftrl`; 1 is independent noise.
+      optimized_rounds: Number of rounds for which the band coefficients are optimized; 0 for the closed form.
+      groups: Number of groups of `cyclic_poisson` sampling. It must be at least the number of bands, so that no two
+        participations of a client share the noise of a round.
+      dimension: For `ddp`, the number of model parameters.
+      bits: For `ddp`, the number of bits per coordinate of the sum.
       clip_norm: For `ddp`, the clip norm.
       pretraining: Mechanism of an earlier training on private clients, whose model this run starts from.
       pretraining_rounds: Number of rounds of that training.
-      pretraining_disjoint: Whether no client is in both trainings. Then a client's epsilon is the larger of the two,
-        both at this mechanism's delta; otherwise they are composed, as if each client could have been in both.
-      voided: Why nothing is guaranteed with any noise, as the words after "because"; empty if something is.
-      apart_from: Descriptions of data from private clients that the guarantee does not cover.
-      accountant: One of `ACCOUNTANTS`, which determines the headline's epsilon.
-      may_be_absent: Whether clients of a cohort may be unavailable or drop out. The others are then no uniform sample,
-        so nothing is amplified, and every client counts as if it took part in each round in which it could. A client
-        that misses its turn must wait for the next one.
+      pretraining_disjoint: Whether no client is in both trainings. If so, epsilon is the larger of the two epsilons at
+        this mechanism's delta; otherwise the two are composed, because each client could have been in both.
+      voided: Why there is no guarantee, no matter how much noise is added, in words that follow "because"; empty if
+        there can be one.
+      apart_from: Descriptions of private data that the guarantee does not cover.
+      accountant: One of `ACCOUNTANTS`, which determines the headline epsilon.
+      may_be_absent: Whether clients of a cohort may be unavailable or drop out. The remaining clients are then not a
+        uniform sample, so privacy is not amplified, and every client is assumed to participate as often as it can. A
+        client that misses its turn must wait for the next one.
 
     Raises:
-      ValueError: If a value is out of range, or the mechanism cannot be accounted.
+      ValueError: If a value is out of range, or the mechanism cannot be accounted for.
     """
 
     kind: str
@@ -153,13 +154,13 @@ class Mechanism:
 
     @property
     def name(self) -> str:
-        """Description of kind, bands and sampling."""
+        """Description of the kind, the bands and the sampling."""
         bands = f"{self.bands} band{'s' * (self.bands != 1)}"
         return ", ".join([self.kind, *[bands] * (self.kind == "mf_dpftrl"), f"{self.sampling} cohorts"])
 
     @property
     def min_separation(self) -> int:
-        """Number of rounds after which a client can take part again."""
+        """Number of rounds after which a client can participate again."""
         if self.sampling == "cyclic_poisson":
             return self.groups
         return self.population // self.cohort if self.sampling == "cyclic" else 1
@@ -183,12 +184,12 @@ class Mechanism:
 
     @property
     def phase(self) -> int:
-        """Number of earlier trainings on private clients; each of them has its own noise."""
+        """Number of earlier trainings on private clients. Each of them has its own noise."""
         return self.pretraining.phase + 1 if self.pretraining else 0
 
     @property
     def rests_on_cohorts(self) -> bool:
-        """Whether the guarantee needs secret cohorts."""
+        """Whether the guarantee requires that cohorts are kept secret."""
         amplifies = self.kind in ("dpsgd", "ddp") and self.sampling != "cyclic" and self.cohort < self.population
         return (
             (amplifies or (self.sampling == "cyclic_poisson" and self.rate < 1))
@@ -198,10 +199,10 @@ class Mechanism:
 
     @functools.cached_property
     def analyses(self) -> "tuple[Analysis, ...]":
-        """Analyses of this mechanism, the headline first; none if it guarantees nothing."""
+        """Analyses of this mechanism, starting with the headline; empty if there is no guarantee."""
         if self.reason:
             return ()
-        from optimization.privacy import accounting  # Here: the accounting library takes most of a second.
+        from optimization.privacy import accounting  # Imported here because it takes most of a second.
 
         ways = accounting.of(self)
         if not (self.pretraining and self.pretraining_rounds):
@@ -215,7 +216,7 @@ class Mechanism:
 
     @property
     def reason(self) -> str:
-        """Why nothing is guaranteed, as the words after "because"; empty if something is."""
+        """Why there is no guarantee, in words that follow "because"; empty if there is one."""
         cause = self.voided or ("" if self.noise_multiplier else "there is no noise")
         if cause or not (self.pretraining and self.pretraining_rounds and self.pretraining.reason):
             return cause
@@ -223,14 +224,14 @@ class Mechanism:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Data that the guarantee does not cover, here and in the earlier training."""
+        """Data that the guarantee does not cover, in this training and in earlier ones."""
         earlier = self.pretraining.left_out if self.pretraining and self.pretraining_rounds else ()
         return tuple(dict.fromkeys((*self.apart_from, *earlier)))
 
     def epsilon(self, rounds: int, *, proven: bool = False) -> float:
-        """Returns the headline's epsilon, or the first proven one; infinity without a guarantee.
+        """Returns the headline epsilon, or the first proven one; infinity if there is no guarantee.
 
-        RDP is fast enough for every round.
+        With the RDP accountant, this is fast enough to call in every round.
         """
         if not rounds and not self.pretraining_rounds:
             return 0.0  # Nothing was released.
@@ -241,7 +242,7 @@ class Mechanism:
         return first.epsilon(rounds, self.delta)[0] if by_pld is None else by_pld
 
     def warnings(self, rounds: int) -> tuple[str, ...]:
-        """Returns warnings on a weak guarantee after some rounds; none without a guarantee."""
+        """Returns warnings if the guarantee after these rounds is weak; empty if there is no guarantee at all."""
         if not self.analyses:
             return ()
         warnings = []
@@ -268,7 +269,7 @@ class Mechanism:
         return tuple(warnings)
 
     def report(self, rounds: int) -> dict[str, Any]:
-        """Returns the content of a run's `privacy.json` after some rounds; None stands for no guarantee."""
+        """Returns the content of `privacy.json` after these rounds. Epsilon is None if there is no guarantee."""
         epsilon, guarantees, reason = self.epsilon(rounds), [], self.reason
         if not reason and not math.isfinite(epsilon):
             reason = "there is too little noise for a finite epsilon"
@@ -296,13 +297,13 @@ class Mechanism:
         }
 
     def _assumptions(self, guarantees: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Returns the headline's assumptions in words."""
+        """Returns the assumptions behind the headline epsilon, in words."""
         sampling = ["Poisson sampling, though cohorts have a fixed size"]
         assumed = any(one["sampling_assumed"] for one in guarantees[:1])
         return [*sampling * assumed, *(f"that nothing is learnt from {one}" for one in self.left_out if guarantees)]
 
     def _summary(self, rounds: int, guarantees: Sequence[Mapping[str, Any]]) -> str:
-        """Sentences of a run's summary, proven numbers first."""
+        """Summary of a run's privacy, starting with the proven numbers."""
         first, *others = guarantees
         proven = next((one for one in guarantees if not one["sampling_assumed"]), None)
         spent = f"at delta {self.delta:.3g} after {rounds:,} rounds"
@@ -323,7 +324,7 @@ class Mechanism:
         return " ".join(text) + "".join(f"\nWarning: {one}" for one in self.warnings(rounds))
 
     def _figures(self, guarantee: Mapping[str, Any]) -> str:
-        """Returns the numbers of both accountants, the chosen one first."""
+        """Returns the epsilons of both accountants, starting with the chosen one."""
         by_rdp = f"{digits(guarantee['epsilon_rdp'])} by RDP (order {guarantee['rdp_order']:g})"
         if guarantee["epsilon_pld"] is None:
             return by_rdp
@@ -340,14 +341,14 @@ def _unit_prefix_noise(mechanism: Mechanism, rounds: int) -> float:
 
 
 def digits(epsilon: float) -> str:
-    """An epsilon with three significant digits; from 1,000 to a million without an exponent."""
+    """Formats an epsilon with three significant digits, and without an exponent from 1,000 to a million."""
     return f"{float(f'{epsilon:.3g}'):,.0f}" if 999.5 <= epsilon < 1e6 else f"{epsilon:.3g}"
 
 
 def load(path: pathlib.Path) -> tuple[Mechanism, int]:
-    """Returns the mechanism and the rounds of a run from its `privacy.json`.
+    """Returns the mechanism and the number of rounds of a run from its `privacy.json`.
 
-    If the file is not readable, nothing is guaranteed.
+    If the file is not readable, the returned mechanism has no guarantee.
     """
     try:
         report = json.loads(path.read_text())
@@ -357,7 +358,7 @@ def load(path: pathlib.Path) -> tuple[Mechanism, int]:
 
 
 def of_values(values: Mapping[str, Any]) -> Mechanism:
-    """Returns a mechanism from its `dataclasses.asdict`.
+    """Returns the mechanism that `dataclasses.asdict` turned into these values.
 
     Raises:
       KeyError: If a value is missing.

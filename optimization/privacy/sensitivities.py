@@ -1,4 +1,4 @@
-"""Sensitivities: how much one client can change the releases of all rounds. Nothing here imports TensorFlow."""
+"""Sensitivity: how much one client can change the releases of all rounds. Nothing here imports TensorFlow."""
 
 import functools
 import math
@@ -6,7 +6,7 @@ import math
 import numpy as np
 from scipy import special
 
-# Probability that a coordinate of TFF's distributed sum wraps around: the factory's default.
+# Probability that a coordinate of TFF's distributed sum wraps around. This is the factory's default.
 _WRAP_PROBABILITY = 1e-4
 _MAX_SCALE = 1e6
 # Noise on the count of clipped clients, as a share of the cohort, as Andrew et al. 2021 recommend.
@@ -15,22 +15,22 @@ _MOST_PATTERNS = 20_000  # Trying this many patterns of participation takes abou
 
 
 def participations(rounds: int, min_separation: int) -> int:
-    """Returns how often a client can take part in these rounds."""
+    """Returns how often a client can participate in these rounds."""
     return -(-rounds // min_separation)
 
 
 @functools.lru_cache(1024)
 def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -> int:
-    """Returns the squared sensitivity of all tree nodes, in squared clip norms; an upper bound in large plans.
+    """Returns the squared sensitivity of all tree nodes, in squared clip norms, or an upper bound if that is slow.
 
-    Kairouz, McMahan et al. 2021, appendix D: a client that takes part k times below a node changes it by k clip norms.
-    The bound is that per level, the sum of k^2 over nodes is at most the largest k times the sum of k. The exact value
-    comes from a search over all patterns of participation.
+    A client that participates k times below a node changes it by k clip norms (Kairouz, McMahan et al. 2021, appendix
+    D). The exact value is found by a search over all patterns of participation. The bound holds because, at each level
+    of the tree, the sum of k^2 over the nodes is at most the largest k times the sum of k.
 
     Args:
       rounds: Number of rounds so far.
-      restart_frequency: Rounds of a tree; 0 for a single tree.
-      min_separation: Rounds after which a client can take part again.
+      restart_frequency: Number of rounds per tree; 0 for a single tree.
+      min_separation: Number of rounds after which a client can participate again.
     """
     size = min(restart_frequency or rounds, rounds)
     if not rounds:
@@ -48,7 +48,7 @@ def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -
 
 
 def _num_patterns(size: int, min_separation: int) -> int:
-    """Number of patterns of participation in a tree, for clients that take part as often as they can."""
+    """Number of patterns of participation in a tree, for clients who participate as often as they can."""
     counts = [1] * (size + 2 * min_separation)
     for start in reversed(range(size)):
         counts[start] = 1 + sum(counts[start + min_separation : start + 2 * min_separation])
@@ -60,7 +60,7 @@ def _exact_tree_sensitivity(rounds: int, size: int, min_separation: int) -> int:
 
     @functools.cache
     def most(begin: int, earliest: int, members: tuple[int, ...]) -> int:
-        """Largest contribution of rounds from `earliest` on, after `members` took part in the tree from `begin`."""
+        """Largest increase from round `earliest` on, after participations in `members` of the tree at `begin`."""
         if begin >= rounds:
             return 0
         length = min(size, rounds - begin)
@@ -80,17 +80,18 @@ def _exact_tree_sensitivity(rounds: int, size: int, min_separation: int) -> int:
 def distributed_noise_multiplier(
     noise_multiplier: float, clip_norm: float, cohort: int, dimension: int, bits: int
 ) -> float:
-    """Returns the Gaussian noise multiplier with the concentrated differential privacy of TFF's distributed sum.
+    """Returns the noise multiplier of a Gaussian mechanism that is as private as TFF's distributed sum.
 
-    Kairouz, Liu and Steinke 2021, section 3: rounding to the grid of TFF's `DistributedDpSumFactory` (Hadamard
-    rotation, no conditional rounding) lengthens an update, and a sum of discrete Gaussians is not quite one.
+    Privacy is measured by concentrated differential privacy. Two effects reduce it (Kairouz, Liu and Steinke 2021,
+    section 3): rounding to the grid of TFF's `DistributedDpSumFactory` (Hadamard rotation, no conditional rounding)
+    lengthens an update, and a sum of discrete Gaussians is not exactly a discrete Gaussian.
 
     Args:
       noise_multiplier: Standard deviation of the whole cohort's noise, in clip norms.
       clip_norm: Clip norm.
-      cohort: Number of clients, all of whom add their share of the noise.
-      dimension: Number of the model's parameters.
-      bits: Bits per coordinate of the sum.
+      cohort: Number of clients, each of whom adds a share of the noise.
+      dimension: Number of model parameters.
+      bits: Number of bits per coordinate of the sum.
 
     Raises:
       ValueError: If the bits are too few for the cohort.
@@ -102,7 +103,7 @@ def distributed_noise_multiplier(
         raise ValueError(f"{bits} bits are too few for the sum of {cohort} clients.")
     spread = math.sqrt(clip_norm**2 * cohort**2 / padded + cohort * local_stddev**2)
     scale = min(math.sqrt(2.0 ** (2 * bits) - cohort * deviations**2) / (2 * deviations * spread), _MAX_SCALE)
-    sensitivity = (clip_norm + math.sqrt(padded) / scale + 1e-5) * scale  # With the factory's leeway.
+    sensitivity = (clip_norm + math.sqrt(padded) / scale + 1e-5) * scale  # The factory adds 1e-5, too.
     stddev = math.ceil(local_stddev * scale)  # The sampler takes whole numbers.
     shares = np.arange(1, cohort)
     gap = 10 * np.exp(-2 * math.pi**2 * stddev**2 * shares / (shares + 1)).sum()
@@ -111,14 +112,14 @@ def distributed_noise_multiplier(
 
 
 def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
-    """Returns the noise multiplier of the updates, whose budget is shared with the clipped count.
+    """Returns the noise multiplier of the updates, which share their privacy budget with the clipped count.
 
     Andrew et al. 2021, Theorem 1: z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2). The count of clients below the clip norm,
-    centred to +-1/2, is released beside the sum. Both together cost what `noise_multiplier` alone would. An absent
-    client adds nothing to either, and a replaced client changes both by at most twice as much.
+    where each client adds +-1/2, is released with the sum. Both together cost as much as a sum with `noise_multiplier`
+    alone. An absent client adds nothing to either, and replacing a client changes both by at most twice as much.
 
     Args:
-      noise_multiplier: The total z, which is accounted; 0 stays 0.
+      noise_multiplier: Total noise multiplier z, which is accounted for; 0 returns 0.
       clipped_count_stddev: sigma_b, the standard deviation of the noise on the count, in clients.
 
     Raises:

@@ -1,8 +1,8 @@
-"""Disk cache of compiled rounds, for later programs with the same rounds.
+"""Disk cache of compiled rounds, which later programs with the same rounds reuse.
 
-A file holds computations as TFF's messages, and the Python containers of their structures by name, but no data of a
-run. Callers must keep weights, noise and its seeds out of them. A worker executes the content, so only files that this
-user wrote, and nobody else can write, are read.
+A file holds computations as TFF messages and the names of the Python containers of their structures, but no data of a
+run. Callers must keep weights, noise and noise seeds out of the computations. A worker executes the content, so the
+cache only reads files that this user owns and that nobody else can write.
 """
 
 import base64
@@ -28,27 +28,27 @@ from data import files
 from data.errors import Failure
 from optimization.runtime import private
 
-_MOST = 100  # Files; a process has four, of at most half a megabyte each.
+_MOST = 100  # Number of files. Each process writes four of them, of at most half a megabyte each.
 _PACKAGES = (np, tf, tff, tensorflow_privacy)
-_CLOCK_SECONDS = 2  # Error of the system's start time of a process.
+_CLOCK_SECONDS = 2  # Error of the start time that the system reports for a process.
 _PROJECT = ("bandits", "data", "optimization")
 _places: weakref.WeakKeyDictionary[tff.Computation, tuple[pathlib.Path, str]] = weakref.WeakKeyDictionary()
 
 
 def is_versioned(*parts: object) -> bool:
-    """Whether the modules of all parts' classes have sources that the version covers."""
+    """Whether the classes of all parts are built in or defined in this project, whose sources the version covers."""
     return all(type(part).__module__.partition(".")[0] in (*_PROJECT, "builtins") for part in parts)
 
 
 def process(
     folder: pathlib.Path, key: str, build: Callable[[], tff.templates.IterativeProcess]
 ) -> tff.templates.IterativeProcess:
-    """The process that an earlier program cached, or a newly built one, which is then cached.
+    """Returns the process that an earlier program cached, or builds and caches it.
 
     Args:
-      folder: Folder of the cache; created if missing.
-      key: Everything that determines the process within this version of the project.
-      build: Builds the process.
+      folder: Cache folder, which is created if missing.
+      key: Everything that determines the process, except for the version of the project.
+      build: Function that builds the process.
     """
 
     def make() -> list[tff.Computation]:
@@ -91,9 +91,9 @@ def _cached(folder: pathlib.Path, key: str, make: Callable[[], Sequence[tff.Comp
 
 @functools.cache
 def _version() -> str | None:
-    """Version of the project and of the packages that it builds with.
+    """Version of the project and of the packages that it uses.
 
-    None if a module changed after this process started, which may then have loaded another version.
+    None if a module changed after this process started, because the process may have loaded the earlier version.
     """
     root = pathlib.Path(__file__).resolve().parents[2]
     sources = _digest_of_sources(root, psutil.Process().create_time() - _CLOCK_SECONDS)
@@ -101,7 +101,7 @@ def _version() -> str | None:
 
 
 def _digest_of_sources(root: pathlib.Path, before: float) -> str | None:
-    """Digest of the modules below a folder; None if one was changed after that time."""
+    """Digest of the modules below a folder; None if one of them changed after `before`."""
     digest = hashlib.sha256()
     for path in sorted(path for package in _PROJECT for path in (root / package).rglob("*.py")):
         if path.stat().st_ctime > before:
@@ -111,7 +111,7 @@ def _digest_of_sources(root: pathlib.Path, before: float) -> str | None:
 
 
 def _read(path: pathlib.Path) -> list[tff.Computation] | None:
-    """Computations of a file; None if it is missing, damaged or owned by another user."""
+    """Reads the computations in a file; None if it is missing, damaged or owned by another user."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
             if not _is_users(os.fstat(file.fileno())) or not _is_users(path.parent.lstat()):
@@ -137,7 +137,7 @@ def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
         if computations and _is_users(path.parent.lstat()):
             with files.whole(path, 0o600) as file:
                 file.write(_digest(path, content) + b"\n" + content)
-            cached = path.parent.glob("[0-9a-f]" * len(path.name))  # Ignores the user's other files.
+            cached = path.parent.glob("[0-9a-f]" * len(path.name))  # Ignores files that are not of the cache.
             for oldest in sorted(cached, key=lambda one: one.stat().st_mtime)[:-_MOST]:
                 oldest.unlink()
 
@@ -154,7 +154,7 @@ def _encoded(computation: tff.Computation) -> dict[str, str | list[str]]:
     """Encodes a computation for JSON.
 
     Raises:
-      LookupError: If a container of its structures cannot be imported by a name.
+      LookupError: If a Python container in its structures cannot be imported by name.
     """
     containers = []
 
@@ -183,16 +183,16 @@ def _decoded(message: str, containers: Sequence[str]) -> tff.Computation:
 
 
 def _name(container: type | None) -> str:
-    """Name by which a container can be imported; empty without a container."""
+    """Name under which a container class can be imported; empty if there is none."""
     if container is None:
         return ""
     module = vars(importlib.import_module(container.__module__))
-    # The name of a `collections.namedtuple` inside a class lacks that class.
+    # The qualified name of a `collections.namedtuple` inside a class does not include that class.
     owners = (f"{name}." for name, value in module.items() if isinstance(value, type))
     for owner in ("", *owners):
         name = f"{container.__module__}:{owner}{container.__qualname__}"
         with contextlib.suppress(AttributeError, ValueError):
-            # Another program has another `__main__`.
+            # `__main__` is a different module in another program.
             if container.__module__ != "__main__" and pkgutil.resolve_name(name) is container:
                 return name
     raise LookupError(f"{container} cannot be imported by a name.")

@@ -1,10 +1,10 @@
-"""Executor on a worker: TFF's remote calls in TFF's order, with less waiting.
+"""Executor on a worker, which makes the same remote calls as TFF's, in the same order, but waits less.
 
-TFF's executor sends each computation again in every round, and waits until old values are disposed of.
+TFF's executor sends every computation again in each round, and waits until old values are deleted.
 
-The following travels to a worker on another machine, unencrypted and without a password: the computations, the server's
-state (models, optimizer, seeds of privacy noise), the data of the cohort's simulated clients, and aggregated updates.
-Anyone who reaches a worker's port can run code there. Use a tunnel across untrusted networks.
+A worker on another machine receives the following without encryption or a password: the computations, the server state
+(models, optimizer, seeds of the privacy noise), the data of the cohort's simulated clients, and aggregated updates.
+Anyone who can connect to a worker's port can run code there. Use a tunnel across untrusted networks.
 """
 
 import collections
@@ -21,15 +21,16 @@ from data.errors import Failure
 from optimization.runtime import private
 
 _MOST_EXECUTORS = 10
-_MOST_COMPUTATIONS = 6  # A worker keeps a session of some megabytes for each computation of an executor.
+_MOST_COMPUTATIONS = 6  # For each computation of an executor, a worker keeps a session of a few megabytes.
 
 
 class _AtWorker(NamedTuple):
     """An executor at the worker, for cohorts of one size.
 
     Attributes:
-      name: Id of the executor at the worker.
-      computations: For each Python id: the computation, which reserves the id, and its reference at the worker.
+      name: ID of the executor at the worker.
+      computations: For each Python `id`, the computation and its reference at the worker. Holding the computation
+        ensures that its `id` is not reused.
     """
 
     name: private.calls.ExecutorId
@@ -39,21 +40,21 @@ class _AtWorker(NamedTuple):
 class Executor:
     """Runs compiled computations on a worker.
 
-    It sends each computation once, and disposes of values in the background.
+    Sends each computation once, and deletes values in the background.
     """
 
     def __init__(self, stub: tff.framework.RemoteExecutorStub):
-        """Takes the worker's remote calls; sends nothing."""
+        """Stores the stub for the worker's remote calls, and sends nothing yet."""
         self._stub = stub
         self._executors: collections.OrderedDict[int, _AtWorker] = collections.OrderedDict()
         self._disposals = concurrent.futures.ThreadPoolExecutor(1)
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
-        """Result of a computation for an argument.
+        """Returns the result of a computation for an argument.
 
         Raises:
-          TypeError, ValueError: If the argument has another type.
-          tff.framework.RetryableError: If the worker is out of reach.
+          TypeError, ValueError: If the type of the argument is wrong.
+          tff.framework.RetryableError: If the worker cannot be reached.
         """
         parameter = computation.type_signature.parameter
         cohort_size = 0 if parameter is None else num_clients(argument, parameter)
@@ -65,7 +66,7 @@ class Executor:
             raise
 
     def _executor(self, cohort_size: int) -> _AtWorker:
-        """Executor at the worker, with room for one more computation."""
+        """Returns an executor at the worker that has room for one more computation."""
         executor = self._executors.get(cohort_size)
         if executor and len(executor.computations) == _MOST_COMPUTATIONS:
             self._forget(cohort_size).exception()  # Otherwise the worker would return the same executor again.
@@ -79,7 +80,7 @@ class Executor:
         return self._executors[cohort_size]
 
     def _forget(self, cohort_size: int) -> concurrent.futures.Future:
-        """Disposes of an executor and its values at the worker; returns a future that waits for it."""
+        """Starts to delete an executor and its values at the worker; the returned future waits for the deletion."""
         executor = self._executors.pop(cohort_size)
         request = private.calls.DisposeExecutorRequest(executor=executor.name)
         return self._disposals.submit(self._stub.dispose_executor, request)
@@ -100,7 +101,7 @@ class Executor:
         return tff.types.type_to_py_container(result, signature.result)
 
     def _sent_once(self, executor: _AtWorker, computation: tff.framework.ConcreteComputation) -> private.calls.ValueRef:
-        """Reference to the worker's copy of a computation, which stays there for the next round."""
+        """Returns a reference to the worker's copy of a computation, which is kept for the next round."""
         if id(computation) not in executor.computations:
             message, _ = tff.framework.serialize_value(computation, computation.type_signature)
             request = private.calls.CreateValueRequest(executor=executor.name, value=message)
@@ -108,7 +109,7 @@ class Executor:
         return executor.computations[id(computation)][1]
 
     def _send(self, executor: _AtWorker, value: Any, type_spec: tff.Type, sent: list) -> private.calls.ValueRef:
-        """Sends a value, or a struct of arguments part by part, and records the worker's references in `sent`."""
+        """Sends a value, or the parts of a struct one by one, and adds the worker's references to `sent`."""
         if isinstance(value, tff.structure.Struct) and isinstance(type_spec, tff.StructType):
             request = private.calls.CreateStructRequest(executor=executor.name)
             for name, part, part_type in parts(value, type_spec):
@@ -123,7 +124,7 @@ class Executor:
 
 
 def num_clients(value: Any, type_spec: tff.Type) -> int:
-    """Number of clients in an argument; 0 without clients."""
+    """Number of clients in an argument; 0 if it has no values at clients."""
     if isinstance(type_spec, tff.StructType):
         return max((num_clients(part, part_type) for _, part, part_type in parts(value, type_spec)), default=0)
     return len(value) if isinstance(type_spec, tff.FederatedType) and not type_spec.all_equal else 0
@@ -133,7 +134,7 @@ def parts(value: Any, type_spec: tff.StructType) -> Iterator[tuple[str | None, A
     """Yields the name, value and type of each part of a structure.
 
     Raises:
-      ValueError: If the structure has other parts than its type.
+      ValueError: If the parts of the structure do not match its type.
     """
     names = tff.structure.name_list_with_nones(type_spec)
     values = value if isinstance(value, tuple) else tff.structure.from_container(value)
@@ -143,7 +144,7 @@ def parts(value: Any, type_spec: tff.StructType) -> Iterator[tuple[str | None, A
 _START_SECONDS = 10
 _PING_EVERY_SECONDS = 5
 _PING_SECONDS = 30
-_MAX_MESSAGE_BYTES = 2 * 1000**3  # As TFF sets it.
+_MAX_MESSAGE_BYTES = 2 * 1000**3  # The same as in TFF.
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
@@ -152,16 +153,16 @@ _OPTIONS = [
 
 
 class WorkerLostError(Exception):
-    """A remote worker is out of reach; the message names it."""
+    """A remote worker cannot be reached; the message names it."""
 
 
 def channel(address: str) -> grpc.Channel:
-    """Channel to a worker."""
+    """Opens a channel to a worker."""
     return grpc.insecure_channel(address, _OPTIONS)
 
 
 class RemoteWorker(Executor):
-    """A worker on another machine. TFF would wait for a lost worker without limit."""
+    """A worker on another machine. If it is lost, calls fail, whereas TFF would wait forever."""
 
     def __init__(self, address: str):
         self.address = address
@@ -178,7 +179,7 @@ class RemoteWorker(Executor):
         """Runs a compiled computation on the worker.
 
         Raises:
-          WorkerLostError: If the worker is out of reach.
+          WorkerLostError: If the worker cannot be reached.
         """
         try:
             if self._lost is None:
@@ -186,17 +187,17 @@ class RemoteWorker(Executor):
         except tff.framework.RetryableError as error:
             self._lose(error.details() if isinstance(error, grpc.Call) else str(error))
         except (grpc.RpcError, ValueError):
-            if self._lost is None:  # Otherwise `watch` has closed the channel.
+            if self._lost is None:  # If it is set, `watch` has closed the channel.
                 raise
         raise WorkerLostError(f"The TFF worker {self.address} was lost ({self._lost}).")
 
     def _lose(self, why: str) -> None:
         self._lost = self._lost or why
-        self._channel.close()  # Ends calls that wait for an answer.
+        self._channel.close()  # Cancels calls that are waiting for an answer.
 
     def watch(self) -> None:
-        """Waits until the machine becomes unreachable; then ends running calls."""
-        # A separate connection, so that no model in transit delays the answer.
+        """Waits until the machine becomes unreachable, and then cancels all running calls."""
+        # Use a separate connection, so that a model in transit cannot delay the answer.
         options = [*_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(self.address, options) as watch_channel:
             ping = watch_channel.unary_unary("/worker/IsThere")
@@ -204,14 +205,14 @@ class RemoteWorker(Executor):
                 try:
                     ping(b"", timeout=_PING_SECONDS, wait_for_ready=True)
                 except grpc.RpcError as error:
-                    # The server's error that it lacks this method shows that it is alive.
+                    # If the server answers that it does not have this method, it is alive.
                     if error.code() != grpc.StatusCode.UNIMPLEMENTED:
                         self._lose(f"no answer in {_PING_SECONDS} seconds")
                 time.sleep(_PING_EVERY_SECONDS)
 
 
 def connect(addresses: Sequence[str]) -> list[RemoteWorker]:
-    """Connects to the workers at these addresses, once each has answered.
+    """Connects to the workers at these addresses, and waits until all have answered.
 
     Raises:
       Failure: If a worker does not answer within ten seconds.

@@ -1,6 +1,6 @@
 """Private APIs of TFF, TensorFlow Privacy, protobuf and statsmodels that this project uses.
 
-Other modules import them from here. If another version lacks one, this module's test fails and names it.
+Other modules import them from here. If a new version removes one of them, this module's test fails and names it.
 """
 
 from collections.abc import Callable
@@ -12,24 +12,24 @@ from tensorflow_federated.proto.v0 import computation_pb2, executor_pb2
 from tensorflow_federated.python.aggregators import distributed_dp
 from tensorflow_federated.python.core.impl.types import type_transformations
 
-# Messages of computations and their types, and of a worker's calls and values.
+# Protobuf messages for computations and their types, and for a worker's calls and values.
 computations, calls = computation_pb2, executor_pb2
-# Takes a type and a function from a part to (part, whether it changed); applies it from the leaves up.
+# Transforms a type from the leaves up, with a function that maps each part to (new part, whether it changed).
 transform_type = type_transformations.transform_type_postorder
 DistributedDpSumFactory = distributed_dp.DistributedDpSumFactory
 
 
 def allow_deep_messages() -> None:
-    """Lets messages nest deeper than protobuf's default of a hundred levels, as nested aggregators do."""
+    """Lets messages have more than protobuf's default of 100 nested levels, as nested aggregators require."""
     _message.SetAllowOversizeProtos(True)
 
 
 def lilliefors_p_values(distances: np.ndarray, count: int) -> np.ndarray:
-    """P-values of Lilliefors' test of normality; statsmodels' public function takes one sample at a time.
+    """P-values of Lilliefors' test of normality. The public function of statsmodels takes one sample at a time.
 
     Args:
       distances: float64 [samples], Kolmogorov-Smirnov distance of each sample to the fitted normal distribution.
-      count: Size of a sample.
+      count: Number of values in each sample.
     """
     from statsmodels.stats import _lilliefors
 
@@ -41,10 +41,10 @@ def replace_sums(
     records: Callable[[float, float], tfp.GaussianSumQuery],
     count: Callable[[float, float], tfp.GaussianSumQuery],
 ) -> None:
-    """Replaces the sums in a query of adaptive clipping.
+    """Replaces the two sums in a query for adaptive clipping.
 
     Args:
-      query: The query, changed in place.
+      query: The query, which is changed in place.
       records: (L2 clip norm, standard deviation of the noise) -> sum of the clipped records.
       count: (L2 clip norm, standard deviation of the noise) -> count of the unclipped records.
     """

@@ -1,9 +1,9 @@
 """Compilation and execution of rounds on workers.
 
-A round can run on parts of its cohort: on several workers, or one after the other to save memory. TFF's mergeable form
-of a round defines the clients' work and the sums over a part, the merging of two sums, and the server's step. Parts are
-merged in order, no matter which worker computed them, so that equal runs are equal bit for bit. Compared with an
-undivided cohort, sums differ in their last bits.
+A round can split its cohort into parts, which run on several workers, or one after the other to save memory. TFF's
+mergeable form of a round consists of the clients' work and the sums over a part, the merging of two sums, and the
+server's step. Parts are always merged in the same order, no matter which worker computed them, so repeated runs are
+identical bit for bit. The sums differ in their last bits from those of an undivided cohort.
 """
 
 import collections
@@ -23,28 +23,30 @@ import tensorflow_federated as tff
 from data.errors import Failure
 from optimization.runtime import cached_rounds, executor
 
-# A worker holds the clients' results until the part is summed. A result's size is a share of the server's state: with
-# Adam, two thirds. 64 clients of EMNIST's CNN (27 MB of state) are one part, 512 are seven.
+# Largest size of the results in one part, because a worker holds them until they are summed. A client's result is
+# about as large as a share of the server state (two thirds with Adam). With EMNIST's CNN (27 MB of state), 64 clients
+# are one part, and 512 clients are seven parts.
 _PART_BYTES = 2 * 1000**3
-# Size of the results that a part returns to the program; more, up to a bound, if the clients that run at the same time
-# return more. In transit there are about eight copies: at the worker, in messages, in the program.
+# Size of the results that a part returns to the program. A part may be larger, up to a bound, if the clients that run
+# at the same time return more. While results travel, there are about eight copies of them: at the worker, in messages,
+# and in the program.
 _RESULT_BYTES = 64 * 1000**2
 _MOST_RESULT_BYTES = 1000**3
 _ASSUMED_CALLS = 16  # A remote worker does not report how many clients it computes in parallel.
 
 
 class CohortPartsContext(tff.framework.SyncContext):
-    """Runs computations on workers, those over many clients in parts.
+    """Runs computations on workers, and splits large cohorts into parts.
 
-    The number of parts depends on the workers at the start, the cohort and the state's size. Another worker reruns
-    the part of a lost worker; when the last is lost, `Failure` names it.
+    The number of parts depends on the number of workers at the start, the cohort size and the size of the server state.
+    If a worker is lost, another one reruns its part. If the last worker is lost, a `Failure` is raised that names it.
     """
 
     def __init__(self, workers: Sequence[executor.Executor], concurrent_calls: int = _ASSUMED_CALLS):
         """Stores the workers.
 
         Args:
-          workers: At least one.
+          workers: The workers.
           concurrent_calls: Number of clients that a worker computes at the same time.
         """
         self._workers = list(workers)
@@ -64,7 +66,7 @@ class CohortPartsContext(tff.framework.SyncContext):
         parts = min(wanted, clients)
         form = _compile_mergeable(comp) if parts > 1 else None
         if form and _collects_clients(form.up_to_merge.type_signature.result):
-            # Parts save no memory, and travel as messages to be merged.
+            # Here, parts would save no memory, and would have to be sent as messages to be merged.
             parts = parts if wanted == self._least_parts else 1
         if form is None or parts == 1:
             return self._on_first_worker(_compile(comp), arg)
@@ -78,7 +80,7 @@ class CohortPartsContext(tff.framework.SyncContext):
         merged = sums[0]
         for part in range(1, parts):
             merged = self._on_first_worker(form.merge, tff.structure.Struct.unnamed(merged, sums[part]))
-        # The server's step needs no client.
+        # The server's step does not use the clients' values.
         server = _take(arg, parameter, slice(0))
         return self._on_first_worker(form.after_merge, tff.structure.Struct.unnamed(server, merged))
 
@@ -89,15 +91,16 @@ class CohortPartsContext(tff.framework.SyncContext):
         clients: Sequence[Any],
         take: Callable[[int, Any], None],
     ) -> None:
-        """Computes on every client of a cohort, a bounded part at a time.
+        """Runs a computation on every client of a cohort, in parts of bounded size.
 
-        TFF's aggregations copy collected values for every client, and return them in one message of at most 2 GB.
+        TFF's aggregations would copy the collected values for every client, and return them in a single message, which
+        is limited to 2 GB.
 
         Args:
           computation: (*shared at the server, values at clients) -> results at clients.
           shared: Values that every client receives.
           clients: The cohort.
-          take: Called with each client's index and its result, in any order and thread.
+          take: Called with the index and the result of each client, in any order and from any thread.
         """
         compiled = _compile(computation)
         bytes_of_one = max(1, _server_bytes(computation.type_signature.result.member))
@@ -121,11 +124,11 @@ class CohortPartsContext(tff.framework.SyncContext):
                 self._drop(worker, error)
 
     def _on_all(self, run_part: Callable[[executor.Executor, int], None], count: int) -> None:
-        """Runs parts 0, 1, ..., each on the first free worker."""
+        """Runs parts 0, 1, ..., each on the first worker that is free."""
         waiting = collections.deque(range(count))
         while waiting:
             failures: dict[executor.Executor, Exception] = {}
-            # No pool of threads: an interrupted program would wait for it.
+            # A thread pool would make an interrupted program wait for its threads.
             threads = [
                 threading.Thread(target=_work, args=(run_part, worker, waiting, failures), daemon=True)
                 for worker in self._workers
@@ -138,7 +141,7 @@ class CohortPartsContext(tff.framework.SyncContext):
                 self._drop(worker, error)
 
     def _drop(self, worker: executor.Executor, error: Exception) -> None:
-        """Drops a lost worker; raises every other error."""
+        """Removes a lost worker; raises any other error."""
         if not isinstance(error, executor.WorkerLostError):
             raise error
         self._workers.remove(worker)
@@ -165,12 +168,12 @@ def _work(run_part: Callable, worker: executor.Executor, waiting: collections.de
 
 
 def _bounds(clients: int, parts: int) -> list[tuple[int, int]]:
-    """Start and end of each of this many parts of a cohort, about equal in size."""
+    """Start and end of each part, if a cohort is split into parts of about equal size."""
     return list(itertools.pairwise(clients * part // parts for part in range(parts + 1))) if parts else []
 
 
 def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a compiler so that it compiles a computation once, and forgets the result with the computation."""
+    """Wraps a compiler so that it compiles each computation once, and keeps the result as long as the computation."""
     known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
     @functools.wraps(compile_one)
@@ -184,7 +187,7 @@ def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
 
 @_once
 def _compile(computation: tff.framework.ConcreteComputation) -> tff.framework.ConcreteComputation:
-    """Compiles for workers. They lack secure aggregation, so plain sums simulate it."""
+    """Compiles a computation for workers. They do not support secure aggregation, so plain sums simulate it."""
 
     def native() -> list[tff.framework.ConcreteComputation]:
         compiled = tff.backends.native.desugar_and_transform_to_native(_without_secure_sums(computation))
@@ -195,7 +198,7 @@ def _compile(computation: tff.framework.ConcreteComputation) -> tff.framework.Co
 
 @_once
 def _compile_mergeable(computation: tff.framework.ConcreteComputation) -> tff.framework.MergeableCompForm | None:
-    """Compiles for parts of a cohort; None, with a warning, if a sum in it depends on another."""
+    """Compiles a computation for parts of a cohort; None, with a warning, if one of its sums depends on another."""
 
     def parts() -> list[tff.framework.ConcreteComputation]:
         try:
@@ -212,11 +215,11 @@ def _compile_mergeable(computation: tff.framework.ConcreteComputation) -> tff.fr
 
 def _without_secure_sums(computation):
     plain = tff.backends.test.replace_secure_intrinsics_with_bodies(computation)
-    return tff.framework.ConcreteComputation.with_type(plain, computation.type_signature)  # Keeps Python's containers.
+    return tff.framework.ConcreteComputation.with_type(plain, computation.type_signature)  # Keeps Python containers.
 
 
 def _take(value: Any, type_spec: tff.Type, clients: slice) -> Any:
-    """Argument with only some of its clients."""
+    """Returns an argument with only some of its clients."""
     if isinstance(type_spec, tff.StructType):
         parts = executor.parts(value, type_spec)
         return tff.structure.Struct((name, _take(part, part_type, clients)) for name, part, part_type in parts)
@@ -235,7 +238,7 @@ def _collects_clients(type_spec: tff.Type) -> bool:
 
 
 def _server_bytes(type_spec: tff.Type | None) -> int:
-    """Size of an argument's values at the server, in bytes; axes of unknown size count as one."""
+    """Size of an argument's values at the server, in bytes. Axes of unknown length count as length 1."""
     if isinstance(type_spec, tff.StructType):
         return sum(_server_bytes(part) for part in type_spec)
     if isinstance(type_spec, tff.FederatedType):
@@ -246,28 +249,30 @@ def _server_bytes(type_spec: tff.Type | None) -> int:
 
 
 def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativeProcess:
-    """Process whose rounds have MapReduce form: each client does all its work in one computation.
+    """Returns a process whose rounds have MapReduce form, in which each client does all its work in one computation.
 
-    As written, a round has many small computations: training, a norm, clipping, weighting, a sum for each metric.
-    TFF's worker calls them one by one for each client, and keeps all results. The MapReduce form has few computations:
-    a client's work, the sum of two clients' results, and the server's work.
+    Originally, a round consists of many small computations: training, a norm, clipping, weighting, and a sum for each
+    metric. TFF's worker calls them one by one for each client, and keeps all results. The MapReduce form has only a few
+    computations: a client's work, the sum of two clients' results, and the server's work.
 
     Args:
-      process: A process of rounds (state, clients) -> (state, metrics) that broadcast, map, aggregate and update.
+      process: A process whose rounds, (state, clients) -> (state, metrics), broadcast, map, aggregate and update.
     """
-    # The worker optimizes graphs itself when it first runs them.
+    # Do not optimize graphs here: the worker optimizes them when it first runs them.
     config = tf.compat.v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     form = tff.backends.mapreduce.get_map_reduce_form_for_computation(process.next, config)
     next_round = tff.backends.mapreduce.get_computation_for_map_reduce_form(form)
-    # The form loses the Python containers of structures, such as named tuples.
+    # Conversion to MapReduce form drops the Python containers of structures, such as named tuples.
     next_round = tff.framework.ConcreteComputation.with_type(next_round, process.next.type_signature)
     return tff.templates.IterativeProcess(process.initialize, next_round)
 
 
 @_once
 def each_alone(next_round: tff.Computation) -> tff.Computation:
-    """Computation of a round with each client as its whole cohort: (state, input) -> (state, metrics), both at clients.
+    """Returns a computation that runs a round for each client as if it were the whole cohort.
+
+    It maps (state, input) to (state, metrics), both at clients.
 
     Args:
       next_round: `next` of a `fused` process without secure sums.
@@ -285,7 +290,7 @@ def each_alone(next_round: tff.Computation) -> tff.Computation:
 
         parameter = tff.StructType([tff.FederatedType(pair, tff.CLIENTS)])
         each = tff.federated_computation(lambda pairs: tff.federated_map(one, pairs[0]), parameter)
-        # With the Python containers of structures, which the form loses.
+        # Restore the Python containers of structures, which MapReduce form does not keep.
         result = tff.StructType([part.member for part in next_round.type_signature.result])
         type_spec = tff.FunctionType(parameter, tff.FederatedType(result, tff.CLIENTS))
         return [tff.framework.ConcreteComputation.with_type(each, type_spec)]
@@ -294,5 +299,5 @@ def each_alone(next_round: tff.Computation) -> tff.Computation:
 
 
 def current_context() -> CohortPartsContext:
-    """Executor of the rounds in this thread."""
+    """Returns the context that executes rounds in this thread."""
     return tff.framework.get_context_stack().current

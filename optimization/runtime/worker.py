@@ -1,7 +1,7 @@
-"""Workers of TFF's computations: a local worker process, or workers on other machines.
+"""Workers for TFF computations: a local worker process, or workers on other machines.
 
-The program starts its worker itself; see `worker_process`. TFF would wait without limit for a worker that has died:
-here the call fails, or other workers take over.
+The program starts the local worker itself; see `worker_process`. If a worker dies, its call fails, or other workers
+take over, whereas TFF would wait forever.
 """
 
 import atexit
@@ -27,14 +27,14 @@ _known: dict[tuple, _Workers] = {}
 def start(
     max_concurrent_calls: int = 0, addresses: tuple[str, ...] = (), isolate: str = "auto"
 ) -> worker_process.Server | None:
-    """Runs every TFF computation of this process on a local worker, or on remote workers.
+    """Runs every TFF computation of this process on a local worker or on remote workers.
 
-    A repeated call reuses the workers, unless they have died.
+    If this is called again, it reuses the workers, unless they have died.
 
     Args:
-      max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
-      addresses: `HOST:PORT` of workers to use instead.
-      isolate: Isolation of the local worker, see `worker_process.local_worker`.
+      max_concurrent_calls: Number of clients that are computed in parallel; 0 for the number of available cores.
+      addresses: `HOST:PORT` of each remote worker; empty to start a local worker.
+      isolate: Isolation of the local worker; see `worker_process.local_worker`.
 
     Returns:
       The local worker, which ends with this process; None with remote workers. A computation raises `Failure` if the
@@ -53,7 +53,7 @@ def _remote(addresses: tuple[str, ...]) -> _Workers:
     if addresses in _known and _known[addresses][0].has_workers:
         return _known[addresses]
     worker_process.keep_freed_memory()
-    # If no worker answers, the program ends, and TFF's default context would add an error.
+    # If no worker answers, the program exits, and TFF's default context would then print another error.
     tff.framework.set_default_context(rounds.CohortPartsContext([]))
     _known[addresses] = rounds.CohortPartsContext(executor.connect(addresses)), None
     return _known[addresses]
@@ -66,7 +66,7 @@ def _local(max_concurrent_calls: int, isolate: str) -> _Workers:
         return _known[key]
     worker_process.keep_freed_memory()
     atexit.register(local.end)
-    os.register_at_fork(after_in_child=lambda: atexit.unregister(local.end))  # It stays the parent's.
+    os.register_at_fork(after_in_child=lambda: atexit.unregister(local.end))  # Only the parent process ends the worker.
     stub: Any = _LocalStub(local)
     deadline = time.monotonic() + _START_SECONDS
     while not stub.is_ready:
@@ -103,7 +103,7 @@ class _LocalStub:
         return answered
 
     def _check_alive(self, error: Exception) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):  # The exit status follows shortly after the last answer.
+        with contextlib.suppress(subprocess.TimeoutExpired):  # The worker exits shortly after its last answer.
             status = self._local_worker.process.wait(_RETRY_SECONDS)
             raise Failure(
                 f"TFF's worker died (exit status {status}), perhaps for lack of memory. Checkpoints are kept: the same "
@@ -112,11 +112,11 @@ class _LocalStub:
 
 
 class _LocalExecutor(executor.Executor):
-    """Executor that retries while the worker is out of reach, as TFF does."""
+    """Executor that retries while the worker cannot be reached, as TFF does."""
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
         while True:
             try:
                 return super().invoke(computation, argument)
             except tff.framework.RetryableError:
-                continue  # The stub has waited.
+                continue  # The stub has already waited.

@@ -1,4 +1,4 @@
-"""Client availability: which clients of a round are available at that hour and do not drop out."""
+"""Client availability: which clients are available at the hour of a round, and which of them drop out."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -70,12 +70,13 @@ class Availability:
     def zones(self, population: clients.ClientData, num_labels: int, members: range | None = None) -> np.ndarray:
         """Time zones of clients, int [clients].
 
-        By labels, neighbouring most frequent labels share a zone; this reads each client once.
+        If zones depend on labels, clients whose most frequent labels are neighbours share a zone. This reads the data
+        of each client once.
 
         Args:
           population: The task's clients.
-          num_labels: Labels of the task.
-          members: Indices of the clients; None for all. A client's zone does not depend on the others.
+          num_labels: Number of labels of the task.
+          members: Indices of the clients; None for all. The zone of a client does not depend on the other clients.
         """
         members = range(len(population)) if members is None else members
         if not self.by_labels:
@@ -88,7 +89,7 @@ class Availability:
         return keys.generator(self.seed, keys.Purpose.TIME_ZONE).integers(self.time_zones, size=num_clients)
 
     def probabilities(self, zones: np.ndarray, round_num: int) -> np.ndarray:
-        """Probability of each client to be available in a round, float64 [clients], from its zone."""
+        """Probability that each client is available in a round, given its zone, float64 [clients]."""
         hour = (round_num - 1) / self.day - zones / self.time_zones
         return MIDNIGHT + (NOON - MIDNIGHT) * (1 + np.cos(2 * np.pi * hour)) / 2
 
@@ -103,7 +104,7 @@ def _most_frequent(labels: np.ndarray) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Attendance:
-    """Attendance of the clients of a run.
+    """Attendance of the clients in a run.
 
     Attributes:
       availability: Availability of the clients.
@@ -123,15 +124,15 @@ class Attendance:
         return draw.random(len(self.zones)) < self.availability.probabilities(self.zones, round_num)
 
     def start(self, sampled: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
-        """Available clients that start a round, int [clients]; some may drop out.
+        """Available clients who start a round, int [clients]; some of them may drop out.
 
         Adding or removing a client changes the attendance of at most one other client.
 
         Args:
-          sampled: int [clients], a cohort of all clients, whether available or not.
+          sampled: int [clients], a cohort sampled from all clients, whether they are available or not.
           round_num: The round.
-          fill: Whether available clients replace unavailable ones, uniformly, as far as possible. Drop-outs are not
-            replaced.
+          fill: Whether available clients, sampled uniformly, replace unavailable ones, as far as possible. Clients who
+            drop out are not replaced.
         """
         is_there = self.available(round_num)
         attending = sampled[is_there[sampled]]

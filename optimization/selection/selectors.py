@@ -1,12 +1,13 @@
-"""Client selectors: the clients of the next round, from the local losses of earlier rounds.
+"""Client selectors, which choose the clients of the next round from the local losses of earlier rounds.
 
-All have one interface: `select` returns a cohort, `observe` takes its reported losses; both are pure. States are named
-tuples of NumPy arrays whose shapes and dtypes never change, for checkpoints. Names, parameters and flags are in
-`optimization.study.selector_flags`. `SelectedCohorts` polls, chooses and observes in each round of a run.
+All selectors have the same interface: `select` returns a cohort, and `observe` takes the losses that the cohort
+reports. Both are pure functions. States are named tuples of NumPy arrays whose shapes and dtypes never change, so that
+checkpoints can hold them. Names, parameters and flags are in `optimization.study.selector_flags`. `SelectedCohorts`
+polls, selects and observes in each round of a run.
 
-Equations and algorithm numbers without another source: Cho, Gupta, Joshi and Yagan, "Bandit-based
-Communication-Efficient Client Selection Strategies for Federated Learning", 2020. In a selector's documentation, m is
-the size of the cohort, D_k the number of client k's examples, p_k = D_k / sum D its share of the data.
+Unless another source is given, numbers of equations and algorithms refer to Cho, Gupta, Joshi and Yagan, "Bandit-based
+Communication-Efficient Client Selection Strategies for Federated Learning", 2020. In the docstrings, m is the size of
+the cohort, D_k is the number of examples of client k, and p_k = D_k / sum D is its share of the data.
 """
 
 import abc
@@ -25,8 +26,8 @@ class LocalLosses(NamedTuple):
     """Reports of clients on their local steps.
 
     Attributes:
-      mean: float [clients], mean of each one's mini-batch losses.
-      deviation: float [clients], their standard deviation.
+      mean: float [clients], mean of the mini-batch losses of each client.
+      deviation: float [clients], standard deviation of the mini-batch losses of each client.
     """
 
     mean: np.ndarray
@@ -37,8 +38,8 @@ class Selector(abc.ABC):
     """Selects cohorts.
 
     Attributes:
-      uses_losses: Whether choices depend on reported losses, and so on the clients' data.
-      repeats: Whether a client may take several places of a cohort.
+      uses_losses: Whether choices depend on reported losses, and therefore on the clients' data.
+      repeats: Whether a client may be in a cohort several times.
     """
 
     uses_losses: ClassVar[bool] = True
@@ -48,11 +49,12 @@ class Selector(abc.ABC):
         """Stores the population.
 
         Args:
-          sizes: int [clients], examples of each client. Only `Uniform` does not select those without any last.
-          cohort_size: Clients of a round, m.
+          sizes: int [clients], number of examples of each client. All selectors except `Uniform` select clients without
+            examples last.
+          cohort_size: Number of clients per round, m.
 
         Raises:
-          ValueError: If the cohort does not fit the population, or no client has an example.
+          ValueError: If the cohort is too large for the population, or no client has an example.
         """
         self._sizes = np.asarray(sizes, np.float64)
         if not self._sizes.any():
@@ -70,17 +72,17 @@ class Selector(abc.ABC):
         return ()
 
     def candidates(self, state: Any, draw: np.random.Generator) -> np.ndarray:
-        """Clients whose current loss must be polled before `select`, int64 [clients]; empty for most selectors."""
+        """Clients who must be polled for their current loss before `select`, int64 [clients]; usually empty."""
         del state, draw
         return np.zeros(0, np.int64)
 
     def observe_poll(self, state: Any, ids: np.ndarray, losses: np.ndarray) -> Any:
-        """State with the polled losses.
+        """Returns the state with the polled losses.
 
         Args:
           state: State.
-          ids: int [clients], the candidates that answered.
-          losses: float [clients], the current model's mean loss on all examples of each.
+          ids: int [clients], the candidates who answered.
+          losses: float [clients], mean loss of the current model on all examples of each of these clients.
 
         Raises:
           ValueError: If a loss is not finite.
@@ -89,11 +91,11 @@ class Selector(abc.ABC):
 
     @abc.abstractmethod
     def select(self, state: Any, draw: np.random.Generator) -> np.ndarray:
-        """Clients of the next round, int64 [cohort_size]; ties are broken uniformly at random.
+        """Selects the clients of the next round, int64 [cohort_size]. Ties are broken uniformly at random.
 
         Args:
           state: State.
-          draw: The round's keyed generator, after its use by `candidates`.
+          draw: Keyed random generator of the round, after `candidates` has used it.
         """
 
     def observe(self, state: Any, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] | np.ndarray = ()) -> Any:
@@ -101,17 +103,17 @@ class Selector(abc.ABC):
 
         Args:
           state: State.
-          ids: int [clients], distinct, the clients that reported: some of a cohort may drop out.
+          ids: int [clients], distinct, the clients who reported. Others of the cohort may have dropped out.
           losses: Their reports.
-          silent: int [clients], distinct, clients of the cohort that were tried without a report. They count as
-            tried, with a loss of 0; otherwise a client that always diverges would be tried in every round.
+          silent: int [clients], distinct, clients of the cohort who were tried but had nothing to report. They count as
+            tried, with a loss of 0; otherwise a client who always diverges would be selected in every round.
         """
         del ids, losses, silent
         return state
 
 
 class Uniform(Selector):
-    """Every client, with examples or without, with the same probability, without replacement."""
+    """Samples uniformly without replacement from all clients, even those without examples."""
 
     uses_losses = False
 
@@ -120,10 +122,10 @@ class Uniform(Selector):
 
 
 class Rand(Selector):
-    """Each place of the cohort goes to client k with probability p_k, independently: the study's unbiased pi_rand.
+    """Fills each place of the cohort independently, with client k at probability p_k: the paper's unbiased pi_rand.
 
-    With replacement, because only then the cohort's plain mean is an unbiased estimate of the mean weighted by data
-    (Li et al., "On the Convergence of FedAvg on Non-IID Data", 2020, scheme I).
+    Sampling is with replacement, because only then is the plain mean over the cohort an unbiased estimate of the mean
+    weighted by data (Li et al., "On the Convergence of FedAvg on Non-IID Data", 2020, scheme I).
     """
 
     uses_losses = False
@@ -138,10 +140,10 @@ class Rand(Selector):
 
 
 class _FromCandidates(Selector):
-    """The clients with the largest losses among d candidates, drawn with probabilities p_k without replacement."""
+    """Selects the clients with the largest losses among d candidates, sampled by p_k without replacement."""
 
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int, num_candidates: int | None = None):
-        """Stores d; by default twice the cohort, at most the population."""
+        """Stores the number of candidates d, by default twice the cohort size, but at most the population."""
         super().__init__(sizes, cohort_size)
         if num_candidates is None:
             num_candidates = min(2 * cohort_size, self.population)
@@ -163,7 +165,7 @@ class PolledLosses(NamedTuple):
 
     Attributes:
       ids: int64 [candidates], the clients of the last poll.
-      losses: float64 [candidates], their losses; -inf without an answer.
+      losses: float64 [candidates], their losses; -inf for clients who did not answer.
     """
 
     ids: np.ndarray
@@ -180,7 +182,7 @@ class PowD(_FromCandidates):
         return self._draw_candidates(draw)
 
     def observe_poll(self, state, ids, losses):
-        # Candidates without an answer come last; other ids pad to the fixed shape.
+        # Candidates who did not answer are last. Other ids pad the array to its fixed shape.
         padding = np.setdiff1d(np.arange(self.num_candidates + len(ids)) % self.population, ids)
         missing = self.num_candidates - len(ids)
         return PolledLosses(
@@ -196,15 +198,15 @@ class LastLosses(NamedTuple):
     """State of `RpowD` and `ActiveFl`.
 
     Attributes:
-      losses: float64 [clients], each client's last reported loss, 0 after a try without a report; NaN if never
-        tried.
+      losses: float64 [clients], the loss that each client reported last; 0 if it had nothing to report, and NaN if it
+        was never tried.
     """
 
     losses: np.ndarray
 
 
 class RpowD(_FromCandidates):
-    """Power of choice by the loss that a candidate reported last; one never tried counts as infinite (pi_rpow-d)."""
+    """Power of choice by the last reported loss, which is infinite for candidates never tried (pi_rpow-d)."""
 
     def initial_state(self) -> LastLosses:
         return LastLosses(np.full(self.population, np.nan))
@@ -228,7 +230,7 @@ class UcbState(NamedTuple):
       total: float64, T_t, equation (7).
       deviation: float64, sigma_t.
       listed: float64 [clients], the list of Algorithm 1 before line 7; infinite for clients never tried. Empty in the
-        variant that does not use it.
+        variant without this list.
     """
 
     loss_sums: np.ndarray
@@ -239,17 +241,18 @@ class UcbState(NamedTuple):
 
 
 class UcbCs(Selector):
-    """UCB-CS: the largest discounted upper confidence bounds of the local loss, times p_k.
+    """UCB-CS: selects the clients whose local loss has the largest discounted upper confidence bound, times p_k.
 
-    A_t(k) = p_k (L_t(k) / N_t(k) + sqrt(2 sigma_t^2 log T_t / N_t(k))), equations (4) to (7), where gamma discounts by
-    communication rounds, as in Algorithm 1. (Exponents counted in local steps, as the equations read with T = {tau, 2
-    tau, ...}, would discount by gamma^tau a round: only the latest would count.) sigma_t is the largest
-    standard deviation that a client of the latest round reported over its local steps; it stays if no client reported.
-    Clients never tried come first; so do those whose count was discounted to zero, as for gamma = 0 that of all but the
-    latest round's, because the bound grows without limit as the count vanishes.
+    The index is A_t(k) = p_k (L_t(k) / N_t(k) + sqrt(2 sigma_t^2 log T_t / N_t(k))), equations (4) to (7). Losses are
+    discounted by gamma per communication round, as in Algorithm 1. (With T = {tau, 2 tau, ...}, the exponents in the
+    equations count local steps. That would discount by gamma^tau per round, so only the latest round would count.)
+    sigma_t is the largest standard deviation over local steps that a client of the latest round reported; it is
+    unchanged if no client reported. Clients never tried are selected first. So are clients whose count was discounted
+    to zero, because the bound grows without limit as the count vanishes. With gamma = 0, these are all clients except
+    those of the latest round.
 
-    In the variant of Algorithm 1's listing, only the clients that report get a new index, and after each selection the
-    whole list is multiplied by gamma: a client that is not chosen becomes less attractive, not more.
+    In the variant that follows the listing of Algorithm 1, only the clients who report get a new index, and the whole
+    list is multiplied by gamma after each selection: a client who is not selected becomes less attractive, not more.
     """
 
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int, gamma: float, algorithm_listing: bool = False):
@@ -263,8 +266,8 @@ class UcbCs(Selector):
         return before._replace(listed=self.indices(before)) if self.algorithm_listing else before
 
     def indices(self, state: UcbState, ids: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Index A_t of equation (4), float64 [ids]; infinite for a count of zero, -infinite without examples."""
-        # The logarithm is below zero only before the first round, when no count matters.
+        """Index A_t of equation (4), float64 [ids]; inf if the count is zero, -inf for clients without examples."""
+        # The logarithm is negative only before the first round, when all counts are zero.
         width = state.deviation * np.sqrt(2 * np.log(np.maximum(state.total, 1)))
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             counts = state.counts[ids]
@@ -294,12 +297,12 @@ class UcbCs(Selector):
 
 
 class ActiveFl(Selector):
-    """Active federated learning (Goetz et al. 2019, Algorithm 1): random, in favour of clients of a high valuation.
+    """Active federated learning (Goetz et al. 2019, Algorithm 1): random, in favour of clients with high valuations.
 
-    A client's valuation is sqrt(D_k) times the mean loss it reported last. The fraction alpha_1 of clients with the
-    lowest ones is left out; (1 - alpha_3) m places are drawn without replacement with probabilities proportional to
-    exp(alpha_2 valuation), the others, rounded up, uniformly from all clients left. A client that was never tried
-    counts as the best, which the paper leaves open.
+    The valuation of a client is sqrt(D_k) times the mean loss that it reported last. The fraction alpha_1 of clients
+    with the lowest valuations is left out. Then (1 - alpha_3) m places are sampled without replacement, with
+    probabilities proportional to exp(alpha_2 valuation). The other places (rounded up) are sampled uniformly from all
+    remaining clients. A client who was never tried has the highest valuation; the paper does not specify this case.
     """
 
     def __init__(
@@ -317,7 +320,7 @@ class ActiveFl(Selector):
         values[np.isnan(values)] = np.fmax.reduce(values, initial=0.0)
         kept = _largest(values, len(values) - int(self.alpha_1 * len(values)), draw)
         places = min(self.cohort_size - int(np.ceil(self.alpha_3 * self.cohort_size)), len(kept))
-        # The largest values with Gumbel noise are samples without replacement from their softmax.
+        # The largest values after adding Gumbel noise are a sample without replacement from the softmax.
         noisy = self.alpha_2 * values[kept] - np.log(draw.standard_exponential(len(kept)))
         chosen = kept[_largest(noisy, places, draw)]
         uniform = draw.choice(len(values), min(self.cohort_size, len(values)), replace=False)
@@ -339,7 +342,7 @@ def _with_last(
 
 
 def _largest(values: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
-    """Positions of the largest values, ties broken uniformly at random."""
+    """Positions of the largest values. Ties are broken uniformly at random."""
     if not count:
         return np.zeros(0, np.int64)
     threshold = np.partition(values, len(values) - count)[len(values) - count]
@@ -349,12 +352,12 @@ def _largest(values: np.ndarray, count: int, draw: np.random.Generator) -> np.nd
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """A client selector and its parameters, for any population.
+    """A client selector and its parameters, before the population is known.
 
     Attributes:
       name: Value of `--client_selection`.
       selector: Class of the selector.
-      parameters: (name, value) of the class's arguments.
+      parameters: (name, value) of each argument of the class.
     """
 
     name: str = "uniform"
@@ -363,11 +366,11 @@ class Selection:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether every client is as likely as any other, so that no selector is needed."""
+        """Whether all clients are equally likely, so that no selector is needed."""
         return self.selector is Uniform
 
     def weighting(self, client_weighting: str) -> str:
-        """Weighting of clients in a mean: uniform if they are sampled in proportion to their examples.
+        """Weighting of clients in a mean. It is uniform if they are sampled in proportion to their examples.
 
         Args:
           client_weighting: The requested weighting, `uniform` or `num_examples`.
@@ -375,14 +378,14 @@ class Selection:
         return "uniform" if self.selector.repeats else client_weighting
 
     def build(self, sizes: npt.ArrayLike, cohort_size: int) -> Selector:
-        """Selector of the options.
+        """Builds the selector for a population.
 
         Args:
-          sizes: int [clients], examples of each client.
-          cohort_size: Clients of a round.
+          sizes: int [clients], number of examples of each client.
+          cohort_size: Number of clients per round.
 
         Raises:
-          UsageError: If cohort, parameters and population do not go together.
+          UsageError: If the cohort, the parameters and the population are incompatible.
         """
         try:
             return self.selector(sizes, cohort_size, **dict(self.parameters))
@@ -409,7 +412,7 @@ class Choice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SelectedCohorts:
-    """A selector in a run; the caller holds its state.
+    """A selector in a run. The caller holds its state.
 
     Attributes:
       selector: The selector.
@@ -425,7 +428,8 @@ class SelectedCohorts:
         Args:
           state: The selector's state.
           round_num: The round.
-          poll: Takes int [clients] and returns each one's loss, float [clients]; not finite without an answer.
+          poll: Maps clients, int [clients], to their losses, float [clients], which are not finite for clients who do
+            not answer.
         """
         draw = keys.generator(self.seed, keys.Purpose.COHORT, round_num)
         polled = self.selector.candidates(state, draw)
@@ -439,11 +443,11 @@ class SelectedCohorts:
         """State after a round.
 
         Args:
-          state: The selector's state before.
+          state: State of the selector before the round.
           cohort: int [places], the clients.
-          means: float [places], mean of each one's mini-batch losses; not finite where it has none to report, as it has
-            no example or diverged.
-          deviations: float [places], their standard deviations.
+          means: float [places], mean of the mini-batch losses of each client; not finite if it has nothing to report,
+            because it has no examples or diverged.
+          deviations: float [places], standard deviation of the mini-batch losses of each client.
         """
         clients, places = np.unique(cohort, return_index=True)
         losses = LocalLosses(np.asarray(means)[places], np.asarray(deviations)[places])

@@ -1,4 +1,4 @@
-"""Curves of metrics over rounds, with the mean and a band over seeds; the style of each strategy."""
+"""Plots metrics over rounds, as the mean and a band over seeds, and defines the style of each strategy."""
 
 import re
 from collections.abc import Sequence
@@ -9,19 +9,19 @@ from optimization.study import intervals
 if TYPE_CHECKING:
     import pandas as pd
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish; without yellow, which is invisible on white.
+# Okabe and Ito's colours, which colour-blind readers can distinguish, except for yellow, which is invisible on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK = COLOURS
 GREY = "#777777"
-_DASHES = {"-": "o", "--": "s", "-.": "D", ":": "^"}  # With the marker that goes with each.
+_DASHES = {"-": "o", "--": "s", "-.": "D", ":": "^"}  # Marker for each line style.
 
 
 class Style(NamedTuple):
-    """Look of a strategy in all pictures.
+    """Style of a strategy in all pictures.
 
     Attributes:
-      colour: Hexadecimal.
-      dash: Matplotlib's name of it.
+      colour: Hexadecimal colour.
+      dash: Matplotlib line style.
     """
 
     colour: str
@@ -29,12 +29,12 @@ class Style(NamedTuple):
 
     @property
     def marker(self) -> str:
-        """Matplotlib's name of the marker, one a dash."""
+        """Matplotlib marker, which depends on the line style."""
         return _DASHES[self.dash]
 
 
-PLAIN = Style(BLUE, "-")  # Of what is not compared.
-# Strategies, selectors, aggregations and rules, by a part of their names: in every picture each has the same style.
+PLAIN = Style(BLUE, "-")  # For curves that are not compared.
+# Styles of strategies, selectors, aggregations and rules, by a part of their names. They are the same in all pictures.
 STYLES = {
     "softmax": Style(BLUE, "-"),
     "epsilon_": Style(RED, "--"),
@@ -74,10 +74,11 @@ BANDS = {
 
 
 def styles(names: Sequence[str]) -> list[Style]:
-    """Styles of the curves of a picture, no two alike while there are enough.
+    """Chooses styles for the curves of a picture, all different if possible.
 
-    A name that contains one of `STYLES` (the longest counts) has its style; the next one of the same strategy has the
-    same colour and another dash, unless the picture has no other strategy. Others have the colours that are left.
+    A name that contains a key of `STYLES` gets the style of the longest such key. More curves of the same strategy have
+    the same colour and other line styles, unless the picture has no other strategy. All other names get the remaining
+    colours.
     """
     words = [re.sub("[^a-z0-9]", "_", name.lower().replace("ε", "epsilon")) for name in names]
     known = [max((key for key in STYLES if key in word), key=len, default="") for word in words]
@@ -97,17 +98,17 @@ def styles(names: Sequence[str]) -> list[Style]:
 
 
 def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None = None) -> "pd.Series":
-    """Values of a metric, or its mean over the last rounds; values that are not finite are missing.
+    """Values of a metric, or its running mean. Values that are not finite are missing.
 
     Args:
       table: A run's `metrics.csv`.
       column: The metric.
-      window: Rounds of the mean.
-      marks: Column that is 1 in rounds that end with a jump: no mean reaches across one, unless windows are longer than
-        the rounds between jumps.
+      window: Number of rounds of the running mean.
+      marks: Column that is 1 in rounds that end with a jump. No window includes a jump, unless windows are longer than
+        the time between jumps.
 
     Returns:
-      Its values; index: rounds.
+      Values, indexed by round.
     """
     import numpy as np
     import pandas as pd
@@ -126,18 +127,18 @@ def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None 
 def band(
     tables: "Sequence[pd.DataFrame]", column: str, window: int = 1, kind: str = "ci", marks: str | None = None
 ) -> "pd.DataFrame":
-    """Mean over the seeds of one run and a band around it, by round.
+    """Mean over seeds, and a band around it, for each round.
 
     Args:
       tables: Metrics of each seed.
       column: The metric.
-      window: Rounds of the running mean of each seed; see `smoothed`.
+      window: Number of rounds of the running mean of each seed; see `smoothed`.
       kind: One of `BANDS`.
       marks: See `smoothed`.
 
     Returns:
-      Columns `mean`, `low` and `high` (inside 0 and 1 for shares); index: rounds at which a seed has a finite
-      value. Of a single seed, `ci` and `sd` are NaN.
+      Columns `mean`, `low` and `high` (between 0 and 1 for shares), indexed by the rounds in which any seed has a
+      finite value. With a single seed, the bands `ci` and `sd` are NaN.
     """
     import numpy as np
     import pandas as pd
@@ -158,10 +159,12 @@ def band(
 
 
 def limits(bands: "Sequence[pd.DataFrame]") -> tuple[float, float]:
-    """Limits of an axis that shows all means; bands, which are wide over few seeds, no further than the means' span.
+    """Limits of an axis that shows all means and, as far as possible, the bands around them.
+
+    At either end, bands extend the axis by at most the span of the means, because bands over few seeds are wide.
 
     Args:
-      bands: Of `band`, at least one with a finite mean.
+      bands: Results of `band`, at least one of which has a finite mean.
     """
     import pandas as pd
 
@@ -176,19 +179,19 @@ def limits(bands: "Sequence[pd.DataFrame]") -> tuple[float, float]:
 def draw(
     axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, **shown: Any
 ) -> "pd.DataFrame":
-    """Draws a metric of one run over its rounds; several seeds become their mean and a band, which is returned.
+    """Draws a metric over rounds, with the mean and a band if there are several seeds, and returns these values.
 
     Args:
       axes: Matplotlib's axes.
       tables: Metrics of each seed.
-      column: The metric; one of deployed models is drawn in steps.
-      label: Its name in the legend.
-      style: Its look; see `styles`.
+      column: The metric. If it measures deployed models, it is drawn in steps.
+      label: Name in the legend.
+      style: Style of the curve; see `styles`.
       **shown: Arguments of `band`.
     """
     is_stepped = getattr(column, "deployed", False)
     curve = band(tables, column, **shown)
-    if is_stepped and len(curve):  # A round lasts from the one before to its number: the first is seen, too.
+    if is_stepped and len(curve):  # A step starts at the previous round, also for the first one.
         curve.loc[curve.index[0] - 1] = curve.iloc[0]
         curve = curve.sort_index()
     marker = style.marker if len(curve) == 1 else None

@@ -10,12 +10,12 @@ from optimization.study.metrics import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-# Largest loss of a round: the square of a billion. Clipping makes even exploding updates finite.
+# A run with a larger loss (the square of a billion) has diverged, even if clipping keeps its updates finite.
 _MOST_LOSS = 1e18
 
 
 def warning(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
-    """Sentence about a run whose updates were not finite or whose loss exploded; empty otherwise.
+    """Returns a warning if updates of a run were not finite or its loss exploded; empty otherwise.
 
     Args:
       table: The run's `metrics.csv`.
@@ -37,7 +37,8 @@ def warning(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
 def is_lost(table: "pd.DataFrame", columns: Sequence[Metric], flags: Mapping[str, Any]) -> bool:
     """Whether a run diverged, so that its results are meaningless.
 
-    In the last round half of the clients diverged, one if the cohort's size is unknown, or their loss exceeded 1e18.
+    This is the case if, in the last round, half of the clients diverged (or one, if the cohort size is unknown), or if
+    their loss exceeded 1e18.
     """
     counts = _counts(table, columns)
     if _last_loss(table) > _MOST_LOSS:
@@ -46,10 +47,10 @@ def is_lost(table: "pd.DataFrame", columns: Sequence[Metric], flags: Mapping[str
 
 
 def _last_loss(table: "pd.DataFrame") -> float:
-    """Training loss of the last round; NaN if it is unknown or there is no round."""
+    """Training loss of the last round; NaN if it is unknown or there are no rounds."""
     return float(table[metrics.LOSS].iloc[-1]) if metrics.LOSS in table and len(table) else math.nan
 
 
 def _counts(table: "pd.DataFrame", columns: Sequence[Metric]) -> "pd.Series | None":
-    """Number of clients that diverged, by round; None if the run does not count them."""
+    """Number of clients that diverged in each round; None if the run does not count them."""
     return next((table[column] for column in columns if column.diverged and column in table), None)

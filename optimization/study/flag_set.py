@@ -1,4 +1,4 @@
-"""Flags of a program in groups, from the declarations of its settings, on absl's parser."""
+"""Flags of a program in groups, which are built from declared settings and parsed by absl."""
 
 import copy
 import dataclasses
@@ -18,7 +18,7 @@ from optimization.study import formatting
 from optimization.study.settings import Settings, condition
 
 _WIDTH = 110
-# What absl and Python say of a bad value -> what this program says.
+# Messages of absl and Python about bad values, as regular expressions -> messages of this program.
 _PLAIN = {
     r"^flag --": "--",
     r"\n": " ",
@@ -35,15 +35,15 @@ def _plain(message: str) -> str:
 
 
 class FlagSet:
-    """The flags of one binary, in groups, on absl's parser."""
+    """The flags of one program in groups, parsed by absl."""
 
     def __init__(self, usage: str, positional: str | None = None, *, known_only: bool = False):
-        """Makes an empty set.
+        """Creates an empty set of flags.
 
         Args:
           usage: First lines of `--help`.
-          positional: Name of the setting that holds the positional arguments as a tuple; None refuses them.
-          known_only: Whether unknown flags count as positional arguments.
+          positional: Name of the setting that holds the tuple of positional arguments; None if there must be none.
+          known_only: Whether unknown flags are treated as positional arguments.
         """
         self._usage = usage
         self._positional = positional
@@ -56,18 +56,18 @@ class FlagSet:
         self._lock = threading.Lock()
 
     def group(self, title: str, *settings: Setting | type, **only: Sequence[str] | bool) -> None:
-        """Starts a group of `--help` with some settings; settings that are added next apply to the choices of `only`.
+        """Starts a group of `--help`. Settings that are added next belong to it, and have the conditions `only`.
 
         Args:
-          title: Its title.
+          title: Title of the group.
           *settings: Settings, or classes that declare them.
-          **only: See `Setting`.
+          **only: Values of other settings for which the settings apply; see `Setting`.
         """
         self._groups.append((title, only, []))
         self.add(*settings)
 
     def add(self, *settings: Setting | type) -> None:
-        """Defines the flags of some settings, or of classes that declare them, in the current group."""
+        """Adds the flags of settings, or of classes that declare them, to the current group."""
         _, only, names = self._groups[-1]
         for setting in itertools.chain(*([one] if isinstance(one, Setting) else declared(one) for one in settings)):
             if setting.type is bool:
@@ -80,12 +80,13 @@ class FlagSet:
             self._declared[setting.name] = dataclasses.replace(setting, only={**only, **setting.only})
 
     def file(self, settings: type, name: str, read: Callable[[str], Mapping[str, Any]]) -> None:
-        """Defines flags, of which one names a file of other settings' values; see `Settings.with_file`.
+        """Defines flags, one of which names a file with values of other settings; see `Settings.with_file`.
 
         Args:
           settings: Class that declares the flags.
-          name: Name of the file's flag.
-          read: Maps the file's path to values by setting. Errors in values begin with the path.
+          name: Name of the flag for the file.
+          read: Function that maps the path of the file to its values by setting. Error messages on values start with
+            the path.
         """
         self.add(settings)
         self._file = (name, read)
@@ -97,16 +98,16 @@ class FlagSet:
           argv: Program name and arguments.
 
         Returns:
-          All settings' values.
+          Values of all settings.
 
         Raises:
-          UsageError: On an unknown flag, a bad value or an unexpected positional argument.
+          UsageError: If there is an unknown flag, an invalid value or an unexpected positional argument.
         """
         for word in argv[1:]:
-            if found := re.match(r"--?(flagfile|undefok)(?==|$)", word):  # absl's own, which this project has not.
+            if found := re.match(r"--?(flagfile|undefok)(?==|$)", word):  # Flags of absl that this project lacks.
                 raise self._unknown(found[1])
         try:
-            with self._lock:  # absl's flags hold the values, and lists, of one command line.
+            with self._lock:  # absl's flag objects hold the values of a single command line.
                 for name in self._declared:
                     self._flags[name].unparse()
                 rest = self._flags([self._known(word) for word in argv], known_only=self._known_only)
@@ -114,7 +115,7 @@ class FlagSet:
                 values = {name: copy.copy(self._flags[name].value) for name in set_by_user}
         except flags.UnrecognizedFlagError as error:
             raise self._unknown(error.flagname) from error
-        except (flags.Error, ValueError) as error:  # The latter for a switch that is given --noNAME=value.
+        except (flags.Error, ValueError) as error:  # ValueError for --noNAME=value.
             raise UsageError(_plain(str(error))) from error
         if len(rest) > 1 and self._positional is None:
             raise UsageError(f"Unexpected argument {rest[1]!r}: write settings as --flag=value.")
@@ -133,14 +134,14 @@ class FlagSet:
             raise UsageError(f"--{self._file[0]}={path}: {error}") from error
 
     def _known(self, word: str) -> str:
-        """Replaces another spelling of a flag in a word of the command line by the flag's name."""
+        """Replaces an alternative spelling of a flag in a command-line argument by the name of the flag."""
         spellings = {setting.alias: name for name, setting in self._declared.items() if setting.alias}
         match = re.match(r"--?(\w+)(?==|$)", word)
         name = match and spellings.get(match[1])
         return f"--{name}{word[match.end() :]}" if match and name else word
 
     def _unknown(self, name: str) -> UsageError:
-        """Error for an unknown flag, with similar flags."""
+        """Error for an unknown flag, which suggests similar flags."""
         near = [f"--{one}" for one in near_names(name, self._declared)]
         return UsageError(f"--{name} is not known: {did_you_mean(near, '--helpfull lists all flags.')}")
 
@@ -155,7 +156,7 @@ class FlagSet:
         return self._usage.strip()
 
     def help(self, *, full: bool = True) -> str:
-        """Text of `--helpfull`, or of `--help`: the beginner's flags, or all flags where they are few."""
+        """Text of `--helpfull`, or of `--help`, which lists the basic flags, or all flags if there are only a few."""
         full = full or not any(setting.basic for setting in self._declared.values())
         lines = [self.usage, ""]
         for heading, _, names in self._groups:
@@ -173,7 +174,7 @@ class FlagSet:
 
 
 def _help(setting: Setting, *, full: bool) -> list[str]:
-    """Help lines of a setting; in the full text, each of its words has a line."""
+    """Help lines of a setting. In the full text, each of its choices has its own line."""
     value = setting.applied_default if setting.default in (None, False) else setting.default
     value = None if callable(value) else value
     shown = str(value).lower() if isinstance(value, bool) else value

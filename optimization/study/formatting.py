@@ -1,4 +1,4 @@
-"""Text helpers for users' input and output: words separated by commas, and paths."""
+"""Helpers for user input and output: comma-separated lists and paths."""
 
 import csv
 import io
@@ -11,20 +11,20 @@ WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # The user's working directory un
 
 
 def unknown(flag: str, name: str, known: Iterable[str], otherwise: str) -> UsageError:
-    """Error for an unknown name: it lists similar names, or advises `otherwise`."""
+    """Error for an unknown name, which lists similar names, or gives the advice `otherwise` if there are none."""
     return UsageError(f"--{flag}={name} is not known: {did_you_mean(near_names(name, known), otherwise)}")
 
 
 def words(value: str | None) -> list[str]:
-    """Words of a value, separated by commas."""
+    """Splits a comma-separated value."""
     return [] if value is None else [word.strip() for word in value.split(",")]
 
 
 def whole_numbers(flag: str, text: str) -> list[int]:
-    """Numbers of a flag, separated by commas.
+    """Parses the comma-separated numbers of a flag.
 
     Raises:
-      UsageError: If one is not a whole number above 0.
+      UsageError: If one of them is not a whole number above 0.
     """
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() and int(word) for word in words):
@@ -33,19 +33,19 @@ def whole_numbers(flag: str, text: str) -> list[int]:
 
 
 def joined(words: Iterable[str]) -> str:
-    """Value of a flag that takes words separated by commas; a word that holds a comma is quoted."""
+    """Joins words to a comma-separated value, and quotes words that contain a comma."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(words)
     return text.getvalue()
 
 
 def shown_path(path: str) -> str:
-    """Path as the user would write it: relative if it is below the working directory."""
+    """Path as a user would write it: relative if it is below the working directory."""
     relative = os.path.relpath(path, user_path("."))
     return path if relative.startswith("..") else relative
 
 
 def user_path(path: str) -> str:
-    """Absolute path; under `bazel run`, relative paths start at the user's working directory."""
+    """Absolute path. Under `bazel run`, relative paths start at the user's working directory."""
     base = os.environ.get(WORKING_DIRECTORY, os.getcwd())
     return os.path.normpath(os.path.join(base, os.path.expanduser(path)))

@@ -1,7 +1,7 @@
-"""Common frame of all studies: from a command line to runs, their folders and rounds.
+"""Common part of all studies, which turns a command line into runs, and executes their rounds in their folders.
 
 A `Study` defines its flags, options, data, rounds, metrics and figures. This module handles presets, seeds, `--repeat`,
-checks before slow imports, folders, the worker, the loop, resuming, interruption and exit statuses.
+checks before slow imports, folders, the worker, the training loop, resuming, interruption and exit statuses.
 `bandits.studies` lists all studies.
 """
 
@@ -36,10 +36,10 @@ class Run(Generic[OptionsT, DataT]):
     """One run of a command.
 
     Attributes:
-      settings: Its completed flags; `config.json` records them.
-      options: The study's options of these flags.
-      data: Its data.
-      folder: Its opened folder.
+      settings: Completed flags, which are recorded in `config.json`.
+      options: Options of the study, built from these flags.
+      data: Data of the run.
+      folder: Opened folder of the run.
     """
 
     settings: cli.Settings
@@ -52,19 +52,19 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     """Definition of a study. Only `execute` and what it calls may import TensorFlow.
 
     Attributes:
-      flags: Its module of flags, with `define`, `check`, `options` and `default_name`.
+      flags: Module that defines the flags, with `define`, `check`, `options` and `default_name`.
       usage: First lines of `--help`.
-      presets: Folder of its published settings.
+      presets: Folder of the published settings.
       shown_in_presets: Flags that `--list_presets` shows.
       chosen: The flag whose choices the study compares.
-      columns: All metrics, the columns of `metrics.csv`.
-      headline: The metric of the progress bar.
-      ranked_by: Default metric of a grid's ranking.
-      rounds_per_checkpoint: Default of that flag, a number or a function of the settings.
+      columns: All metrics, which are the columns of `metrics.csv`.
+      headline: Metric that the progress bar shows.
+      ranked_by: Default metric by which a grid ranks its runs.
+      rounds_per_checkpoint: Default of the flag `--rounds_per_checkpoint`, a number or a function of the settings.
       name_help: Default of `--experiment_name`, in words.
-      predictor: Package of predictions and exports, see `results.Run`; empty without predictions.
-      objects: Keywords of Python that take objects of the user, with their help.
-      records: How the objects of this study are recorded, by keyword; see `with_objects`.
+      predictor: Package for predictions and exports, see `results.Run`; empty if the study has no predictions.
+      objects: Keyword arguments of the Python interface that take objects of the user, with their help.
+      records: How the user's objects are recorded, by keyword; see `with_objects`.
     """
 
     flags: types.ModuleType
@@ -82,27 +82,27 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     records: Mapping[str, Recorded] = types.MappingProxyType({})
 
     def with_objects(self, given: Mapping[str, Any]) -> "Study[OptionsT, DataT]":
-        """This study with objects of the user in place of settings, by keywords of `objects`.
+        """Returns this study with objects of the user instead of settings, by the keywords of `objects`.
 
         Raises:
-          UsageError: If an object cannot be what its keyword says.
+          UsageError: If an object is not valid for its keyword.
         """
         raise NotImplementedError(given)
 
     def define(self, flags: cli.FlagSet) -> None:
-        """Defines the study's own flags, the first of them in the group "What is studied"."""
+        """Defines the flags of the study, starting with the group "What is studied"."""
         self.flags.define(flags)
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:
-        """One run's flags, checked; reads no file, and is idempotent.
+        """Completes and checks the flags of a run. It reads no file and is idempotent.
 
         Raises:
-          UsageError: On a flag without effect, or values that do not go together.
+          UsageError: If a flag has no effect, or values are incompatible.
         """
         return settings.checked(self.flags.check)
 
     def options(self, settings: cli.Settings) -> OptionsT:
-        """Frozen dataclasses of resolved flags, which do not depend on flag names."""
+        """Converts resolved flags to frozen dataclasses, which do not depend on the names of flags."""
         return self.flags.options(settings)
 
     def default_name(self, settings: cli.Settings) -> str:
@@ -110,7 +110,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         return self.flags.default_name(settings)
 
     def notes(self, settings: cli.Settings) -> Sequence[str]:
-        """Notes that a command prints for one run's resolved flags before it starts, such as changed defaults."""
+        """Notes on the resolved flags of a run, such as changed defaults, which are printed before it starts."""
         del settings
         return ()
 
@@ -119,11 +119,12 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """Opens the data.
 
         Returns:
-          Data with the attributes `checksum`, a digest that changes when the data does; `report`, for `config.json`;
-          and `statistics`, learned from it before any round, for `statistics.json`, which may be empty.
+          Data with three attributes: `checksum`, a digest that changes when the data does; `report`, which is written
+          to `config.json`; and `statistics`, which were computed from the data before the first round and are written
+          to `statistics.json`. They may be empty.
 
         Raises:
-          UsageError: If it is missing or invalid.
+          UsageError: If the data is missing or invalid.
         """
 
     @abc.abstractmethod
@@ -131,17 +132,17 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """Starts or continues a run; returns the signal that stopped it, if any."""
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
-        """(folder name, settings) of each run that a command compares; by default one run, in the main folder."""
+        """(folder name, settings) of each run that a command compares. By default, one run in the main folder."""
         return [("", presets.applied(settings, self.presets))]
 
     def data_key(self, options: OptionsT) -> Any:
-        """Key of runs that share their data; by default of this run alone."""
+        """Key that is equal for runs that share their data. By default, runs do not share data."""
         return options
 
     def population(self, options: OptionsT, data: DataT) -> int | None:
-        """Number of clients that cohorts are sampled from; the default of `--clients_per_round` does not exceed it.
+        """Number of clients from which cohorts are sampled. The default of `--clients_per_round` does not exceed it.
 
-        None if that flag is not the study's.
+        None if the study does not have this flag.
         """
         del options, data
         return None
@@ -150,7 +151,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """Checks flags that depend on the data.
 
         Returns:
-          Notes and warnings, each of which a command prints once for all of its runs.
+          Notes and warnings. A command prints each of them once for all of its runs.
 
         Raises:
           UsageError: If the flags do not fit the data.
@@ -159,7 +160,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         return ()
 
     def recorded(self, options: OptionsT, data: DataT) -> Mapping[str, Any]:
-        """Recorded flags that the data sets, or that a continuation must repeat."""
+        """Values to record that depend on the data, or that must be the same when a run is continued."""
         del options, data
         return {}
 
@@ -174,30 +175,30 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         return presets.table(self.presets, self.shown_in_presets, rates)
 
     def start_worker(self, settings: cli.Settings) -> None:
-        """Starts or connects the workers that the flags name, for all runs.
+        """Starts or connects to the workers that the flags name, for all runs.
 
         Raises:
-          Failure: If one does not answer.
+          Failure: If a worker does not answer.
         """
         worker_flags.start(settings)
 
     def report(self, runs: Sequence[Run[OptionsT, DataT]]) -> None:
-        """Writes and prints the results of all runs, once all are finished."""
+        """Writes and prints the results of all runs after all are finished."""
 
 
 class PlainStudy(Study[OptionsT, DataT]):
-    """A study whose runs are one sequence of rounds each."""
+    """A study in which each run is a single sequence of rounds."""
 
     @abc.abstractmethod
     def rounds(self, run: Run[OptionsT, DataT]) -> "runner.Rounds":
         """Rounds for the training loop."""
 
     def length(self, options: OptionsT) -> Length:
-        """Number of rounds, and the rounds between evaluations and between checkpoints; by default those in options."""
+        """Number of rounds in total, between evaluations and between checkpoints. By default, those in the options."""
         return make_options(Length, vars(options))
 
     def loggers(self, rounds: Any) -> "Sequence[MakeLogger]":
-        """Logger of more than each round's metrics; by default none."""
+        """Loggers of anything but the metrics of each round. By default, there are none."""
         del rounds
         return ()
 
@@ -213,7 +214,7 @@ class PlainStudy(Study[OptionsT, DataT]):
         return outcome.signum
 
     def finish(self, run: Run[OptionsT, DataT], rounds: Any, outcome: "runner.Outcome") -> None:
-        """Writes and prints the results of a run, even if it was stopped; `rounds` are of the study's class."""
+        """Writes and prints the results of a run, even if it was stopped; `rounds` is the result of that method."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,7 +238,7 @@ class _Output:
 
 
 def flag_set(study: Study) -> cli.FlagSet:
-    """Flags of a study's binary."""
+    """Flags of the program of a study."""
     flags = cli.FlagSet(study.usage)
     flags.group("What is studied")
     flags.file(presets.Presets, "config", presets.read)
@@ -254,12 +255,13 @@ def flag_set(study: Study) -> cli.FlagSet:
 
 
 def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
-    """Flags of each run of a command, completed and checked: all seeds of each variant.
+    """Completes and checks the flags of each run of a command: all seeds of each variant.
 
-    A default name ends in `_seed_N` where a single run's seed N is not 0, so that runs of two seeds have two folders.
+    If a command has a single run, and its seed N is not 0, the default name ends in `_seed_N`, so that runs with
+    different seeds have different folders.
 
     Raises:
-      UsageError: On a flag without effect, or values that do not go together.
+      UsageError: If a flag has no effect, or values are incompatible.
     """
     runs = []
     try:
@@ -277,7 +279,7 @@ def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
 
 
 def announcement(study: Study, planned: Sequence[cli.Settings]) -> str:
-    """Announcement of a command's runs, rounds and folder: one line."""
+    """One line that announces the runs, the rounds and the folder of a command."""
     chosen = ", ".join(dict.fromkeys(str(run[study.chosen]) for run in planned))
     tasks = ", ".join(dict.fromkeys(run.task_type for run in planned if "task_type" in run))
     lengths = sorted({run.total_rounds for run in planned})
@@ -296,10 +298,10 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
     Args:
       study: The study.
       planned: The flags of each run.
-      command: The command to record; by default this process's.
+      command: The command to record; by default, the command of this process.
 
     Raises:
-      UsageError: If they are missing, or the flags do not fit the data.
+      UsageError: If data is missing, or the flags do not fit it.
     """
     runs = []
     for settings, options, data in checked(study, planned):
@@ -312,9 +314,9 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
 def checked(
     study: Study, planned: Sequence[cli.Settings], *, warns: bool = True
 ) -> list[tuple[cli.Settings, Any, Any]]:
-    """Opens data, once for runs that share it; returns the fitted flags, the options and the data of each run.
+    """Opens the data, only once for runs that share it. Returns the fitted flags, the options and the data of each run.
 
-    The messages of `Study.check` are printed once for all runs; without `warns`, not at all.
+    Prints each message of `Study.check` once for all runs, or not at all without `warns`.
 
     Raises:
       UsageError: If data is missing, or the flags do not fit it.
@@ -337,7 +339,7 @@ def checked(
 
 
 def fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.Settings:
-    """Settings whose default cohort size does not exceed the population."""
+    """Returns settings in which the default cohort size does not exceed the population."""
     name = "clients_per_round"
     if not population or name in settings.set_by_user or name in presets.values(settings.preset, study.presets):
         return settings
@@ -345,7 +347,7 @@ def fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.
 
 
 def _data_notes(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterator[str]:
-    """Yields notes on each table, and on cohorts that the population limits."""
+    """Yields notes on each table, and on cohorts that are limited by the population."""
     for data in {id(run.data): run.data for run in runs}.values():
         yield from table_report.lines(data.report)
     name = "clients_per_round"
@@ -355,10 +357,10 @@ def _data_notes(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterato
 
 
 def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Any) -> None:
-    """Opens a run's folder, and writes the statistics that were learned from the clients' data before the run.
+    """Opens the folder of a run, and writes the statistics that were computed from the clients' data before the run.
 
     Raises:
-      UsageError: If it cannot be written, or holds another configuration's run.
+      UsageError: If the folder cannot be written, or holds a run of another configuration.
     """
     folder.open(recorded, data.checksum, data.report, recorded.default)
     if data.statistics:
@@ -380,7 +382,7 @@ def program(study: Study, settings: cli.Settings) -> int:
 
 
 def open_all(study: Study, settings: cli.Settings, command: str | None = None) -> list[Run]:
-    """Opens all runs of a command, see `prepare`, and prints their announcement and notes on their data.
+    """Opens all runs of a command (see `prepare`), and prints their announcement and notes on their data.
 
     Raises:
       UsageError: If flags are incompatible, or data is missing.
@@ -401,13 +403,13 @@ def run_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> tuple[
       The run that was stopped, and the signal that stopped it; None if all are finished.
 
     Raises:
-      Failure: If it cannot be done; what was done before is saved.
+      Failure: If a run fails. Earlier results are saved.
     """
     study.start_worker(settings)
     with interruption.held() as received:
         for run in runs:
             interruption.release()
-            # A signal in the last round of a run is that of the next.
+            # A signal that arrives in the last round of a run stops the next run.
             if signum := received[0] if received else study.execute(run):
                 return run, signum
         study.report(runs)
@@ -423,9 +425,9 @@ def run_rounds(
     label: str,
     loggers: "Sequence[MakeLogger]" = (),
 ) -> "runner.Outcome":
-    """Starts or continues a run's rounds in its folder, and saves the model there when they are finished.
+    """Starts or continues the rounds of a run in its folder, and saves the model there when they are finished.
 
-    Warns of clients whose training diverged. For `loggers`, see `runner.run`.
+    Warns if the training of clients diverged. For `loggers`, see `runner.run`.
     """
     from optimization.study import results, runner
 

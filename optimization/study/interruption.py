@@ -1,4 +1,4 @@
-"""Handling of Ctrl-C, SIGTERM and SIGHUP. It imports nothing slow, since programs install it before anything else."""
+"""Handles Ctrl-C, SIGTERM and SIGHUP. Programs install it before anything else, so it must not import slow modules."""
 
 import contextlib
 import os
@@ -15,13 +15,14 @@ _held: dict[threading.Thread, tuple[contextlib.ExitStack, list[int]]] = {}
 
 
 def install() -> None:
-    """Has signals end this process at once, with one line and the status 128 + signal, unless `answered`.
+    """Installs handlers that end this process at once, unless a handler of `answered` takes the signal.
 
-    The signals are SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP, as under `nohup`, stays ignored.
+    The signals are SIGINT, SIGTERM and SIGHUP. The process prints one line and exits with the status 128 + signal. If
+    SIGHUP is ignored, as under `nohup`, it is still ignored.
 
-    The handlers raise nothing, because an import, a callback or an event loop could swallow an exception, or print a
-    traceback. Only programs call this: neither importing a module nor executing a run may change a process's signal
-    handlers.
+    The handlers raise no exception, because an import, a callback or an event loop could swallow it or print a
+    traceback. Only programs call this: neither importing a module nor executing a run may change the signal handlers of
+    a process.
     """
     for signum in _WORDS:
         if signum != signal.SIGHUP or signal.getsignal(signum) != signal.SIG_IGN:
@@ -35,19 +36,19 @@ def _received(signum, frame) -> None:
             with contextlib.suppress(OSError):
                 os.write(stream, b"")
                 continue
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)  # The terminal is gone.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)  # The terminal was closed.
     if answer(signum):
         return
-    with contextlib.suppress(Exception):  # The stream may be in use by the interrupted code.
+    with contextlib.suppress(Exception):  # The interrupted code may be using the stream.
         sys.stdout.flush()
     print_line(_WORDS[signum])
     os._exit(128 + signum)
 
 
 def print_line(words: str) -> None:
-    """Writes a line to stderr, also from a signal's handler.
+    """Writes a line to stderr, and can be called by a signal handler.
 
-    The stream may be in use by the interrupted code, or its reader may have ended.
+    The interrupted code may be using the stream, or the process that reads it may have exited.
     """
     with contextlib.suppress(OSError):
         os.write(2, f"{words}\n".encode())
@@ -55,12 +56,12 @@ def print_line(words: str) -> None:
 
 @contextlib.contextmanager
 def answered(how: Callable[[int], None]) -> Iterator[None]:
-    """Calls `how` on the first signal of a program; a second signal goes to the previous handler.
+    """Calls `how` on the first signal to a program. A second signal goes to the previous handler.
 
-    Without `install`, signals come only through `answer`.
+    If `install` was not called, only `answer` delivers signals.
 
     Raises:
-      KeyboardInterrupt: If `stop` was called for this thread before.
+      KeyboardInterrupt: If `stop` was already called for this thread.
     """
     entry = threading.current_thread(), how
     _answers.append(entry)
@@ -69,15 +70,15 @@ def answered(how: Callable[[int], None]) -> Iterator[None]:
             raise KeyboardInterrupt
         yield
     finally:
-        with contextlib.suppress(ValueError):  # It has been answered.
+        with contextlib.suppress(ValueError):  # A signal has already removed it.
             _answers.remove(entry)
 
 
 @contextlib.contextmanager
 def held() -> Iterator[list[int]]:
-    """Yields the list of the signals that `hold` keeps until the end of the block.
+    """Yields a list of the signals that `hold` delays until the end of the block.
 
-    A block within another block of the same thread shares its list and its end.
+    A nested block in the same thread shares the list of the outer block, which also delays its signals.
     """
     thread = threading.current_thread()
     if thread in _held:
@@ -90,10 +91,10 @@ def held() -> Iterator[list[int]]:
 
 
 def hold(words: str) -> list[int]:
-    """Keeps the first signal from now to the end of the enclosing `held`; returns the list of that block.
+    """Delays the first signal until the end of the enclosing `held` block, and returns the list of that block.
 
     Args:
-      words: Printed when the signal comes.
+      words: Text that is printed when the signal arrives.
     """
     stack, received = _held[threading.current_thread()]
 
@@ -108,12 +109,12 @@ def hold(words: str) -> list[int]:
 
 
 def release() -> None:
-    """Ends `hold`, which may be called again in the same `held`."""
+    """Ends `hold`, which may be called again in the same `held` block."""
     _held[threading.current_thread()][0].close()
 
 
 def answer(signum: int) -> bool:
-    """Passes a signal to the newest handler of `answered` in any thread; returns whether there is one."""
+    """Passes a signal to the newest handler of `answered` in any thread, and returns whether there was one."""
     if not _answers:
         return False
     _answers.pop()[1](signum)
@@ -121,10 +122,10 @@ def answer(signum: int) -> bool:
 
 
 def stop(thread: threading.Thread) -> bool:
-    """Passes SIGINT to a thread's handler, and blocks later ones there; returns whether there was a handler."""
+    """Passes SIGINT to the handler of a thread, and blocks later handlers; returns whether there was a handler."""
     _stopped.add(thread)
     for entry in [entry for entry in _answers if entry[0] is thread][-1:]:
-        with contextlib.suppress(ValueError):  # A signal came first.
+        with contextlib.suppress(ValueError):  # A signal arrived first.
             _answers.remove(entry)
             entry[1](signal.SIGINT)
         return True

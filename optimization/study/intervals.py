@@ -1,4 +1,4 @@
-"""Confidence intervals: their type, their formatting, and the interval of a mean over seeds."""
+"""Confidence intervals: the class, its formatting, and the interval for a mean over seeds."""
 
 import math
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ class Interval(NamedTuple):
     """A mean and its confidence interval.
 
     Attributes:
-      mean: The mean; NaN without values.
-      low: Lower end of the interval; NaN without an interval.
-      high: Upper end of the interval; NaN without an interval.
+      mean: The mean; NaN if there are no values.
+      low: Lower end of the interval; NaN if there is no interval.
+      high: Upper end of the interval; NaN if there is no interval.
       size: Number of values.
     """
 
@@ -24,25 +24,25 @@ class Interval(NamedTuple):
     size: int
 
     def meets(self, other: "Interval") -> bool:
-        """Whether the intervals overlap; a missing interval overlaps with all."""
+        """Whether the intervals overlap. A missing interval overlaps with every other interval."""
         return not (self.high < other.low or other.high < self.low)
 
     def within(self, low: float, high: float) -> "Interval":
-        """The interval, clipped to bounds of the true mean, which keeps its coverage.
+        """Clips the interval to bounds on the true mean, which does not change its coverage.
 
-        If the estimate is outside the bounds, as importance weighting allows, the interval stays as it is.
+        If the estimate is outside the bounds, which can happen with importance weighting, the interval is not clipped.
         """
         if not low <= self.mean <= high or math.isnan(self.low):
             return self
         return self._replace(low=max(self.low, low), high=min(self.high, high))
 
     def scaled(self, factor: float, offset: float = 0.0) -> "Interval":
-        """The interval times a positive factor, plus an offset."""
+        """Multiplies the interval by a positive factor, and adds an offset."""
         mean, low, high = (offset + factor * end for end in self[:3])
         return Interval(mean, low, high, self.size)
 
     def number(self, value: float, *, signed: bool = False) -> str:
-        """A number in the interval's unit, to two significant digits of the width; without a width, three digits."""
+        """Rounds a number to two significant digits of the width, or to three digits if the interval has no width."""
         sign, digits = "+" if signed else "", decimals(self)
         if digits is None:
             return f"{value:{sign}.3g}"
@@ -53,8 +53,8 @@ class Interval(NamedTuple):
         """Mean and interval as text, such as `0.359 (0.341 to 0.378)`; see `number`.
 
         Args:
-          signed: Whether positive numbers have a sign, as differences do.
-          label: Text before the ends, such as `95% CI `.
+          signed: Whether positive numbers have a plus sign, as in differences.
+          label: Text before the ends of the interval, such as `95% CI `.
         """
         if signed and max(abs(self.low), abs(self.high)) < _ROUNDING:
             return "0 (no difference)"
@@ -67,16 +67,16 @@ class Interval(NamedTuple):
 
 
 def decimals(interval: Interval) -> int | None:
-    """Decimals that give the width two significant digits, negative for tens; None if the width is zero or missing."""
+    """Number of decimals for two significant digits of the width (negative for tens); None if it is zero or missing."""
     width, rounding = interval.high - interval.low, 1e-12 * max(abs(interval.low), abs(interval.high))
     return 1 - math.floor(math.log10(width)) if math.isfinite(width) and width > rounding else None
 
 
 def half_width(deviation: Any, count: Any, confidence: float = CONFIDENCE) -> Any:
-    """Half the width of Student's t interval of a mean; NaN for fewer than two values.
+    """Half the width of Student's t interval for a mean; NaN for fewer than two values.
 
     Args:
-      deviation: Standard deviation of the values, with n - 1; a number or an array.
+      deviation: Standard deviation of the values, with n - 1 degrees of freedom; a number or an array.
       count: Number of values, n; a number or an array.
       confidence: Confidence level of the interval.
     """
@@ -89,7 +89,7 @@ def half_width(deviation: Any, count: Any, confidence: float = CONFIDENCE) -> An
 
 
 def of_mean(values: Sequence[float]) -> Interval:
-    """Mean of values and Student's t interval; no interval for fewer than two values."""
+    """Mean of the values, with Student's t interval if there are at least two."""
     import numpy as np
 
     if not len(values):

@@ -1,4 +1,4 @@
-"""Loggers of a run's rows: the interface `Logger`, and `metrics.csv`."""
+"""Loggers for the metrics of a run: the interface `Logger`, and `metrics.csv`."""
 
 import abc
 import contextlib
@@ -19,29 +19,29 @@ _SECONDS = "seconds"
 
 
 class Logger(abc.ABC):
-    """Receives one row per round, from the round after the one that the run continues from."""
+    """Receives one row per round, for all rounds after the one from which the run continues."""
 
     @abc.abstractmethod
     def write(self, row: Mapping[str, Any]) -> None:
-        """Receives the metrics of a round by name, with `round_num` and `seconds`; None is no value."""
+        """Receives the metrics of a round by name, with `round_num` and `seconds`. Missing values are None."""
 
     @abc.abstractmethod
     def flush(self) -> None:
-        """Writes all rows to disk, before a checkpoint of the last one."""
+        """Writes all rows to disk. This is called before the checkpoint of the last row's round."""
 
     @abc.abstractmethod
     def close(self) -> None:
         """Closes the logger."""
 
 
-# (opened folder of the run, names of its metrics, round that it continues from) -> its logger.
+# (opened folder of the run, names of its metrics, round from which it continues) -> logger.
 MakeLogger = Callable[[run_folder.RunFolder, Sequence[str], int], Logger]
 
 
 class CsvFile(Logger):
-    """A CSV file with one row per round, flushed at once and readable at any time.
+    """A CSV file with one row per round, which is flushed immediately and can be read at any time.
 
-    Checkpoints hold a checksum of its rows without seconds, which differ between equal runs.
+    Checkpoints hold a checksum of the rows without the column `seconds`, which differs between identical runs.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class CsvFile(Logger):
         Args:
           path: The file.
           columns: Column names, `round_num` first.
-          last_round: The round that the run continues from; 0 for a new one.
-          folder: The run's folder, whose checkpoints hold the checksum; None for a file without one.
+          last_round: The round from which the run continues; 0 for a new run.
+          folder: Folder of the run, whose checkpoints hold the checksum; None for a file without a checksum.
 
         Raises:
           Failure: If a row is missing or was changed, or the file cannot be written.
@@ -78,7 +78,7 @@ class CsvFile(Logger):
         self._file = open(path, "a", newline="")  # noqa: SIM115
 
     def _text(self, row: Mapping[str, Any]) -> str:
-        """Line of the next round's row, which enters the checksum."""
+        """Formats the row of the next round as a line, and adds it to the checksum."""
         line, round_num = io.StringIO(), int(row["round_num"])
         csv.DictWriter(line, self._columns, restval="", lineterminator="\n").writerow(row)
         text = line.getvalue()
@@ -88,20 +88,20 @@ class CsvFile(Logger):
         return text
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Appends one row; columns without a value stay empty.
+        """Appends one row. Columns without a value are left empty.
 
         Raises:
-          Failure: If it cannot be written.
+          Failure: If the row cannot be written.
         """
         with files.write_errors(self._path):
             self._file.write(self._text(row))
             self._file.flush()
 
     def flush(self) -> None:
-        """Waits until all rows are on the disk.
+        """Waits until all rows are on disk.
 
         Raises:
-          Failure: If they cannot be written.
+          Failure: If the rows cannot be written.
         """
         with files.write_errors(self._path):
             os.fsync(self._file.fileno())
@@ -109,17 +109,17 @@ class CsvFile(Logger):
     def close(self) -> None:
         """Closes the file."""
         for end in (lambda: os.fsync(self._file.fileno()), self._file.close):
-            with contextlib.suppress(OSError):  # Every row was flushed, or has failed already.
+            with contextlib.suppress(OSError):  # Every row was flushed, or has already raised an error.
                 end()
 
 
 def metrics_file(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) -> CsvFile:
-    """Logger of a run's `metrics.csv`; see `MakeLogger`."""
+    """Logger for the `metrics.csv` of a run; see `MakeLogger`."""
     return CsvFile(folder.metrics_path, ["round_num", *columns, _SECONDS], first_round, folder)
 
 
 def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[int, dict[str, str]]:
-    """Complete rows up to a round. A crash can leave the last row half written, a damaged disk any row."""
+    """Complete rows up to a round. A crash can leave the last row incomplete, and a damaged disk any row."""
     try:
         text = path.read_bytes().decode(errors="replace")
     except FileNotFoundError:
@@ -143,7 +143,7 @@ def _is_number(text: str) -> bool:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Ascending whole numbers in short, such as `1-3, 7`."""
+    """Abbreviates ascending whole numbers, such as `1-3, 7`."""
     parts = []
     for _, group in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         first, *others = [number for _, number in group]

@@ -1,4 +1,4 @@
-"""Declaration of a study's metrics for `metrics.csv`, TensorBoard, reports, plots and grids."""
+"""Declares the metrics of a study for `metrics.csv`, TensorBoard, reports, plots and grids."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -10,18 +10,18 @@ class Metric(str):
     """A column of `metrics.csv`: its name and its properties.
 
     Attributes:
-      about: Description in a few words; the title of its panel.
-      better: Whether more (`up`) or less (`down`) of it is better; None where neither is.
-      evaluated: Whether only evaluations measure it, not every round.
+      about: Description in a few words, which is the title of its plot.
+      better: Whether higher (`up`) or lower (`down`) values are better; None if neither is.
+      evaluated: Whether it is measured only in evaluations, not in every round.
       drawn: Whether plots show it before the others, even if it is constant.
-      deployed: Whether it measures the deployed model: it jumps at deployments, and plots draw it in steps.
+      deployed: Whether it measures the deployed model. It then jumps at deployments, and plots draw it in steps.
       diverged: Whether it counts the clients of a round whose training diverged.
       share: Whether it is between 0 and 1.
-      reward: Whether it is a mean of rewards, and so between the smallest and the largest reward.
-      marks: Whether it is 1 in rounds that plots mark, and 0 in others.
+      reward: Whether it is a mean of rewards, and therefore between the smallest and the largest reward.
+      marks: Whether it is 1 in rounds that plots should mark, and 0 in all others.
       in_summary: Whether tables of runs show its final value.
       recent: Whether tables show its mean over the last tenth of the rounds, because single rounds vary.
-      bounds: For a reward, the key in `bounds.json` of its clients; empty without one.
+      bounds: For a reward, the key of its clients in `bounds.json`; empty if there is none.
     """
 
     about: str
@@ -38,10 +38,10 @@ class Metric(str):
     bounds: str = ""
 
     def __new__(cls, name: str, about: str, **known: Any) -> "Metric":
-        """Declares a metric; `known` are its other attributes.
+        """Declares a metric with other attributes in `known`.
 
         Raises:
-          TypeError: If it has no such attribute.
+          TypeError: If an attribute does not exist.
         """
         metric = super().__new__(cls, name)
         if unknown := known.keys() - cls.__annotations__.keys():
@@ -50,12 +50,12 @@ class Metric(str):
         return metric
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        """Arguments of `__new__` in a copy; `pickle` and `copy` set all else."""
+        """Arguments of `__new__` for copies. `pickle` and `copy` set the other attributes."""
         return str(self), self.about
 
 
 SECONDS = Metric("seconds", "Seconds per round", better="down", drawn=True)  # Written by the runner.
-# Metrics of a round in several studies.
+# Metrics per round that several studies share.
 LOSS = Metric("train/loss", "Training loss per example, before each step", better="down")
 UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
 EXAMPLES = Metric("train/examples", "Examples of the cohort")
@@ -66,7 +66,7 @@ NONFINITE_CLIENTS = Metric("train/nonfinite_clients", "Clients whose training di
 
 
 def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
-    """All metrics of a module, each once, in their order: the columns of `metrics.csv`.
+    """All metrics of a module, without duplicates and in order of definition: the columns of `metrics.csv`.
 
     Args:
       module: `vars()` of the module.
@@ -75,5 +75,5 @@ def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
 
 
 def mean(total: Any, count: Any) -> float:
-    """Quotient of numbers; NaN for a denominator of 0."""
+    """Quotient of two numbers; NaN if the denominator is 0."""
     return float(total) / int(count) if count else float("nan")
