@@ -7,7 +7,7 @@ from bandits import metrics
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization import models
-from optimization.study import results
+from optimization.study import results, run_folder
 from tests.bandits.run_federated_test import play
 
 
@@ -15,7 +15,10 @@ from tests.bandits.run_federated_test import play
 def test_an_evaluation_compares_clients_by_the_reward_of_the_greedy_policy(tmp_path):
     """The clients are those that take part, since the held-out digits belong to no client."""
     run = results.read(play(tmp_path), [metrics.COLUMNS])
-    found, task = run.client_rewards, registry.load(TaskOptions("digits"))
+    found, task = (
+        results.read_json(run.folder / run_folder.EVALUATED_CLIENTS_FILE),
+        registry.load(TaskOptions("digits")),
+    )
     weights, model = list(run.weights.values()), models.of_task(task)
     expected = []
     for name in found["clients"]:
