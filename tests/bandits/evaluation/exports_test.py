@@ -141,7 +141,7 @@ def test_an_earlier_export_is_replaced_but_no_other_folder(tmp_path):
     names = ["model.tflite", "notes.txt", "saved_model", "signature.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
     assert not (folder / "saved_model" / "stale").exists()
-    with pytest.raises(UsageError, match="holds other files"):
+    with pytest.raises(UsageError, match="holds files other than"):
         run.export(tmp_path / "run")
 
 
