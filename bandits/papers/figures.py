@@ -1,5 +1,6 @@
 """Figures and tables that can be reproduced: one TOML file per paper in `published/`."""
 
+import dataclasses
 import itertools
 import math
 import pathlib
@@ -28,6 +29,7 @@ _SMALL_KEYS = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "
 _OTHER_KEYS = {"arms", "compared", "flags", "grid", "searched", "sweeps", "words", "no_small", "not_judged", "small"}
 _OTHER_KEYS |= {"small_data_kind", "accounted"}
 _MEANINGS = {"holds", "fails", "inconclusive"}
+_PARTIAL = ("order", "close")  # Kinds of claims that can be about fewer configurations.
 
 
 def _files() -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
@@ -127,7 +129,11 @@ def _read(name: str, text: str, table: Mapping[str, Any], scale: str) -> Figure:
         "tuning_seeds": tuple(range(first, first + table.get("tuning_seeds", 1))),
         "published": (*_published(table, measures[0].name), *_preset_values(table), *_accounted(table)),
         "measures": measures,
-        "claims": tuple(each for claim in table.get("claims", ()) for each in _claims(claim)),
+        "claims": tuple(
+            _restricted(each, configurations) if is_small else each
+            for claim in table.get("claims", ())
+            for each in _claims(claim)
+        ),
     }
     if is_small:
         kind = small.get("data_kind", table.get("small_data_kind"))
@@ -236,6 +242,18 @@ def _claims(table: Mapping[str, Any]) -> Iterable[Claim]:
         operands = tuple(tuple(_with_word(operand, each) for operand in group) for group in groups)
         needed = tuple(_with_word(operand, each) for operand in premises)
         yield Claim(f"{says} ({each})" if each else says, kind=kind, operands=operands, premises=needed, **claim)
+
+
+def _restricted(claim: Claim, configurations: Sequence[Configuration]) -> Claim:
+    """The claim about the configurations of a smaller scale; the claim itself if it cannot be restricted to them."""
+    labels = {configuration.label for configuration in configurations}
+    left = [tuple(operand for operand in group if set(parse_operand(operand)[0]) <= labels) for group in claim.operands]
+    groups = tuple(filter(None, left))
+    is_whole = set(groups) <= set(claim.operands)
+    is_possible = len(groups) > 1 and is_whole if len(left) > 1 else any(len(group) > 1 for group in groups)
+    if claim.kind not in _PARTIAL or not is_possible or groups == claim.operands:
+        return claim
+    return dataclasses.replace(claim, says=f"{claim.says} (some of the arms)", operands=groups)
 
 
 def _with_word(operand: str, word: str) -> str:
