@@ -49,6 +49,7 @@ def test_every_program_is_a_target():
             name = f"{folder}/{path.name}"
             if 'if __name__ == "__main__":' in path.read_text() and name not in _INTERNAL and path.name not in mains:
                 missing.append(name)
+        assert all((ROOT / folder / main).is_file() for main in mains if main != "*.py"), folder
     assert missing == []
 
 
