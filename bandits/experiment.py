@@ -77,10 +77,8 @@ class BanditRounds(runner.Rounds):
         self._poll_key = process_factory.key(task, phase, self._definition)
         self._rounds = process_factory.rounds(task, phase, self._definition, initial_weights, folder)
         self._parts = process_factory.parts(task, phase, mechanism, model, self._rounds.initialize)
-        self.loggers, self.evaluation = (
-            self._rounds.loggers,
-            held_out.Evaluation(task, phase, capped, self._definition, mechanism.kind != "none"),
-        )
+        self.loggers = self._rounds.loggers
+        self.evaluation = held_out.Evaluation(task, phase, capped, self._definition, mechanism.kind != "none")
         changes = [part.inputs for part in self._parts]
         self.participations = functools.partial(read_clients, task, phase, capped, changes)
         read = self.participations, self._rounds.prepared

@@ -168,7 +168,7 @@ class Aggregation(Target):
     seeded_noise: bool = setting(
         False,
         "Draw the privacy noise, and the cohorts, from --seed, for runs that can be repeated: they guarantee nothing, "
-        "as who knows the seed can remove the noise",
+        "as anyone who knows the seed can remove the noise",
         name="insecure_seeded_noise",
         only={"aggregator_type": _CAN_BE_SEEDED},
     )

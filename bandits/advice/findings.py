@@ -22,7 +22,7 @@ MEASURED = (REWARD, metrics.ROUND_REWARD, metrics.HELD_OUT_REWARD, metrics.WORST
 NO_NOISE = "no noise"
 UNIFORM_POLICY, BEST_FIXED = baselines.UNIFORM, baselines.FIXED
 
-Results = Mapping[str, Configuration]  # By name: usually `--bandits_type` with the searched flags.
+Results = Mapping[str, Configuration]  # Keys are names: usually `--bandits_type` with the searched flags.
 
 
 def with_point(name: str, point: planning.Point) -> Configuration:

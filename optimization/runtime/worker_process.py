@@ -204,7 +204,7 @@ def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -
     calls = max_concurrent_calls or cores
     package = importlib.util.find_spec("tensorflow_federated").origin  # type: ignore[union-attr]
     binary = pathlib.Path(str(package)).parent / "data" / "worker_binary"
-    # By default, there are as many clients at a time as cores. Each has the threads of one core, so that none waits.
+    # By default, as many clients run in parallel as there are cores. Each uses the threads of one core, so none waits.
     # A client's operations run one after the other in its own thread (-1): most take less time than waking another.
     # TensorFlow's oneDNN kernels are off by default on processors without AVX-512 VNNI, where they take half the time.
     environment = dict(

@@ -148,8 +148,10 @@ class Settings(Mapping[str, Any]):
         )
 
     def default(self, name: str) -> Any:
-        """Value of a setting if the user does not set it; None if it is not declared."""
-        return self.without(name)[name] if name in self._declared else None
+        """Value that a setting has, or would have, if the user does not set it; None if it is not declared."""
+        if name not in self._declared:
+            return None
+        return self.without(name)[name] if name in self.set_by_user else self[name]
 
     def _misfits(self, name: str) -> dict[str, str]:
         """Settings whose values rule out the setting `name`, each with an error message."""

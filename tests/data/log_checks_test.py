@@ -71,7 +71,7 @@ def test_actions_that_only_the_policy_chooses_are_named():
 
 
 _ACTIONS = ("a", "b", "c")
-_LOGGING = np.array([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]])  # By kind of client.
+_LOGGING = np.array([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]])  # One row per kind of client.
 _RATES = np.array([0.3, 0.15, 0.05])
 
 

@@ -181,7 +181,7 @@ def test_predictions_stay_within_the_range_of_the_rewards():
 def test_rare_clicks_keep_their_mean_and_their_order():
     draw = np.random.default_rng(3)
     contexts, actions = draw.normal(size=(20_000, 2)).astype(np.float32), draw.integers(2, size=20_000)
-    chances = 0.02 / (1 + np.exp(-2 * contexts))  # Of each action, which a linear model predicts below 0.
+    chances = 0.02 / (1 + np.exp(-2 * contexts))  # One per action; a linear model predicts values below 0.
     clicks = (draw.random(20_000) < chances[np.arange(20_000), actions]) * 5.0 - 1.0
     found = logged_clients.fit(contexts, 2, actions, clicks, 2)
     predicted = found.predict(contexts)

@@ -29,7 +29,7 @@ def _settings(*arguments: str) -> cli.Settings:
 
 
 def _epsilon(z: float, share: float, rounds: int, delta: float) -> float:
-    """By the accounting library alone."""
+    """Epsilon from the accounting library alone."""
     event = dp_accounting.PoissonSampledDpEvent(share, dp_accounting.GaussianDpEvent(z))
     return rdp.RdpAccountant().compose(event, rounds).get_epsilon(delta)
 

@@ -82,7 +82,13 @@ def test_every_published_number_and_claim_is_of_an_arm_and_measure():
         ("section5.2_optimizer", "SO Adam", "average_reward", 0.81, 0.01),
         ("table1", "Greedy", "client_learning_rate", 0.2, 0.0),
         ("ucb_cs_table1", "pow_d, m=2", "jain_index", 0.89, 0.01),
-        ("mab_fl_table2", "fedavg_epochs_per_round=4", "deviation", 0.020, 0.001),  # Its table's last digit.
+        (
+            "mab_fl_table2",
+            "fedavg_epochs_per_round=4",
+            "deviation",
+            0.020,
+            0.001,
+        ),  # Tolerance: the last digit of the table.
         ("fedkp_table5.1", "FedKPPA, alpha=10", "accuracy_1000", 0.864, 0.001),
         ("fedkp_table5.2", "FedKP_cm, alpha=0.1", "rounds_accuracy_0.4", 588, 1),
         ("fedkp_table5.2", "FedPA, alpha=0.01", "rounds_accuracy_0.3", None, None),

@@ -29,7 +29,7 @@ PEAKS = [[0.1, 0.9, 0.2], [0.8, 0.3, 0.1], [0.6, 0.5, 0.2], [0.7, 0.4, 0.1]]  # 
         (9, [RISES], [math.nan]),
         ("rounds to 0.5", [RISES], [2.0]),
         ("rounds to 0.6", [[0.1, 0.5]], [math.inf]),  # What is not reached is infinitely late.
-        ("share of 1", [[-1, 1, 0, 1, math.nan, 1]], [0.75]),  # Of the rounds that have a value of 0 or more.
+        ("share of 1", [[-1, 1, 0, 1, math.nan, 1]], [0.75]),  # Rounds with a value below 0 do not count.
         # Residuals -0.1, 0 and 0.1, 0 to a mean that is drawn towards both.
         ("deviation", [[0.5, 0.9], [0.7, 0.9]], [0.1, 0.1]),
         ("deviation", [[0.5, 0.9]], [math.nan]),

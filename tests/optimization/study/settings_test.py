@@ -38,7 +38,7 @@ class _Choices:
 
 @dataclasses.dataclass(frozen=True)
 class _OfImages:
-    """Of images."""
+    """Settings of images."""
 
     depth: int = setting(2, "Layers")
     width: int = setting(4, "Channels", only={"policy": ("exp3",), "model": ("cnn",)})
@@ -101,6 +101,7 @@ def test_defaults_follow_other_settings_in_any_order_of_fields(arguments, expect
     assert tuple(make_options(_Computed, settings).__dict__.values()) == expected
     assert settings.default("middle") == 20 or arguments == ["--first=9"]
     assert settings.without("middle").last == (51 if "--first=9" in arguments else 21)
+    assert settings.replace(last=7).default("last") == 7  # What the program sets is a default, too.
 
 
 def test_a_flag_is_taken_beside_its_choice():
