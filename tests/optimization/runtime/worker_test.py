@@ -196,9 +196,7 @@ def test_the_mean_shift_of_a_cohort_in_parts_is_that_of_the_whole(contexts):
 
 def aggregation_flags_parser() -> cli.FlagSet:
     parser = cli.FlagSet("")
-    parser.group("")
-    parser.add(Setting("seed", int, "", 3))
-    parser.group(options.Aggregation, options.Cohorts)
+    parser.group("Aggregation", options.Aggregation, options.Cohorts, Setting("seed", int, "", 3))
     return parser
 
 
