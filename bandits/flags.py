@@ -11,6 +11,7 @@ from bandits import (
     federation_flags,
     initial_flags,
     logged_flags,
+    object_flags,
     registry,
     resets,
     schedule_flags,
@@ -99,6 +100,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Rounds and clients", options_lib.RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
     flags.add(options_lib.Clients, *training_flags.CORRECTIONS)
+    flags.group("Parts of your own, see docs/python.md", options_lib.OwnParts)
     rate = {"default": options_lib.of_task("server_learning_rate")}
     flags.group("Server", *training_flags.server({"default": "adam"}, rate))
     clipping: dict[str, Any] = {
@@ -118,8 +120,11 @@ def define(flags: cli.FlagSet) -> None:
 
 def default_name(settings: cli.Settings) -> str:
     """Default of `--experiment_name`."""
-    learner = settings.learn_from if logged_flags.is_offline(settings) else settings.bandits_type
-    return settings.preset or f"{settings.task_type}_{settings.scenario}_{learner}"
+    own = {name: each.short for name, each in object_flags.given(settings).items()}
+    policy = own.pop("policy", None)
+    learner = settings.learn_from if logged_flags.is_offline(settings) else policy or settings.bandits_type
+    first = [settings.preset, policy] if settings.preset else [settings.task_type, settings.scenario, learner]
+    return "_".join(filter(None, [*first, *own.values()]))
 
 
 def check(settings: cli.Settings) -> None:
@@ -130,6 +135,7 @@ def check(settings: cli.Settings) -> None:
     """
     bandit = registry.BANDITS[settings.bandits_type]
     logged_flags.check(settings)
+    object_flags.check(settings)
     _check_effect(settings, bandit)
     environment_flags.check(settings)
     federation_flags.check(settings)
@@ -194,7 +200,7 @@ def options(settings: cli.Settings) -> BanditOptions:
     parameters = {name: settings[f"bandits_{name}"] for name in policy.parameters}
     if settings.ties == "first":
         parameters["first_of_ties"] = True
-    exploration = policy.chosen(parameters)
+    exploration = object_flags.policy(settings.policy) if settings.policy else policy.chosen(parameters)
     if scheduled := schedule_flags.schedule(settings):
         exploration = exploration.with_schedule(*scheduled)
     is_published, is_posterior = settings.variant == "reference_code", settings.model_aggregation != "mean"

@@ -16,6 +16,7 @@ from bandits.registry import BANDITS, POLICIES, PUBLISHED_NAMES, BanditEntry, Po
 from bandits.task_defaults import PRETRAINED
 from data import tasks
 from data.errors import UsageError
+from data.objects import UserObject
 from data.settings import Count, Positive, setting
 from data.tasks import registry as task_registry
 from data.tasks.options import TaskOptions
@@ -227,6 +228,26 @@ class Clients:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnParts:
+    """Parts of your own, each as `module:object`."""
+
+    own_policy: UserObject | None = setting(
+        None,
+        "A policies.Policy, or a function of predicted rewards, float32 [batch, actions], to probabilities, instead of "
+        "the policy of --bandits_type",
+        name="policy",
+        takes_objects=True,
+    )
+    reward_function: UserObject | None = setting(
+        None,
+        "A function of a label and an action, as numbers or as a table's names, to the reward, instead of 1 for the "
+        "right action",
+        name="rewards",
+        takes_objects=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Federation:
     """Federation."""
 
@@ -351,7 +372,16 @@ class Personalization:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BanditOptions(
-    Study, Deployments, Learning, RoundsAndClients, Clients, Federation, ClientReports, Evaluation, options.Evaluations
+    Study,
+    Deployments,
+    Learning,
+    RoundsAndClients,
+    Clients,
+    OwnParts,
+    Federation,
+    ClientReports,
+    Evaluation,
+    options.Evaluations,
 ):
     """All options of a run.
 

@@ -33,6 +33,7 @@ from bandits import (
 from bandits.options import BanditOptions, Phase, acted_in, of_task, phases, populations
 from data import files, tasks
 from data.errors import UsageError
+from data.objects import UserObject
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
@@ -71,29 +72,22 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     rounds_per_checkpoint = of_task("rounds_per_checkpoint")
     name_help = "task_scenario_bandit"
     predictor = "bandits.evaluation"
-    objects = object_flags.OBJECTS
 
-    def __init__(self, chosen_objects: object_flags.Objects = object_flags.NONE):
-        self._objects, self.records = chosen_objects, chosen_objects.records
+    def recorded_object(self, name: str, value: Any) -> UserObject:
+        return object_flags.recorded(name, value)
 
-    def with_objects(self, given: Mapping[str, Any]) -> "BanditStudy":
-        return BanditStudy(object_flags.Objects(given))
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return self._objects.resolve(settings, super().resolve(settings))
-
-    def options(self, settings: cli.Settings) -> BanditOptions:
-        return self._objects.options(super().options(settings))
+    def strategy(self, settings: cli.Settings) -> str:
+        return settings.policy.label if settings.policy else settings.bandits_type
 
     def recorded(self, options: BanditOptions, data: tasks.Task) -> Mapping[str, Any]:
         bounds = data.reward_bounds
-        return self._objects.flags() | ({"reward_bounds": f"{bounds.low!r},{bounds.high!r}"} if bounds else {})
+        return {"reward_bounds": f"{bounds.low!r},{bounds.high!r}"} if bounds else {}
 
     def data_key(self, options: BanditOptions) -> TaskOptions:
         return options.task
 
     def open(self, options: BanditOptions) -> tasks.Task:
-        return self._objects.task(tasks_registry.load(options.task), options)
+        return object_flags.task(tasks_registry.load(options.task), options)
 
     def population(self, options: BanditOptions, task: tasks.Task) -> int:
         return len(populations(options, len(task.clients))[1])

@@ -155,7 +155,7 @@ def vector_model(options: TaskOptions, num_features: int, num_outputs: int, defa
     Raises:
       UsageError: If `TaskOptions.model` takes images.
     """
-    name = options.model or default
+    name = options.model_name or default
     if name not in ("linear", "mlp"):
         raise UsageError(f"--model={name} takes images; this task's contexts take linear or mlp.")
     hidden = _hidden(options, name, (64,))
@@ -178,7 +178,7 @@ def image_model(
     Raises:
       UsageError: If the model does not take such images, or cannot learn from such weights.
     """
-    name = options.model or default
+    name = options.model_name or default
     published = _PUBLISHED_WEIGHTS.get(name) if options.is_published else None
     weights = options.initial_weights or published or "glorot_uniform"
     if weights == "zeros" and not name.startswith("linear"):

@@ -132,7 +132,7 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
 def _model(options: TaskOptions, contexts: clients.Features, width: int, num_actions: int) -> dict[str, Any]:
     """Fields of `Task` that depend on the type of the contexts, including the model."""
     if isinstance(contexts, text.Bags):
-        for name, value in (("model", options.model), ("hidden", options.hidden)):
+        for name, value in (("model", options.model_name), ("hidden", options.hidden)):
             if value:
                 raise UsageError(f"--{name} does not go with bags of words: leave it out.")
         return tasks.words_model(width, num_actions)

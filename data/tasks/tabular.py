@@ -142,6 +142,6 @@ def model(options: TaskOptions, num_features: int, num_actions: int) -> dict[str
     """
     if not options.text_columns:
         return tasks.vector_model(options, num_features, num_actions)
-    if options.model not in (None, "linear") or options.hidden:
-        raise UsageError(f"--model={options.model or 'mlp'} takes no words: --text_columns needs linear.")
+    if options.model_name not in (None, "linear") or options.hidden:
+        raise UsageError(f"--model={options.model_name or 'mlp'} takes no words: --text_columns needs linear.")
     return tasks.words_model(num_features, num_actions)

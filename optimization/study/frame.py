@@ -14,13 +14,12 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from data import table_report
+from data import objects, table_report
 from data.errors import UsageError
 from data.settings import declared, make_options, no_folder, setting
 from optimization.options import Length
 from optimization.study import cli, divergence, interruption, presets, run_folder, worker_flags
 from optimization.study.metrics import Metric
-from optimization.study.objects import Recorded
 
 if TYPE_CHECKING:
     from optimization.study import runner
@@ -63,8 +62,6 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       rounds_per_checkpoint: Default of the flag `--rounds_per_checkpoint`, a number or a function of the settings.
       name_help: Default of `--experiment_name`, in words.
       predictor: Package for predictions and exports, see `results.Run`; empty if the study has no predictions.
-      objects: Keyword arguments of the Python interface that take objects of the user, with their help.
-      records: How the user's objects are recorded, by keyword; see `with_objects`.
     """
 
     flags: types.ModuleType
@@ -78,16 +75,6 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     rounds_per_checkpoint: Any
     name_help: str
     predictor: str = ""
-    objects: Mapping[str, str] = types.MappingProxyType({})
-    records: Mapping[str, Recorded] = types.MappingProxyType({})
-
-    def with_objects(self, given: Mapping[str, Any]) -> "Study[OptionsT, DataT]":
-        """Returns this study with objects of the user instead of settings, by the keywords of `objects`.
-
-        Raises:
-          UsageError: If an object is not valid for its keyword.
-        """
-        raise NotImplementedError(given)
 
     def define(self, flags: cli.FlagSet) -> None:
         """Defines the flags of the study, starting with the group "What is studied"."""
@@ -104,6 +91,19 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
     def options(self, settings: cli.Settings) -> OptionsT:
         """Converts resolved flags to frozen dataclasses, which do not depend on the names of flags."""
         return self.flags.options(settings)
+
+    def strategy(self, settings: cli.Settings) -> str:
+        """Printed name of what the study compares."""
+        return str(settings[self.chosen])
+
+    def recorded_object(self, name: str, value: Any) -> objects.UserObject:
+        """The user's object for a setting, with the text that records it.
+
+        Raises:
+          UsageError: If the object is not valid for the setting.
+        """
+        del name
+        return objects.of(value)
 
     def default_name(self, settings: cli.Settings) -> str:
         """Default of `--experiment_name`."""
@@ -280,7 +280,7 @@ def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
 
 def announcement(study: Study, planned: Sequence[cli.Settings]) -> str:
     """One line that announces the runs, the rounds and the folder of a command."""
-    chosen = ", ".join(dict.fromkeys(str(run[study.chosen]) for run in planned))
+    chosen = ", ".join(dict.fromkeys(study.strategy(run) for run in planned))
     tasks = ", ".join(dict.fromkeys(run.task_type for run in planned if "task_type" in run))
     lengths = sorted({run.total_rounds for run in planned})
     shown = " to ".join(f"{length:,}" for length in (lengths[0], lengths[-1])[: len(lengths)])

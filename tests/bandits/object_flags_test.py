@@ -29,21 +29,22 @@ class Near:
 
 
 def _opened(given, **flags):
-    study = run_federated.STUDY.with_objects(given)
+    study = run_federated.STUDY
+    own = {name: study.recorded_object(name, value) for name, value in given.items()}
     words = [f"--{name}={value}" for name, value in flags.items()]
-    (settings,) = frame.plan(study, frame.flag_set(study).parse(["", *words]))
+    (settings,) = frame.plan(study, frame.flag_set(study).parse(["", *words]).with_user_values(**own))
     options = study.options(settings)
     return study, settings, options, study.open(options)
 
 
 def test_a_policy_takes_the_place_of_the_strategys():
-    study, settings, options, task = _opened({"policy": Tempered(0.25)})
+    _, settings, options, _ = _opened({"policy": Tempered(0.25)})
     predicted = np.array([[0.5, 0.0, 0.25]], np.float32)
     expected = np.exp(predicted / 0.25) / np.exp(predicted / 0.25).sum()
     np.testing.assert_allclose(options.policy.build()(predicted), expected, rtol=1e-6)
-    assert settings.experiment_name == "digits_scratch_softmax_Tempered"
-    assert study.recorded(options, task)["python_policy"].startswith(f"{__name__}:Tempered(temperature=0.25) ")
-    assert object_flags.of_record(study.recorded(options, task)["python_policy"]).build() == Tempered(0.25)
+    assert settings.experiment_name == "digits_scratch_Tempered"
+    assert settings.policy.startswith(f"{__name__}:Tempered(temperature=0.25) ")
+    assert object_flags.policy(str(settings.policy)).build() == Tempered(0.25)
 
 
 def test_a_function_is_a_policy_and_may_ask_for_more():
@@ -52,7 +53,7 @@ def test_a_function_is_a_policy_and_may_ask_for_more():
         return tf.one_hot(tf.zeros(tf.shape(predicted_rewards)[0], tf.int32), 10)
 
     _, settings, options, _ = _opened({"policy": first})
-    assert settings.experiment_name == "digits_scratch_softmax_first"
+    assert settings.experiment_name == "digits_scratch_first"
     policy = options.policy.build()
     assert policy.asks == ("key",)
     np.testing.assert_array_equal(policy(np.zeros((2, 10), np.float32), key=[0, 1]), np.eye(10)[[0, 0]])
@@ -81,7 +82,7 @@ def test_rewards_of_a_table_have_its_names():
     [
         ({"policy": Tempered}, {}, "policy must be an object or a function"),
         ({"policy": 3}, {}, "policy must be an object or a function"),
-        ({"rewards": "exact"}, {}, "rewards must be an object or a function"),
+        ({"rewards": 1.0}, {}, "rewards must be an object or a function"),
         ({"policy": Tempered()}, {"bandits_type": "greedy"}, "--bandits_type=greedy"),
         ({"policy": Tempered()}, {"bandits_temperature": 1}, "--bandits_temperature"),
         ({"policy": lambda predicted_rewards: predicted_rewards + 2}, {}, "sum to 1"),
@@ -117,7 +118,6 @@ class Keyed(policies.Policy):
     [(Keyed(), "draws random numbers from its key"), (lambda predicted_rewards: predicted_rewards, "cannot hold")],
 )
 def test_a_policy_that_cannot_be_exported_is_refused(policy, message):
-    study = run_federated.STUDY.with_objects({"policy": policy})
-    words = ["--export", "--task_type=tabular", "--data_file=x.csv", "--client_column=a", "--label_column=b"]
+    flags = {"task_type": "tabular", "data_file": "x.csv", "client_column": "a", "label_column": "b", "export": True}
     with pytest.raises(UsageError, match=message):
-        frame.plan(study, frame.flag_set(study).parse(["", *words]))
+        _opened({"policy": policy}, **flags)

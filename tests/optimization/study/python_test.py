@@ -88,7 +88,7 @@ def test_signature_and_docstring_have_every_setting_with_its_default(module):
     assert {name: parameters[name].default for name in declared} == {
         name: None if callable(setting.default) else setting.default for name, setting in declared.items()
     }
-    assert set(parameters) - set(declared) <= {"table", "policy", "rewards"}
+    assert set(parameters) - set(declared) <= {"table"}
     assert {one.kind for one in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
     lines = {line.strip().partition(":")[0] for line in package.run.__doc__.splitlines()}
     assert set(parameters) <= lines
@@ -241,13 +241,13 @@ def test_a_policy_of_ones_own_explores_is_recorded_and_continued(rules, run, fol
     own = bandits.run(policy=rules.Tempered(0.05), **where)  # The default strategy, with its temperature.
     assert "Tempered(temperature=0.05): 4 rounds, average reward" in capfd.readouterr().out
     _assert_close(own.metrics, run.metrics)
-    assert own.folder.name == "digits_scratch_softmax_Tempered_seed_7"
-    assert own.flags["python_policy"].startswith("users_policies:Tempered(temperature=0.05) ")
+    assert own.folder.name == "digits_scratch_Tempered_seed_7"
+    assert own.flags["policy"].startswith("users_policies:Tempered(temperature=0.05) ")
     again = bandits.run(policy=rules.Tempered(0.05), **where)
     pd.testing.assert_frame_equal(again.metrics, own.metrics)
-    with pytest.raises(UsageError, match=r"--python_policy was .*0.05.* is .*0.06"):
+    with pytest.raises(UsageError, match=r"--policy was .*0.05.* is .*0.06"):
         bandits.run(policy=rules.Tempered(0.06), **where)
-    with pytest.raises(UsageError, match="--python_policy was None"):
+    with pytest.raises(UsageError, match="--policy was None"):
         bandits.run(policy=rules.Tempered(0.05), experiment_name="run", **where)
 
 
@@ -256,7 +256,7 @@ def test_rewards_of_ones_own_are_paid(rules, run, folder):
     plain = bandits.run(bandits_type="uniform", root_output_dir=folder, **SHORT)
     name = "bandits/round_rewards"
     np.testing.assert_allclose(own.metrics[name], 0.25 + 0.75 * plain.metrics[name], rtol=1e-6)
-    assert own.flags["python_rewards"].startswith("users_policies:Near(share=0.25) ")
+    assert own.flags["rewards"].startswith("users_policies:Near(share=0.25) ")
 
 
 def test_other_objects_leave_nothing(run, folder, capsys):
@@ -276,7 +276,7 @@ def test_a_keras_model_trains_as_the_same_model_of_the_project(run, folder):
     _assert_close(own.metrics, run.metrics)
     for one, other in zip(own.weights.values(), run.weights.values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-    assert own.flags["python_model"].startswith("keras:Sequential ")
+    assert own.flags["model"].startswith("keras:Sequential ")
 
 
 # Tables in memory.
