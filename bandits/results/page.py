@@ -1,4 +1,4 @@
-"""HTML report on runs: results, curves (by Plotly) and commands, in one file that needs no network."""
+"""HTML report on runs: results, curves (by Plotly) and commands. It needs no network."""
 
 import base64
 import datetime
@@ -23,15 +23,23 @@ _DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # SV
 _PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _EDGES = ("mean", "low", "high")
 _CURVE_POINTS = 1000
-_PAGE_POINTS = 750_000  # 5 MB of base64.
+_PAGE_POINTS = 150_000  # 0.8 MB of base64.
+_SCRIPT = "plotly.min.js"  # Beside the page, unless the page is standalone.
 # Names that `curves.styles` uses for the baselines.
 _STYLES: Mapping[Any, str] = {Baseline.uniform_policy: "uniform", Baseline.full_feedback: "full_feedback"}
 
 
 def report(
-    several: runs.Several, output: str | os.PathLike = "report.html", title: str = "Runs", reference: str | None = None
+    several: runs.Several,
+    output: str | os.PathLike = "report.html",
+    title: str = "Runs",
+    reference: str | None = None,
+    *,
+    standalone: bool = False,
 ) -> pathlib.Path:
     """Writes one HTML page about runs, as `scripts.report` does: results, differences, curves and commands.
+
+    The curves need the file `plotly.min.js`, which is written to the page's folder.
 
     Example:
       >>> bandits.report([greedy, softmax], "report.html", reference="greedy")
@@ -41,6 +49,7 @@ def report(
       output: Path of the page, ending in .html; an existing page is replaced.
       title: Its title.
       reference: See `bandits.compare`.
+      standalone: Whether to embed `plotly.min.js` (5 MB) in the page instead, so that one file can be sent.
 
     Returns:
       The page's path.
@@ -53,11 +62,28 @@ def report(
     found = runs.read_all(run.folder for run in runs.flat(several))
     if found.problems:
         raise UsageError(" ".join(found.problems))
-    files.replace(path, page(found, title, reference).encode())
+    write(path, found, title, reference, is_standalone=standalone)
     return path
 
 
-def page(found: runs.Found, title: str, reference: str | None = None, top: str = "", *, is_judged: bool = True) -> str:
+def write(path: pathlib.Path, found: runs.Found, title: str, reference: str | None, *, is_standalone: bool) -> None:
+    """Writes a page about runs and, unless it is standalone, the script of its curves beside it; see `page`."""
+    from plotly import offline
+
+    files.replace(path, page(found, title, reference, is_standalone=is_standalone).encode())
+    if not is_standalone:
+        files.replace(path.with_name(_SCRIPT), offline.get_plotlyjs().encode())
+
+
+def page(
+    found: runs.Found,
+    title: str,
+    reference: str | None = None,
+    top: str = "",
+    *,
+    is_judged: bool = True,
+    is_standalone: bool = True,
+) -> str:
     """The page as HTML.
 
     Args:
@@ -66,6 +92,7 @@ def page(found: runs.Found, title: str, reference: str | None = None, top: str =
       reference: What configurations are compared with; see `ComparableRuns.compared`.
       top: HTML to put at the top of the page.
       is_judged: Whether the page shows its own verdicts; false if `top` already has them.
+      is_standalone: Whether the page embeds the script of its curves; otherwise it refers to a file beside it.
 
     Raises:
       UsageError: If no configuration is the reference.
@@ -76,14 +103,15 @@ def page(found: runs.Found, title: str, reference: str | None = None, top: str =
     if reference and not any(part.named(reference) for part in parts):
         known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is not a configuration of these runs: {known}.")
-    # A configuration with a band has three lines. All lines share the page's maximum number of points.
-    lines = sum(len(_drawn(part)) * (3 if len(one.runs) > 1 else 1) for part in parts for one in part.configurations)
+    # A curve has its rounds and its means, and a band has two edges. All share the page's maximum number of points.
+    lines = sum(len(_drawn(part)) * (4 if len(one.runs) > 1 else 2) for part in parts for one in part.configurations)
     limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
     shown = [_part(part, limit, reference) for part in parts]
     return document(
         title,
         top,
-        plotly=offline.get_plotlyjs(),
+        plotly=offline.get_plotlyjs() if is_standalone else "",
+        script="" if is_standalone else _SCRIPT,
         over_tasks=sections.over_tasks(parts),
         parts=shown,
         counts=_counts(found, parts),
@@ -101,7 +129,7 @@ def document(title: str, top: str, **content: Any) -> str:
       top: HTML below the title.
       **content: Values for the template `page.html.jinja` on pages about runs.
     """
-    nothing = {"plotly": "", "over_tasks": (), "parts": (), "counts": (), "problems": {}, "data": []}
+    nothing = {"plotly": "", "script": "", "over_tasks": (), "parts": (), "counts": (), "problems": {}, "data": []}
     limits = {"most_shown": sections.SHOWN, "most_named": _MOST_NAMED, "most_rows": sections.ROWS}
     template = tables.templates().get_template("page.html.jinja")
     return template.render({**nothing, **limits, **content, "title": title, "top": top})
@@ -118,6 +146,7 @@ def _part(part: ComparableRuns, limit: int, reference: str | None) -> dict[str, 
     return {
         "title": part.title,
         "finding": finding,
+        "notices": sections.notices(part),
         "main": main,
         "styles": styles,
         "panels": [_panel(part, column, limit) for column in _drawn(part)],
