@@ -41,7 +41,7 @@ PAGES = (
 _TOOLS = ("mypy", "pip", "pytest", "ruff", "tensorboard.main")
 # What a test cannot install, or would be played in: its targets and flags are checked instead.
 _NOT_PLAYED = ("apt-get", "bazel", "-m pytest", "scripts/test")
-_OTHER_FLAGS = {"help", "helpfull", "logdir"}
+_OTHER_FLAGS = {"help", "helpfull", "logdir", "no"}  # `--no-deps` of pip.
 _RECORDER = '#!/bin/sh\n{ printf \'%s\\n\' "${0##*/}" "$@"; printf "\\036"; } >>"$RECORD"\n'
 
 
