@@ -33,9 +33,7 @@ class _Flags:
 
     output: pathlib.Path = setting("report.html", "Page to write")
     title: str = setting("Runs", "Title")
-    standalone: bool = setting(
-        False, "Whether to embed plotly.min.js in the page, which then needs no other file but has 5 MB more"
-    )
+    standalone: bool = setting(False, "Whether to embed plotly.min.js (5 MB), so that the page needs no other file")
     reference: str = setting(
         None,
         "Configuration that the others are compared with: its name on the page, or its strategy (default: greedy,"

@@ -24,7 +24,6 @@ _PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _EDGES = ("mean", "low", "high")
 _CURVE_POINTS = 1000
 _PAGE_POINTS = 150_000  # 0.8 MB of base64.
-_SCRIPT = "plotly.min.js"  # Beside the page, unless the page is standalone.
 # Names that `curves.styles` uses for the baselines.
 _STYLES: Mapping[Any, str] = {Baseline.uniform_policy: "uniform", Baseline.full_feedback: "full_feedback"}
 
@@ -70,9 +69,10 @@ def write(path: pathlib.Path, found: runs.Found, title: str, reference: str | No
     """Writes a page about runs and, unless it is standalone, the script of its curves beside it; see `page`."""
     from plotly import offline
 
-    files.replace(path, page(found, title, reference, is_standalone=is_standalone).encode())
-    if not is_standalone:
-        files.replace(path.with_name(_SCRIPT), offline.get_plotlyjs().encode())
+    script = "" if is_standalone else "plotly.min.js"
+    files.replace(path, page(found, title, reference, script=script).encode())
+    if script:
+        files.replace(path.with_name(script), offline.get_plotlyjs().encode())
 
 
 def page(
@@ -82,7 +82,7 @@ def page(
     top: str = "",
     *,
     is_judged: bool = True,
-    is_standalone: bool = True,
+    script: str = "",
 ) -> str:
     """The page as HTML.
 
@@ -92,7 +92,7 @@ def page(
       reference: What configurations are compared with; see `ComparableRuns.compared`.
       top: HTML to put at the top of the page.
       is_judged: Whether the page shows its own verdicts; false if `top` already has them.
-      is_standalone: Whether the page embeds the script of its curves; otherwise it refers to a file beside it.
+      script: Name of a file beside the page, the script of its curves; empty to embed the script.
 
     Raises:
       UsageError: If no configuration is the reference.
@@ -110,8 +110,8 @@ def page(
     return document(
         title,
         top,
-        plotly=offline.get_plotlyjs() if is_standalone else "",
-        script="" if is_standalone else _SCRIPT,
+        plotly="" if script else offline.get_plotlyjs(),
+        script=script,
         over_tasks=sections.over_tasks(parts),
         parts=shown,
         counts=_counts(found, parts),

@@ -119,10 +119,9 @@ def notices(part: ComparableRuns) -> list[str]:
         is_uniform = one.role is Baseline.uniform_policy
         texts = {run: references.notice(run.metrics, run.bounds, explores_only=is_uniform) for run in one.runs}
         if concerned := [run for run in one.runs if texts[run]]:
-            seeds = (
-                f" ({len(concerned)} of {phrases.seeds(len(one.runs))}; seed {concerned[0].flags.get('seed')} shown)"
-            )
-            lines.append(f"{one.name}{seeds * (len(one.runs) > 1)}: {texts[concerned[0]]}")
+            first, seeds = concerned[0], phrases.seeds(len(one.runs))
+            which = f" ({len(concerned)} of {seeds}; seed {first.flags.get('seed')} shown)" * (len(one.runs) > 1)
+            lines.append(f"{one.name}{which}: {texts[first]}")
     return lines
 
 
