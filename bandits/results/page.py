@@ -23,6 +23,7 @@ _DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # SV
 _PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _EDGES = ("mean", "low", "high")
 _CURVE_POINTS = 1000
+_MOST_DRAWN = 60  # Maximum number of configurations with curves, not counting baselines.
 _PAGE_POINTS = 150_000  # 0.8 MB of base64.
 # Names that `curves.styles` uses for the baselines.
 _STYLES: Mapping[Any, str] = {Baseline.uniform_policy: "uniform", Baseline.full_feedback: "full_feedback"}
@@ -103,8 +104,8 @@ def page(
     if reference and not any(part.named(reference) for part in parts):
         known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is not a configuration of these runs: {known}.")
-    # A curve has its rounds and its means, and a band has two edges. All share the page's maximum number of points.
-    lines = sum(len(_drawn(part)) * (4 if len(one.runs) > 1 else 2) for part in parts for one in part.configurations)
+    # A curve has rounds, means and two edges of its band. All share the page's maximum number of points.
+    lines = sum(4 * len(_drawn(part)) * min(len(part.configurations), _MOST_DRAWN) for part in parts)
     limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
     shown = [_part(part, limit, reference) for part in parts]
     return document(
@@ -131,6 +132,7 @@ def document(title: str, top: str, **content: Any) -> str:
     """
     nothing = {"plotly": "", "script": "", "over_tasks": (), "parts": (), "counts": (), "problems": {}, "data": []}
     limits = {"most_shown": sections.SHOWN, "most_named": _MOST_NAMED, "most_rows": sections.ROWS}
+    limits["most_drawn"] = _MOST_DRAWN
     template = tables.templates().get_template("page.html.jinja")
     return template.render({**nothing, **limits, **content, "title": title, "top": top})
 
@@ -216,8 +218,10 @@ def _drawn(part: ComparableRuns) -> list[Metric]:
 
 def _panel(part: ComparableRuns, column: Metric, limit: int) -> dict[str, Any]:
     """Panel of a metric: each configuration's mean and band, cut at the bounds of the metric's values."""
-    bands, lines, seeds = [], [], set()
+    bands, lines, seeds, best = [], [], set(), part.ranked()[:_MOST_DRAWN]
     for index, one in enumerate(part.configurations):
+        if one not in best and not one.role:
+            continue
         some = [run.metrics for run in one.runs if column in run.metrics]
         band = runs.band(some, column) if some else None
         if band is None or band.empty:

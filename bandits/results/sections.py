@@ -22,7 +22,7 @@ from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
 SHOWN = 12  # Configurations that are drawn initially; more would hide each other.
-ROWS = 1000  # Most rows of single runs and of commands, so that the page stays small.
+ROWS = 250  # Maximum number of rows of all tables but one, so that the page stays small.
 COMPARED = (
     "Configuration",
     "Compared with",
@@ -69,7 +69,7 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
     references = list(dict.fromkeys(reference.name for _, reference, _ in compared))
     rows = []
     style = dict(zip(part.configurations, styles, strict=True))
-    for configuration in part.ranked():
+    for configuration in part.ranked()[:ROWS]:
         name = Cell(configuration.name, configuration.name, look=style[configuration])
         row: list[Any] = [name, *(tables.estimate(configuration.estimate(one)) for one in shown)]
         if compared:
@@ -216,7 +216,7 @@ def _about(part: ComparableRuns, compared: Compared) -> str:
 def flags(part: ComparableRuns) -> Section | None:
     """Flags in which configurations differ, one row per configuration; None without any."""
     names = phrases.differing_flags([each.flags for each in part.configurations])
-    rows = [[each.name, *(each.flags.get(name) for name in names)] for each in part.configurations]
+    rows = [[each.name, *(each.flags.get(name) for name in names)] for each in part.configurations[:ROWS]]
     return Section("", ["Configuration", *(f"--{name}" for name in names)], rows, kind="flags") if names else None
 
 
