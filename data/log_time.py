@@ -141,7 +141,7 @@ def _read(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> tuple
     try:
         moments = columns.of_texts(written, 0.5)
     except UsageError as error:
-        raise UsageError(f"--time_column: {str(error).partition(', or leave')[0]}.") from error
+        raise UsageError(f"--time_column: {str(error).partition(', give')[0]}.") from error
     values = np.rint(moments[0].days * 86400e6) if moments else table_file.numbers(written)
     read = dict(zip(named, np.split(values, np.cumsum(list(map(len, parts)))[:-1]), strict=True))
     for name, cell, part in zip(named, cells, parts, strict=True):

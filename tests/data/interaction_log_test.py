@@ -166,13 +166,21 @@ def _changed(path: pathlib.Path, name: str, row: int, value) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("propensity", 2.0, "--log: 2 in column 'propensity' (row 3 of {}) is not a propensity, which must be from"),
+        (
+            "propensity",
+            2.0,
+            "--log: 2 in column 'propensity' (row 3 of {}) is not a propensity: every row needs a number from",
+        ),
         ("propensity", -0.5, "--log: -0.5 in column 'propensity' (row 3 of {}) is not a propensity"),
         ("propensity", 0.0, "--log: 0 in column 'propensity' (row 3 of {}) is not a propensity"),
-        ("reward", float("nan"), "--log: a missing value in column 'reward' (row 3 of {}) is not allowed"),
+        (
+            "reward",
+            float("nan"),
+            "--log: a missing value in column 'reward' (row 3 of {}) is not a reward: every row needs a number",
+        ),
         ("reward", float("inf"), "--log: inf in column 'reward' (row 3 of {}) is not a reward"),
         ("round", -1, "--log: -1 in column 'round' (row 3 of {}) is not a round"),
-        ("round", 1.5, "--log: 1.5 in column 'round' (row 3 of {}) is not a round, which must be a whole number"),
+        ("round", 1.5, "--log: 1.5 in column 'round' (row 3 of {}) is not a round: every row needs a whole number"),
         ("client", None, "--log: None in column 'client' (row 3 of {}) must be one of the names"),
         ("action", "up", "--log: 'up' in column 'action' (row 3 of {}) must be one of the names"),
         ("context", [0.0, float("nan")], "--log: [0.0, nan] in column 'context' (row 3 of {}) must be numbers from"),
