@@ -112,7 +112,6 @@ def encode(
         do not match the known statistics; or if a column holds text that is distinct in nearly all rows, or has more
         than 1000 categories. The message names all such columns and says how to fix each.
     """
-    refuse_lists(frame)
     is_train = np.ones(len(frame), bool) if is_train is None else is_train
     parsed: dict[str, Any] = {}
     learned: dict[str, statistics.OfColumn | None] = {}
@@ -159,19 +158,6 @@ def _features(name: str, column: statistics.OfColumn, cells: Any) -> tuple[np.nd
     return values, names, kind
 
 
-def refuse_lists(frame: pd.DataFrame) -> None:
-    """Refuses columns of lists, such as embeddings, because each list would become a category.
-
-    Raises:
-      UsageError: If there are any such columns.
-    """
-    if lists := [name for name in frame.columns if table_file.holds_lists(frame[name])]:
-        raise UsageError(
-            f"Column {lists[0]!r} holds lists. Give each number of a list a column of its own, as by "
-            f"pandas.DataFrame(frame[{lists[0]!r}].tolist()), or leave it out with --ignore_columns={as_flag(lists)}."
-        )
-
-
 def _check_size(rows: int, learned: Learned) -> None:
     """Checks that a model and the memory can hold all features, which are stored densely."""
     widths = {name: len(getattr(column, "categories", "1")) for name, column in learned.items() if column}
@@ -192,7 +178,7 @@ def named(column: pd.Series) -> pd.Series:
     Raises:
       UsageError: If the names are numbers so large that rounding may have merged some; or if cells hold several values.
     """
-    refuse_lists(column.to_frame())
+    table_file.refuse_lists(column)
     codes_of_row, distinct = pd.factorize(column)
     exact_up_to = 2**24 if column.dtype == np.float32 else 2**53
     floats = [number for number in distinct if isinstance(number, float | np.floating) and number % 1 == 0]

@@ -58,14 +58,10 @@ def action_entries(text: str | None, names: Sequence[str]) -> list[tuple[str, st
 
     Args:
       text: Value of the flag.
-      names: All columns of the file; column names that contain `=` are recognized.
+      names: All columns of the file; names with `=` among them are no pairs.
     """
-    entries = []
-    for entry in listed(text):
-        splits = [(entry[: sign.start()].strip(), entry[sign.end() :].strip()) for sign in re.finditer("=", entry)]
-        known = [pair for pair in splits if pair[1] in names]
-        entries.append(("", entry) if entry in names or not splits else (known or splits)[0])
-    return entries
+    pairs = [entry.partition("=") if entry not in names and "=" in entry else ("", "", entry) for entry in listed(text)]
+    return [(action.strip(), column.strip()) for action, _, column in pairs]
 
 
 def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:

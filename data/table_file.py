@@ -10,7 +10,6 @@ import csv
 import dataclasses
 import hashlib
 import io
-import itertools
 import pathlib
 import re
 import reprlib
@@ -32,7 +31,6 @@ MISSING_AMONG_NUMBERS = ("?", "None")  # In addition to `MISSING`; "?" is common
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 PERCENT = "%"
 MOSTLY = 0.9
-_SAMPLED = 200  # Number of lines from which the separator is determined, if the header allows several.
 _NAMED = 3  # Maximum number of lines in a message.
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 _EXACT = 2**53  # Larger whole numbers are rounded as floats.
@@ -136,7 +134,11 @@ def as_text(column: pd.Series, missing: Collection[str] = MISSING) -> pd.Series:
     Args:
       column: Cells of any type.
       missing: Texts that mean a missing value. Names of clients and actions are missing only if they are empty.
+
+    Raises:
+      UsageError: See `refuse_lists`.
     """
+    refuse_lists(column)
     filled = column.dropna()
     if pd.api.types.is_float_dtype(column.dtype) and (filled % 1 == 0).all():
         filled = filled.map("{:.0f}".format)
@@ -154,6 +156,20 @@ def numbers(written: pd.Series) -> np.ndarray:
 def holds_lists(column: pd.Series) -> bool:
     """Whether some cells hold several values: lists, arrays, sets or dictionaries."""
     return column.dtype == object and bool(column.map(pd.api.types.is_list_like).any())
+
+
+def refuse_lists(column: pd.Series) -> None:
+    """Refuses a column of lists, such as embeddings, because each list would become a category.
+
+    Raises:
+      UsageError: If it is one.
+    """
+    if holds_lists(column):
+        name = column.name
+        raise UsageError(
+            f"Column {name!r} holds lists. Give each number of a list a column of its own, as by pandas.DataFrame("
+            f"frame[{name!r}].tolist()), or leave it out with --ignore_columns={schema.as_flag([str(name)])}."
+        )
 
 
 def plain_numbers(column: pd.Series, decimal: str) -> tuple[pd.Series, bool]:
@@ -274,7 +290,8 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
         columns[name], is_text = _plain(frame[name]), name in wanted.read_as_text
         if words:
             word_of_key = dict(zip(_keys(pd.Series(words), is_text=is_text), words, strict=True))
-            held = _keys(as_text(columns[name], ()), is_text=is_text).map(word_of_key)
+            written = columns[name].map(str) if holds_lists(columns[name]) else as_text(columns[name], ())
+            held = _keys(written, is_text=is_text).map(word_of_key)
             counts |= {word: counts[word] + count for word, count in held.value_counts().items()}
             columns[name] = columns[name].mask(held.notna())
         if not is_text:
@@ -349,19 +366,15 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
 
 
 def _separator(path: str, text: str) -> str:
-    """Separator in the header; if the header contains several, the one that matches the rows."""
+    """Separator that splits the header into the most names; a wrong one then lacks the columns that flags name."""
     header = text.lstrip().partition("\n")[0]
-    candidates = [separator for separator in SEPARATORS if separator in header]
-    names, fitting = {}, []
-    for separator in candidates if len(candidates) > 1 else ():
-        lines = itertools.islice(io.StringIO(text, newline=""), _SAMPLED)
-        records = [record for record in csv.reader(lines, delimiter=separator, skipinitialspace=True) if any(record)]
-        names |= {separator: ", ".join(records[0])} if len(records[0]) > 1 else {}
-        fitting += [separator] * (separator in names and len(set(map(len, records))) == 1)
-    if len(fitting) > 1:
-        ways = " or ".join(f"{SEPARATORS[separator]} ({names[separator]})" for separator in fitting)
+    names = {sign: next(csv.reader([header], delimiter=sign, skipinitialspace=True), []) for sign in SEPARATORS}
+    most = max(map(len, names.values()))
+    best = [sign for sign in SEPARATORS if len(names[sign]) == most]
+    if len(best) > 1 and most > 1:
+        ways = " or ".join(f"{SEPARATORS[sign]} ({', '.join(names[sign])})" for sign in best)
         raise UsageError(f"{path} may be separated by {ways}: save it with commas, and quotes around what holds one.")
-    return [*fitting, *names, *candidates, ","][0]
+    return best[0]
 
 
 def _check_points(path: str, written: pd.DataFrame) -> None:

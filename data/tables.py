@@ -11,9 +11,6 @@ from data.errors import UsageError, counted
 from data.schema import Roles, Schema, as_flag, listed, resolve
 
 _JOINT = " | "  # Separates the values of several client columns.
-_MANY = 50
-_FIRST_ROWS = 20
-_NO_NUMBERS = ("--feature_columns", "--position_column", "--ignore_columns", "--partition_column")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +74,6 @@ def words(texts: pd.DataFrame) -> text.Words:
     Raises:
       UsageError: If a column holds lists.
     """
-    columns.refuse_lists(texts)
     counts, cells = text.Words(), [table_file.as_text(texts[name]).fillna("") for name in texts.columns]
     for row in zip(*cells, strict=True):
         counts.append(text.words(" ".join(row)))
@@ -127,19 +123,14 @@ def action_sets(frame: pd.DataFrame, action: str) -> str | None:
     actions = frame[action].astype(str)
     for name in frame.columns.drop(action):
         cells = frame[name].dropna()
-        if len(cells) < table_file.MOSTLY * len(frame):
+        pairs = zip(actions[cells.index], cells, strict=True)
+        if len(cells) < table_file.MOSTLY * len(frame) or not all(chosen in _elements(cell) for chosen, cell in pairs):
             continue
-        for part in (cells.iloc[:_FIRST_ROWS], cells):  # The first rows rule out most columns.
-            sets = [_elements(cell) for cell in part]
-            if not all(map(list.__contains__, sets, actions[part.index])):
-                break
-        else:
-            is_action = np.isin([element for each in sets for element in each], actions.unique())
-            if (
-                len(set(map(frozenset, sets))) > 1
-                and min(np.mean([len(each) > 1 for each in sets]), is_action.mean()) > 0.5
-            ):
-                return str(name)
+        sets = list(map(_elements, cells))
+        is_action = np.isin([element for each in sets for element in each], actions.unique())
+        are_lists = np.mean([len(each) > 1 for each in sets]) > 0.5 and len(set(map(frozenset, sets))) > 1
+        if are_lists and is_action.mean() > 0.5:
+            return str(name)
     return None
 
 
@@ -229,7 +220,7 @@ def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None) -> 
         how = "; --action_names=A,B names those that were never chosen" if schema.is_log else ""
         raise UsageError(f"{flag} has one value only, {names[0]!r}: a bandit needs two actions or more{how}.")
     what = f"more than {statistics.MAX_CATEGORIES}" if len(names) > statistics.MAX_CATEGORIES else ""
-    if not (what or schema.is_log or known) and len(names) > _MANY:
+    if not (what or schema.is_log or known) and len(names) > columns.MANY:
         written = pd.Series(names, name="label")
         numbers = table_file.numbers(written)
         is_number, is_fraction = np.isfinite(numbers), np.isfinite(numbers) & (numbers != np.rint(numbers))
