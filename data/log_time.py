@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from data import columns, partition, table_file
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from data.schema import UNOBSERVED, Schema
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def select(
         if start >= end:
             raise UsageError(f"--from={schema.from_time} must be before --until={schema.until_time}.")
         is_kept = (times.values >= start) & (times.values < end)
-        outside = f"; {np.sum(~is_kept):,} rows outside of --from and --until are left out" * (not is_kept.all())
+        outside = f"; left out: {counted(np.sum(~is_kept), 'row')} outside of --from and --until" * (not is_kept.all())
         span = f"{times.shown(times.values.min())} to {times.shown(times.values.max())}"
         notes.append(f"Rows are in the order of column {schema.time_column!r}, {span}{outside}.")
     if schema.is_log:
@@ -104,19 +104,20 @@ def select(
             end = float(read.get("log_until", [latest])[0])
             is_recent = is_kept & (times.values + times.window > end)
             is_kept = is_kept & ~is_recent
-            recent = f"{is_recent.sum():,} rows after {times.shown(end - times.window)}"
-            notes.append(f"{recent} are left out: too recent in a log that ends at {times.shown(end)} (--log_until).")
+            recent = f"{counted(is_recent.sum(), 'row')} after {times.shown(end - times.window)}"
+            notes.append(f"Left out: {recent}, too recent in a log that ends at {times.shown(end)} (--log_until).")
             late = int(np.sum(is_kept & is_late))
-            notes += [f"{late:,} rows without a reward within {schema.reward_window} count as 0."] * (late > 0)
+            window = f"without a reward within {schema.reward_window}"
+            notes += [f"Counted as 0: {counted(late, 'row')} {window}."] * (late > 0)
         is_unobserved = is_kept & is_missing & ~is_late
-        many, meaning = f"{is_unobserved.sum():,} rows without a reward", UNOBSERVED[schema.unobserved_rewards]
+        many = f"{counted(is_unobserved.sum(), 'row')} without a reward"
         if is_unobserved.any() and schema.unobserved_rewards == "refuse":
             raise UsageError(
                 f"--reward_column={reward.name} has {many}, first {table.place(frame.index[is_unobserved][0])} of "
                 f"{table.path}. If rewards were not observed: with --unobserved_rewards=drop such rows are "
                 f"{UNOBSERVED['drop']}; with --unobserved_rewards=zero they are {UNOBSERVED['zero']}."
             )
-        notes += [f"{many} are {meaning}."] * (schema.unobserved_rewards != "refuse")
+        notes += [f"{many}: {UNOBSERVED[schema.unobserved_rewards]}."] * (schema.unobserved_rewards != "refuse")
         is_kept = is_kept & ~(is_unobserved & (schema.unobserved_rewards == "drop"))
         if (is_zero := is_kept & (is_unobserved | is_late)).any():
             frame = frame.assign(**{schema.reward_column: reward.astype(object).mask(is_zero, 0)})
@@ -219,8 +220,9 @@ def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: i
     is_train = ~is_held_out & (times.values + times.window <= cut)
     train, held_out = (np.unique(clients[rows]).tolist() for rows in (is_train, is_held_out))
     if len(train) < 2:
-        raise UsageError(f"--hold_out=time: {len(train)} client(s) have rows to train on before {times.shown(cut)}.")
+        few = f"{counted(len(train), 'client')} with rows to train on before {times.shown(cut)}"
+        raise UsageError(f"--hold_out=time: {few}, and training needs two.")
     gap, seen = np.sum(~is_train & ~is_held_out), len(set(train) & set(held_out))
-    how = f"the rows from {times.shown(cut)} on, the latest fifth, of {len(held_out):,} clients, of whom {seen:,} were "
-    how += "seen in training" + f"; {gap:,} rows within --reward_window before are left out" * bool(gap)
+    how = f"the rows from {times.shown(cut)} on, the latest fifth, of {counted(len(held_out), 'client')}, {seen:,} of "
+    how += "them seen in training" + f"; left out: {counted(gap, 'row')} within --reward_window before" * bool(gap)
     return partition.Split(is_held_out, is_train, train, held_out, how)

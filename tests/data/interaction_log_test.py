@@ -351,7 +351,7 @@ def test_equal_rows_are_counted(tmp_path):
     log = _read(tmp_path, frame.reset_index(drop=True))
     assert log.report["duplicated_rows"] == 2
     assert log_checks.duplicates(log).is_warning
-    assert "2 row(s) equal" in log_checks.duplicates(log).text
+    assert "2 rows equal to an earlier one" in log_checks.duplicates(log).text
 
 
 def test_contexts_can_be_typed_by_anothers_statistics_or_left_unread(tmp_path):
