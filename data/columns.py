@@ -185,8 +185,7 @@ def named(column: pd.Series) -> pd.Series:
     if rounded := [number for number in floats if abs(float(number)) >= exact_up_to]:
         raise UsageError(
             f"Column {column.name!r} holds floating-point numbers such as {rounded[0]:.0f}, which are rounded beyond "
-            f"{exact_up_to:,}, so that different names have become equal. Read them as text, as by dtype=str, or as "
-            'whole numbers, as by dtype_backend="numpy_nullable".'
+            f'{exact_up_to:,}: read it as text (dtype=str), or as whole numbers (dtype_backend="numpy_nullable").'
         )
     written = as_text(pd.Series(distinct, name=column.name), missing=("",))
     names = ordered(written)

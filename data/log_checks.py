@@ -208,8 +208,8 @@ def duplicates(log: "InteractionLog") -> Finding:
     text = "No row is duplicated." if count == 0 else "Duplicated rows were not checked."
     if count:
         text = (
-            f"Duplicates: {counted(count, 'row')} equal to an earlier one in every column. Drop them if they are the same "
-            "interactions, which would count twice and make intervals too short. Keep distinct ones that look the same."
+            f"Duplicates: {counted(count, 'row')} equal to an earlier one in every column. Drop them if they are the "
+            "same interactions, which would count twice and make intervals too short. Keep distinct ones."
         )
     return Finding("duplicates", bool(count), text)
 

@@ -132,40 +132,37 @@ def select(
 def _read(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> tuple[dict[str, np.ndarray], str | None]:
     """Times of columns, [rows], and of flags, [1], by setting; and the zone of `Times`.
 
-    Flags are read like the columns, or as ISO dates, in UTC if the columns have time zones.
+    Flags are numbers, or ISO dates, in UTC if the columns have time zones.
     """
-    named = {name: getattr(schema, name) for name in (*_COLUMNS, *_POINTS) if getattr(schema, name)}
-    iso = {name: named.pop(name) for name in _POINTS if _ISO.match(named.get(name, ""))}
-    cells = [frame[value] if name in _COLUMNS else pd.Series([value]) for name, value in named.items()]
-    parts = list(map(table_file.as_text, cells))
+    cells = {name: frame[getattr(schema, name)] for name in _COLUMNS if getattr(schema, name)}
+    parts = [table_file.as_text(column) for column in cells.values()]
     written = pd.concat(parts).rename(schema.time_column)
     try:
         moments = columns.of_texts(written, 0.5)
     except UsageError as error:
         raise UsageError(f"--time_column: {str(error).partition(', give')[0]}.") from error
     values = np.rint(moments[0].days * 86400e6) if moments else table_file.numbers(written)
-    read = dict(zip(named, np.split(values, np.cumsum(list(map(len, parts)))[:-1]), strict=True))
-    for name, cell, part in zip(named, cells, parts, strict=True):
-        if (is_wrong := ~np.isfinite(read[name]) & (part.notna() | (name != "reward_time_column"))).any():
-            where = f"{table.cells(cell[is_wrong])} of {table.path}" if name in _COLUMNS else named[name]
+    read = dict(zip(cells, np.split(values, len(cells)), strict=True))
+    for (name, column), part in zip(cells.items(), parts, strict=True):
+        if (is_wrong := ~np.isfinite(read[name]) & (part.notna() | (name == "time_column"))).any():
+            where = f"{table.cells(column[is_wrong])} of {table.path}"
             needed = "all times must be numbers, or all dates such as 2023-01-31 12:00"
-            raise UsageError(f"--{name.removesuffix('_time')}: {where} cannot be read as a time: {needed}.")
+            raise UsageError(f"--{name}: {where} cannot be read as a time: {needed}.")
     zone = "Z" * bool(_ZONE.search(written.iloc[0])) if moments else None
-    return read | {name: np.array([_point(name, text, zone)]) for name, text in iso.items()}, zone
+    flags = {name: getattr(schema, name) for name in _POINTS if getattr(schema, name)}
+    return read | {name: np.array([_point(name, text, zone)]) for name, text in flags.items()}, zone
 
 
 def _point(name: str, text: str, zone: str | None) -> float:
-    """Microseconds since 1970 of a flag's ISO date."""
-    flag = f"--{name.removesuffix('_time')}={text}"
-    if zone is None:
-        raise UsageError(f"{flag} is a date, but the times of --time_column are numbers.")
-    try:
-        point = pd.Timestamp(text)
-    except ValueError as error:
-        raise UsageError(f"{flag} is not a date such as 2023-01-31 or 2023-01-31T12:00.") from error
-    if point.tzinfo and not zone:
-        raise UsageError(f"{flag} has a time zone, but the times of --time_column have none: leave it out.")
-    return float(np.rint((point.tz_convert("UTC").tz_localize(None) if point.tzinfo else point).timestamp() * 1e6))
+    """A flag's number, or the microseconds since 1970 of its ISO date."""
+    with contextlib.suppress(ValueError):
+        point = table_file.numbers(pd.Series([text]))[0] if zone is None else pd.Timestamp(text)
+        if zone is None and np.isfinite(point):
+            return float(point)
+        if zone is not None and _ISO.match(text) and (zone or not point.tzinfo):
+            return float(np.rint(point.timestamp() * 1e6))
+    wanted = "a number" if zone is None else f"a date such as 2023-01-31T12:00{zone or ' without a time zone'}"
+    raise UsageError(f"--{name.removesuffix('_time')}={text} must be {wanted}, like the times of --time_column.")
 
 
 def _window(text: str | None, zone: str | None) -> float:

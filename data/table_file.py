@@ -32,7 +32,7 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 PERCENT = "%"
 MOSTLY = 0.9
 _NAMED = 3  # Maximum number of lines in a message.
-_TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
+_TRUTH = {"true": "1", "false": "0"}
 _EXACT = 2**53  # Larger whole numbers are rounded as floats.
 _HINTS = {
     COMMA: "; if commas are decimal points, give --decimal=, (a comma)",
@@ -60,7 +60,7 @@ class Table:
       frame: Rows, numbered from 0, without unnamed columns, which are row numbers written by pandas or R.
       nameless: Unnamed columns.
       form: `encoding` and `separator` of a CSV file.
-      missing: Number of cells with each text in `--missing_values`.
+      missing_values: Number of cells with each text in `--missing_values`.
       percents: Columns of percentages, which were divided by 100.
       lines: int [rows], the line on which each row begins; None if the source has no lines.
       first_row: Number of the first row in messages, if the source has no lines.
@@ -71,7 +71,7 @@ class Table:
     frame: pd.DataFrame
     nameless: tuple[str, ...] = ()
     form: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    missing_values: Mapping[str, int] = dataclasses.field(default_factory=dict)
     percents: tuple[str, ...] = ()
     lines: np.ndarray | None = None
     checksum: str = ""
@@ -106,7 +106,9 @@ class Table:
         """
         is_numeric, (low, high) = pd.api.types.is_numeric_dtype(column.dtype), within
         written = as_text(column.iloc[:0] if is_numeric else column).reindex(column.index)
-        values = column.to_numpy(np.float64, na_value=np.nan) if is_numeric else numbers(written.replace(_TRUTH))
+        values = (
+            column.to_numpy(np.float64, na_value=np.nan) if is_numeric else numbers(written.str.lower().replace(_TRUTH))
+        )
         if high == 1:  # Rounding errors may push probabilities in single precision outside the bounds.
             bounded = np.clip(values, 0 if low == 0 else -np.inf, 1)
             values = np.where(np.abs(values - bounded) <= _ROUNDING, bounded, values)
@@ -235,10 +237,8 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     if not path.lower().endswith(SUFFIXES):
         raise UsageError(f"{flag}={path} must be one of {', '.join(SUFFIXES)}: save a spreadsheet as CSV (UTF-8).")
     if not pathlib.Path(path).is_file():
-        raise UsageError(
-            f"There is no file {path}: {flag} must name one, by its path, or below the working directory, "
-            "--data_dir (FEDBANDITS_DATA_DIR) or data/examples. docs/data.md says where to get published tables."
-        )
+        places = "by its path, or below the working directory, --data_dir, FEDBANDITS_DATA_DIR or data/examples"
+        raise UsageError(f"There is no file {path}: {flag} must name one, {places} (see docs/data.md).")
     try:
         if path.lower().endswith(".parquet"):
             memory.check_parquet(path, wanted.max_table_rows)
@@ -297,7 +297,7 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
         if not is_text:
             columns[name], is_percent = plain_numbers(columns[name], wanted.decimal)
             percents += [name] * is_percent
-    return Table(path, pd.DataFrame(columns), nameless, missing=counts, percents=tuple(percents))
+    return Table(path, pd.DataFrame(columns), nameless, missing_values=counts, percents=tuple(percents))
 
 
 def _plain(column: pd.Series) -> pd.Series:
@@ -391,7 +391,7 @@ def _check_points(path: str, written: pd.DataFrame) -> None:
     for name, cell in doubtful.items():
         flag = schema.as_flag([name])
         raise UsageError(
-            f"Column {name!r} of {path} holds numbers with points, such as {cell!r}, which may be decimals or group "
-            "thousands: give --decimal=, (a comma) if they group thousands, save the file with commas or tabs between "
-            f"its columns if they are decimals, or add --category_columns={flag} or --ignore_columns={flag}."
+            f"Column {name!r} of {path} holds numbers such as {cell!r}, whose point may group thousands: give "
+            "--decimal=, (a comma) if it does, save the file with commas between columns if it does not, or add "
+            f"--category_columns={flag} or --ignore_columns={flag}."
         )

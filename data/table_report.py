@@ -32,20 +32,12 @@ def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = Fals
     table, roles, warnings = rows.table, rows.roles, []
     if roles.label and not (knows_labels or rows.schema.is_log):
         warnings += name_warnings(rows.label_names, f"--label_column={as_flag([roles.label])}", "class")
-    if not rows.synthetic:
+    if not rows.synthetic_clients:
         warnings += name_warnings(rows.client_ids, f"--client_column={as_flag(roles.clients)}", "client")
-    return {
-        "rows": len(rows.frame),
-        "dropped_rows": dict(rows.dropped),
-        "form": dict(table.form),
-        "missing_values": dict(table.missing),
-        "percents": list(table.percents),
-        "warnings": warnings,
-        "notes": list(rows.notes),
-        "synthetic_clients": rows.synthetic,
-        "clients": len(rows.client_ids),
-        "columns": _of_columns(rows, encoded),
-    }
+    report = {name: getattr(table, name) for name in ("form", "missing_values", "percents")}
+    report |= {name: getattr(rows, name) for name in ("dropped_rows", "notes", "synthetic_clients")}
+    sizes = {"rows": len(rows.frame), "clients": len(rows.client_ids)}
+    return report | sizes | {"warnings": warnings, "columns": _of_columns(rows, encoded)}
 
 
 def _of_columns(rows: tables.Rows, encoded: columns.Encoded) -> list[dict[str, Any]]:

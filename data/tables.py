@@ -26,8 +26,8 @@ class Rows:
       clients: int32 [rows], positions in `client_ids`.
       label_names: Names of the labels or actions, in the same kind of order; or the reward columns.
       labels: int32 [rows], positions in `label_names`; None for a table of rewards.
-      dropped: Number of dropped rows, by reason.
-      synthetic: How the rows were partitioned into synthetic clients; empty if the table names the clients.
+      dropped_rows: Number of dropped rows, by reason.
+      synthetic_clients: How the rows were partitioned into synthetic clients; empty if the table names the clients.
       times: Times of the rows, in ascending order; None without a time column.
       notes: Sentences on rows and rewards that `log_time.select` left out or changed.
     """
@@ -40,8 +40,8 @@ class Rows:
     clients: np.ndarray
     label_names: list[str]
     labels: np.ndarray | None
-    dropped: Mapping[str, int]
-    synthetic: str
+    dropped_rows: Mapping[str, int]
+    synthetic_clients: str
     times: log_time.Times | None
     notes: Sequence[str]
 

@@ -124,7 +124,7 @@ def test_parquet_is_read_with_its_types_and_a_named_index_as_a_column(tmp_path):
 def test_missing_values_are_missing_in_every_column_and_counted(read):
     text = 'who,age,kind,note\nn/k,1,<5,"a,b"\nu,n/k,<5,x\nv,-9,low, n/k\nw,-9.0,high,y\n-9.0,2,low,y\n'
     table = read(text, ["who"], missing_values='n/k,<5,-9,"a,b",nowhere')
-    assert table.missing == {"n/k": 3, "<5": 2, "-9": 2, "a,b": 1, "nowhere": 0}
+    assert table.missing_values == {"n/k": 3, "<5": 2, "-9": 2, "a,b": 1, "nowhere": 0}
     missing = [[1, 0, 1, 1], [0, 1, 1, 0], [0, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]]
     assert table.frame.isna().to_numpy().tolist() == missing
     assert table.checksum.startswith(read(text).checksum + "-")
@@ -147,7 +147,7 @@ def test_a_frame_is_a_table_whatever_its_types():
     table = table_file.of_frame(frame, "the frame", schema.Schema(missing_values="-9"))
     names = ["site", "whole", "nullable", "decimal", "truth", "kind", "mixed", "when", "7"]
     assert table.frame.columns.tolist() == names
-    assert table.missing == {"-9": 5}
+    assert table.missing_values == {"-9": 5}
     assert table.frame.isna().to_numpy().tolist() == [[0, 0, 1, 0, 0, 1, 1, 0, 0], [0, 1, 1, 1, 0, 0, 1, 1, 0]]
     assert frame["whole"].tolist() == [1, -9]
 
@@ -284,7 +284,7 @@ def test_whole_numbers_in_parquet_stay_exact_despite_a_missing_value(tmp_path):
     pd.DataFrame({"who": pd.array(names, "Int64"), "x": 1}).to_parquet(path)
     assert table_file.as_text(table_file.read(path).frame["who"]).tolist()[:2] == [str(name) for name in names[:2]]
     for word in ("1234567890123456789", "1234567890123456788"):
-        missing = table_file.read(path, schema.Schema(missing_values=word)).missing
+        missing = table_file.read(path, schema.Schema(missing_values=word)).missing_values
         assert missing == {word: int(word.endswith("9"))}
 
 
