@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from data import clients, frames, interaction_log, log_checks, log_time, logged_clients, reward_bounds, tasks, text
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from data.tasks.options import REPLAY, SIMULATOR, TaskOptions
 
 _COLUMNS = ("--client_column", "--action_column", "--reward_column", "--propensity_column")
@@ -33,7 +33,7 @@ def load(options: TaskOptions) -> tasks.Task:
             f"run's log, {_SAVE.format('RUN_FOLDER')} writes it with them."
         )
     if len(log.action_names) < 2 or len(log.client_ids) < 2:
-        count = f"{len(log.action_names)} action(s) and {len(log.client_ids)} client(s)"
+        count = f"{counted(len(log.action_names), 'action')} and {counted(len(log.client_ids), 'client')}"
         raise UsageError(f"{options.data_file} needs two actions and two clients, and has {count}.")
     if options.learn_from == REPLAY:
         logged_clients.check_uniform(log)

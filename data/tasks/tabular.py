@@ -9,6 +9,8 @@ from data import clients, keys, reward_bounds, schema, statistics, table_report,
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 
+_FLOAT32 = (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
+
 
 def load(options: TaskOptions) -> tasks.Task:
     """Opens the task of a table with labels or rewards, see `tables.read`; only tables with labels have a reward shift.
@@ -38,7 +40,7 @@ def load(options: TaskOptions) -> tasks.Task:
     labels, prices = rows.labels, {}
     if labels is None:
         each = [
-            rows.table.numbers(rows.frame[name], "--reward_columns", "reward", np.float32)
+            rows.table.numbers(rows.frame[name], "--reward_columns", "reward", _FLOAT32).astype(np.float32)
             for name in rows.roles.rewards
         ]
         prices = _prices(options, rows.label_names)
