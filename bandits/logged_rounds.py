@@ -9,7 +9,6 @@ their logs.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -96,7 +95,7 @@ class LoggedRounds(round_parts.FederatedRounds):
           process_of: Returns the process of a round of `trained(acting)`, given the round number.
         """
         super().__init__(process_of, acting)
-        self.loggers = [functools.partial(interactions.LogFiles, task, acting.deploy_every, lambda: self.logged)]
+        self.loggers = [interactions.LogFiles(task, acting.deploy_every, lambda: self.logged)]
         self.logged: interactions.LoggedRound | None = None
         all_act = dataclasses.replace(acting, is_delayed=False)  # No matter when their rewards are observed.
         deployed_type = tff.to_type((acting.weights_type,) * (1 + acting.max_delay))

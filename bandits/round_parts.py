@@ -19,7 +19,7 @@ from optimization import aggregators, fed_avg
 from optimization.privacy import mechanisms
 from optimization.selection import selectors
 from optimization.study import payloads, run_folder
-from optimization.study.loggers import MakeLogger
+from optimization.study.loggers import Callback
 from optimization.study.metrics import mean
 
 
@@ -72,10 +72,10 @@ class FederatedRounds:
     """Rounds that are computed by TFF. Subclasses call TFF differently.
 
     Attributes:
-      loggers: Additional loggers of a run.
+      loggers: Additional callbacks of a run, which write its files.
     """
 
-    loggers: Sequence[MakeLogger] = ()
+    loggers: Sequence[Callback] = ()
 
     def __init__(self, process_of: Callable[[int], Any], definition: Any):
         """Stores the function from a round number to its process, and the definition, a `process.BanditProcess`."""

@@ -57,6 +57,7 @@ _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-acc
 # Flags that do not affect results. They may change when a run is continued.
 FREE_FLAGS = {
     "cache_dir",
+    "callbacks",
     "config",
     "data_dir",
     "experiment_name",
@@ -231,6 +232,11 @@ class RunFolder:
                 **start,
             }
             self.write_json(_CONFIG, self._config)
+
+    @property
+    def flags(self) -> Mapping[str, Any]:
+        """All flags of the run, as in `config.json`."""
+        return self._config.get("flags", {})
 
     def close(self) -> None:
         """Lets other processes open the folder."""

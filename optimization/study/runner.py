@@ -19,7 +19,7 @@ import tqdm
 from data.errors import Failure
 from optimization.options import Length
 from optimization.study import interruption, run_folder
-from optimization.study.loggers import Logger, MakeLogger, metrics_file
+from optimization.study.loggers import Callback, CsvFile, ObservedRun
 
 State = Any
 Metrics = Mapping[str, Any]
@@ -82,7 +82,8 @@ def run(
     *,
     headline: str | None = None,
     label: str = "",
-    loggers: Sequence[MakeLogger] = (),
+    loggers: Sequence[Callback] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> Outcome:
     """Starts or continues a run in its folder.
 
@@ -93,7 +94,8 @@ def run(
       columns: Names of all metrics, in the order of `metrics.csv`.
       headline: Metric that the progress bar shows; the first metric by default.
       label: Text before the progress bar.
-      loggers: Loggers in addition to `metrics.csv` and TensorBoard.
+      loggers: Callbacks, in addition to `metrics.csv` and TensorBoard, that belong to the run's results.
+      callbacks: Other callbacks. A round counts even if one of them fails on it.
 
     Returns:
       The outcome. After a signal (see `interruption.hold`), the round in progress is finished and saved; the caller
@@ -118,20 +120,26 @@ def run(
         return round_num < length.total_rounds and not rounds.is_finished(state, round_num)
 
     with interruption.held(), contextlib.ExitStack() as stack:
-        logs = [
-            stack.enter_context(contextlib.closing(make(folder, columns, first)))
-            for make in (metrics_file, EventsFile, *loggers)
-        ]
+        observed = ObservedRun(folder, label, headline, columns, first, length.total_rounds)
+
+        def start(*starting: Callback) -> None:
+            for each in starting:
+                each.on_start(observed)
+                stack.callback(each.on_end, observed)
+
+        loggers = [CsvFile(), EventsFile(), *loggers]
+        callbacks = [ProgressBar(), *callbacks]
+        start(*loggers)
         if goes_on():
             folder.record_continuation(first)
             if first:
                 print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
-        progress = stack.enter_context(_progress(length.total_rounds, first, label))
+        start(*callbacks)
         received = interruption.hold("\nStopping as soon as this round is saved; once more to stop at once.")
 
         def save() -> None:
-            for log in logs:
-                log.flush()
+            for logger in loggers:
+                logger.on_save()
             folder.save_checkpoint(round_num, [np.asarray(leaf) for leaf in tf.nest.flatten(state)])
 
         try:
@@ -142,11 +150,11 @@ def run(
                 row = {"round_num": now, **metrics, "seconds": round(seconds, 4)}
                 if length.ends_in_evaluation(now):
                     row.update(rounds.evaluate(after))
-                for log in logs:
-                    log.write(row)
+                for logger in loggers:
+                    logger.on_round(row)
                 state, round_num = after, now
-                progress.set_postfix({headline: f"{row[headline]:.4f}"}, refresh=False)
-                progress.update()
+                for callback in callbacks:
+                    callback.on_round(row)
                 if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
                     save()
                     saved = round_num
@@ -162,20 +170,19 @@ def run(
     return Outcome(state, round_num, received[0] if received and goes_on() else None)
 
 
-class EventsFile(Logger):
+class EventsFile(Callback):
     """TensorBoard events of one start of a run: the rows of `metrics.csv`, as float32."""
 
-    def __init__(self, folder: run_folder.RunFolder, columns: Sequence[str], first_round: int):
+    def on_start(self, run: ObservedRun) -> None:
         """Begins a new file in a run's folder.
 
         Raises:
           Failure: If it cannot be written.
         """
-        del columns, first_round
         with _event_errors():
-            self._writer = tf.summary.create_file_writer(str(folder.path))
+            self._writer = tf.summary.create_file_writer(str(run.folder))
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def on_round(self, row: Mapping[str, Any]) -> None:
         """Buffers the metrics of a round.
 
         Raises:
@@ -189,7 +196,7 @@ class EventsFile(Logger):
         with _event_errors(), self._writer.as_default():
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), row["round_num"])
 
-    def flush(self) -> None:
+    def on_save(self) -> None:
         """Writes the buffered metrics.
 
         Raises:
@@ -198,7 +205,7 @@ class EventsFile(Logger):
         with _event_errors():
             self._writer.flush()
 
-    def close(self) -> None:
+    def on_end(self, run: ObservedRun) -> None:
         """Writes the buffered metrics and closes the file.
 
         Raises:
@@ -217,8 +224,18 @@ def _event_errors() -> Iterator[None]:
         raise Failure(f"TensorBoard's events cannot be written ({reason}). What was written before is kept.") from error
 
 
-def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:
-    # Notebooks also show a text progress bar. Files and pipes do not get one.
-    hidden = False if type(sys.stderr).__module__.startswith("ipykernel") else None
-    hidden = hidden if sys.stderr else True  # Programs without a terminal may have no stderr.
-    return tqdm.tqdm(total=total_rounds, initial=first, desc=label, unit="round", disable=hidden, dynamic_ncols=True)
+class ProgressBar(Callback):
+    """A progress bar on stderr. Notebooks also show a text progress bar. Files and pipes do not get one."""
+
+    def on_start(self, run: ObservedRun) -> None:
+        hidden = False if type(sys.stderr).__module__.startswith("ipykernel") else None
+        hidden = hidden if sys.stderr else True  # Programs without a terminal may have no stderr.
+        self._headline, done, total, name = run.headline, run.first_round, run.total_rounds, run.label
+        self._bar = tqdm.tqdm(total=total, initial=done, desc=name, unit="round", disable=hidden, dynamic_ncols=True)
+
+    def on_round(self, row: Mapping[str, Any]) -> None:
+        self._bar.set_postfix({self._headline: f"{row[self._headline]:.4f}"}, refresh=False)
+        self._bar.update()
+
+    def on_end(self, run: ObservedRun) -> None:
+        self._bar.close()

@@ -348,13 +348,13 @@ def run(name):
                        rounds_per_checkpoint=0, bandits_deploy_freq=2, **flags)
 
 def broken(name, last, act, kind):
-    write = loggers.CsvFile.write
+    write = loggers.CsvFile.on_round
     def then_act(file, row):
         write(file, row)
         if row["round_num"] == last:
             act()
             time.sleep(0.1)  # For the thread that answers.
-    loggers.CsvFile.write = then_act
+    loggers.CsvFile.on_round = then_act
     try:
         run(name)
     except kind as error:
@@ -362,7 +362,7 @@ def broken(name, last, act, kind):
         assert bandits.load(folder / name).weights is None
         return str(error)
     finally:
-        loggers.CsvFile.write = write
+        loggers.CsvFile.on_round = write
     raise AssertionError("nothing was raised")
 
 def kill():
