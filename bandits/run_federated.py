@@ -195,7 +195,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             trained = phase_privacy.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
-            own = {"loggers": rounds.loggers, "callbacks": [run.callbacks] if is_last else []}
+            own = {"loggers": rounds.loggers} | ({"callbacks": run.callbacks} if is_last else {})
             outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, **own)
             best_action = known["held_out"].action if is_last else None
             _write_results(task, phase, trained, folder, rounds, outcome, best_action)

@@ -7,6 +7,7 @@ checks before slow imports, folders, the worker, the training loop, resuming, in
 
 import abc
 import dataclasses
+import functools
 import os
 import pathlib
 import signal
@@ -204,8 +205,8 @@ class PlainStudy(Study[OptionsT, DataT]):
         """Label of the progress bar."""
 
     def execute(self, run: Run[OptionsT, DataT]) -> int | None:
-        rounds, label = self.rounds(run), self.label(run.options)
-        outcome = run_rounds(self, rounds, run.folder, self.length(run.options), label=label, callbacks=[run.callbacks])
+        rounds, length, label = self.rounds(run), self.length(run.options), self.label(run.options)
+        outcome = run_rounds(self, rounds, run.folder, length, label=label, callbacks=run.callbacks)
         self.finish(run, rounds, outcome)
         return outcome.signum
 
@@ -232,8 +233,7 @@ class _Output:
     rounds_per_checkpoint: int = setting(None, "Rounds between checkpoints; 0 for only the last")
     callbacks: list = setting(
         None,
-        "An object of your own, as module:object, with methods on_start(run), on_round(row) or on_end(run); can be "
-        "repeated; see docs/own_parts.md",
+        "An object with methods on_start(run), on_round(row) or on_end(run); can be repeated; see docs/own_parts.md",
         takes_objects=True,
     )
     restart: bool = setting(False, "Start over: move the existing run's files aside, delete nothing", basic=True)
@@ -427,17 +427,12 @@ def _execute(study: Study, run: Run) -> int | None:
         status = signal.Signals(signum).name if signum else "finished"
         return signum
     finally:
-        run.callbacks.finish(status, lambda: results.read(run.folder.path, [study.columns], study.predictor))
+        read = functools.partial(results.read, run.folder.path, [study.columns], study.predictor)
+        run.callbacks.finish(status=status, results=read)
 
 
 def run_rounds(
-    study: Study,
-    rounds: "runner.Rounds",
-    folder: run_folder.RunFolder,
-    length: Length,
-    *,
-    label: str,
-    **callbacks: Sequence[loggers.Callback],
+    study: Study, rounds: "runner.Rounds", folder: run_folder.RunFolder, length: Length, *, label: str, **callbacks: Any
 ) -> "runner.Outcome":
     """Starts or continues the rounds of a run in its folder, and saves the model there when they are finished.
 

@@ -26,33 +26,23 @@ class ObservedRun:
 
     Attributes:
       opened: The run's opened folder, for the callbacks of this project.
+      folder: Path of this folder.
+      flags: All settings of the run by name, as in `config.json`.
       label: Name of the run in the progress bar.
-      headline: Metric that the progress bar shows.
       columns: Names of the metrics in the rows of `on_round`, in the order of `metrics.csv`.
       first_round: The round from which the run continues; 0 for a new run.
-      total_rounds: Number of rounds, including those before `first_round`.
       status: `running`; in `on_end`, `finished`, `failed`, or the signal that stopped the run, such as `SIGINT`.
       results: In `on_end`, a function that reads the run's results, as `bandits.load` does.
     """
 
     opened: run_folder.RunFolder
+    folder: pathlib.Path
+    flags: Mapping[str, Any]
     label: str
-    headline: str
     columns: Sequence[str]
     first_round: int
-    total_rounds: int
     status: str = "running"
     results: Callable[[], Any] | None = None
-
-    @property
-    def folder(self) -> pathlib.Path:
-        """The run's folder."""
-        return self.opened.path
-
-    @property
-    def flags(self) -> Mapping[str, Any]:
-        """All settings of the run by name, as in `config.json`."""
-        return self.opened.flags
 
 
 class Callback:
@@ -74,53 +64,49 @@ class Callback:
 class OwnCallbacks(Callback):
     """The user's callbacks of one run: objects with any of the methods `on_start`, `on_round` and `on_end`.
 
+    The loop over the rounds calls all methods but `on_end` of the objects, for which the run's results must be written;
+    see `finish`.
+
     Attributes:
       run: The run; None until it starts.
     """
 
     def __init__(self, given: Sequence[UserObject]):
-        """Checks the objects.
+        """Stores the objects.
 
         Raises:
-          UsageError: If an object cannot be imported, is a class, or has none of the methods.
+          UsageError: If an object cannot be imported, or has none of the methods.
         """
         self._given = given
         self.run: ObservedRun | None = None
         for each in given:
-            if isinstance(each.value, type) or not any(hasattr(each.value, name) for name in _METHODS):
-                wanted = f"an object with at least one of the methods {', '.join(_METHODS)}"
-                raise UsageError(f"--callbacks: {each.label} must be {wanted}.")
+            if {"on_start", "on_round", "on_end"}.isdisjoint(dir(each.value)):
+                raise UsageError(f"--callbacks: {each.label} has no method on_start, on_round or on_end.")
 
     def on_start(self, run: ObservedRun) -> None:
         self.run = run
         self._call("on_start", run)
 
     def on_round(self, row: Mapping[str, Any]) -> None:
-        self._call("on_round", dict(row))
+        self._call("on_round", row)
 
-    def finish(self, status: str, results: Callable[[], Any]) -> None:
-        """Calls `on_end` if the run has started; see `ObservedRun`. The results are written before, unlike in `on_end`.
+    def finish(self, **ended: Any) -> None:
+        """Calls the objects' `on_end` if the run has started, with these attributes of the run.
 
         Raises:
-          Failure: If an object fails, unless the run has failed before.
+          Failure: If an object fails; the message also has the failure that ended the run.
         """
-        has_failed = status == "failed"
         if self.run:
-            with contextlib.suppress(Failure) if has_failed else contextlib.nullcontext():
-                self._call("on_end", dataclasses.replace(self.run, status=status, results=results))
+            self._call("on_end", dataclasses.replace(self.run, **ended))
 
     def _call(self, method: str, argument: Any) -> None:
-        """Calls a method of each object.
-
-        Raises:
-          Failure: If an object fails; the message names it.
-        """
         for each in self._given:
             try:
                 getattr(each.value, method, lambda _: None)(argument)
             except Exception as error:  # The user's code can raise anything.
-                what = f"The callback {each.label} failed in {method}"
-                raise Failure(f"{what}: {type(error).__name__}: {error}") from error
+                before = f"{error.__context__} " if isinstance(error.__context__, Failure) else ""
+                text = f"{before}The callback {each.label} failed in {method}: {type(error).__name__}: {error}"
+                raise Failure(text) from error
 
 
 class CsvFile(Callback):

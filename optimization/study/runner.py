@@ -83,7 +83,7 @@ def run(
     headline: str | None = None,
     label: str = "",
     loggers: Sequence[Callback] = (),
-    callbacks: Sequence[Callback] = (),
+    callbacks: Callback = Callback(),  # noqa: B008
 ) -> Outcome:
     """Starts or continues a run in its folder.
 
@@ -95,7 +95,7 @@ def run(
       headline: Metric that the progress bar shows; the first metric by default.
       label: Text before the progress bar.
       loggers: Callbacks, in addition to `metrics.csv` and TensorBoard, that belong to the run's results.
-      callbacks: Other callbacks. A round counts even if one of them fails on it.
+      callbacks: The user's callbacks. A round counts even if one of them fails on it.
 
     Returns:
       The outcome. After a signal (see `interruption.hold`), the round in progress is finished and saved; the caller
@@ -120,26 +120,22 @@ def run(
         return round_num < length.total_rounds and not rounds.is_finished(state, round_num)
 
     with interruption.held(), contextlib.ExitStack() as stack:
-        observed = ObservedRun(folder, label, headline, columns, first, length.total_rounds)
-
-        def start(*starting: Callback) -> None:
-            for each in starting:
-                each.on_start(observed)
-                stack.callback(each.on_end, observed)
-
-        loggers = [CsvFile(), EventsFile(), *loggers]
-        callbacks = [ProgressBar(), *callbacks]
-        start(*loggers)
+        observed = ObservedRun(folder, folder.path, folder.flags, label, columns, first)
+        logs = [CsvFile(), EventsFile(), *loggers]
+        for log in logs:
+            log.on_start(observed)
+            stack.callback(log.on_end, observed)
         if goes_on():
             folder.record_continuation(first)
             if first:
                 print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
-        start(*callbacks)
+        progress = stack.enter_context(_progress(length.total_rounds, first, label))
+        callbacks.on_start(observed)
         received = interruption.hold("\nStopping as soon as this round is saved; once more to stop at once.")
 
         def save() -> None:
-            for logger in loggers:
-                logger.on_save()
+            for log in logs:
+                log.on_save()
             folder.save_checkpoint(round_num, [np.asarray(leaf) for leaf in tf.nest.flatten(state)])
 
         try:
@@ -150,11 +146,12 @@ def run(
                 row = {"round_num": now, **metrics, "seconds": round(seconds, 4)}
                 if length.ends_in_evaluation(now):
                     row.update(rounds.evaluate(after))
-                for logger in loggers:
-                    logger.on_round(row)
+                for log in logs:
+                    log.on_round(row)
                 state, round_num = after, now
-                for callback in callbacks:
-                    callback.on_round(row)
+                progress.set_postfix({headline: f"{row[headline]:.4f}"}, refresh=False)
+                progress.update()
+                callbacks.on_round(row)
                 if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
                     save()
                     saved = round_num
@@ -224,18 +221,8 @@ def _event_errors() -> Iterator[None]:
         raise Failure(f"TensorBoard's events cannot be written ({reason}). What was written before is kept.") from error
 
 
-class ProgressBar(Callback):
-    """A progress bar on stderr. Notebooks also show a text progress bar. Files and pipes do not get one."""
-
-    def on_start(self, run: ObservedRun) -> None:
-        hidden = False if type(sys.stderr).__module__.startswith("ipykernel") else None
-        hidden = hidden if sys.stderr else True  # Programs without a terminal may have no stderr.
-        self._headline, done, total, name = run.headline, run.first_round, run.total_rounds, run.label
-        self._bar = tqdm.tqdm(total=total, initial=done, desc=name, unit="round", disable=hidden, dynamic_ncols=True)
-
-    def on_round(self, row: Mapping[str, Any]) -> None:
-        self._bar.set_postfix({self._headline: f"{row[self._headline]:.4f}"}, refresh=False)
-        self._bar.update()
-
-    def on_end(self, run: ObservedRun) -> None:
-        self._bar.close()
+def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:
+    # Notebooks also show a text progress bar. Files and pipes do not get one.
+    hidden = False if type(sys.stderr).__module__.startswith("ipykernel") else None
+    hidden = hidden if sys.stderr else True  # Programs without a terminal may have no stderr.
+    return tqdm.tqdm(total=total_rounds, initial=first, desc=label, unit="round", disable=hidden, dynamic_ncols=True)

@@ -18,7 +18,7 @@ def path(tmp_path):
 
 
 def _run(path: pathlib.Path, last_round: int) -> loggers.ObservedRun:
-    return loggers.ObservedRun(run_folder.RunFolder(path.parent), "toy", "loss", ["loss"], last_round, 3)
+    return loggers.ObservedRun(run_folder.RunFolder(path.parent), path.parent, {}, "toy", ["loss"], last_round)
 
 
 def _metrics_file(path: pathlib.Path, last_round: int) -> loggers.CsvFile:
