@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import metrics, process, resets
+from bandits import metrics, object_flags, process, resets
 from bandits.options import REPLAY_ROWS, Phase
 from data import clients, keys
 from data.reward_bounds import RewardBounds
@@ -215,6 +215,16 @@ class Halves(_OfPhase):
         return own, {
             name: mean(np.sum(rewards, dtype=float), int(np.sum(examples))) for name, rewards, examples in pairs
         }
+
+
+class OwnMetrics(_OfPhase):
+    """The user's metrics: sums over the cohort, or quotients of such sums, which are NaN if the denominator is 0."""
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        numerators, denominators = np.asarray(ended.counts.own, float).T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = numerators / np.where(np.isnan(denominators), 1, denominators)
+        return own, dict(zip(object_flags.metric_columns(self.phase.own_metrics), values.tolist(), strict=True))
 
 
 class Resets(Part):

@@ -190,6 +190,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             phase = _with_planned_noise(phase, folder, dimension)
             logs = options.logs_interactions and phase.logs
             shown = [interactions.IN_WORDS] * logs + [federation_flags.REPORT_IN_WORDS] * phase.reports_clients
+            shown += ["the sums of your own metrics"] * bool(phase.own_metrics)
             before = None if is_last and options.is_initial_model_public else trained
             spent = trained.rounds if trained else 0
             trained = phase_privacy.of_phase(options.task, task, phase, dimension, before, shown)

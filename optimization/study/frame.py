@@ -7,7 +7,6 @@ checks before slow imports, folders, the worker, the training loop, resuming, in
 
 import abc
 import dataclasses
-import functools
 import os
 import pathlib
 import signal
@@ -231,11 +230,7 @@ class _Output:
         1, "Number of runs with consecutive seeds, in folders NAME/seed_N; 0 is also one run", basic=True
     )
     rounds_per_checkpoint: int = setting(None, "Rounds between checkpoints; 0 for only the last")
-    callbacks: list = setting(
-        None,
-        "An object with methods on_start(run), on_round(row) or on_end(run); can be repeated; see docs/own_parts.md",
-        takes_objects=True,
-    )
+    callbacks: list = setting(None, "Observer of the run; can be repeated; see docs/own_parts.md", takes_objects=True)
     restart: bool = setting(False, "Start over: move the existing run's files aside, delete nothing", basic=True)
 
 
@@ -427,8 +422,7 @@ def _execute(study: Study, run: Run) -> int | None:
         status = signal.Signals(signum).name if signum else "finished"
         return signum
     finally:
-        read = functools.partial(results.read, run.folder.path, [study.columns], study.predictor)
-        run.callbacks.finish(status=status, results=read)
+        run.callbacks.finish(status, lambda: results.read(run.folder.path, [study.columns], study.predictor))
 
 
 def run_rounds(
@@ -440,7 +434,8 @@ def run_rounds(
     """
     from optimization.study import runner
 
-    columns = study.columns
+    columns = [*study.columns, *rounds.own_columns]
+    folder.recorded("own_metrics", lambda: {name: vars(name) for name in rounds.own_columns} or None)
     outcome = runner.run(rounds, folder, length, columns, headline=study.headline, label=label, **callbacks)
     if outcome.signum is None and (weights := rounds.model(outcome.state)):
         folder.save_model(list(weights), list(weights.values()))

@@ -90,14 +90,14 @@ class OwnCallbacks(Callback):
     def on_round(self, row: Mapping[str, Any]) -> None:
         self._call("on_round", row)
 
-    def finish(self, **ended: Any) -> None:
-        """Calls the objects' `on_end` if the run has started, with these attributes of the run.
+    def finish(self, status: str, results: Callable[[], Any]) -> None:
+        """Calls the objects' `on_end` if the run has started, with these attributes of `ObservedRun`.
 
         Raises:
           Failure: If an object fails; the message also has the failure that ended the run.
         """
         if self.run:
-            self._call("on_end", dataclasses.replace(self.run, **ended))
+            self._call("on_end", dataclasses.replace(self.run, status=status, results=results))
 
     def _call(self, method: str, argument: Any) -> None:
         for each in self._given:
@@ -105,7 +105,7 @@ class OwnCallbacks(Callback):
                 getattr(each.value, method, lambda _: None)(argument)
             except Exception as error:  # The user's code can raise anything.
                 before = f"{error.__context__} " if isinstance(error.__context__, Failure) else ""
-                text = f"{before}The callback {each.label} failed in {method}: {type(error).__name__}: {error}"
+                text = f"{before}The callback {each.label} failed in {method}: {type(error).__name__}: {error}."
                 raise Failure(text) from error
 
 
@@ -121,20 +121,19 @@ class CsvFile(Callback):
         Raises:
           Failure: If a row is missing or was changed, or the file cannot be written.
         """
-        path, last_round = run.opened.metrics_path, run.first_round
-        self._path = path
+        self._path = path = run.opened.metrics_path
         self._columns = ["round_num", *run.columns, _SECONDS]
         self._hash = hashlib.sha256()
         self._checksums = {0: self._hash.hexdigest()}
-        rows = _read(path, self._columns, last_round)
-        if missing := [number for number in range(1, last_round + 1) if number not in rows]:
+        rows = _read(path, self._columns, run.first_round)
+        if missing := [number for number in range(1, run.first_round + 1) if number not in rows]:
             raise Failure(f"{path} lacks the rows of rounds {spans(missing)}: {run_folder.RESTORE}")
         text = ",".join(self._columns) + "\n" + "".join(self._text(rows[number]) for number in sorted(rows))
         run.opened.checksums[path.name] = lambda round_num: self._checksums.get(round_num, "")
         expected = run.opened.expected_checksums.get(path.name)
-        if expected and expected != self._checksums[last_round]:
+        if expected and expected != self._checksums[run.first_round]:
             raise Failure(
-                f"{path} was changed, as its rows up to round {last_round} do not have their checksum in the "
+                f"{path} was changed, as its rows up to round {run.first_round} do not have their checksum in the "
                 f"checkpoint: {run_folder.RESTORE}"
             )
         files.replace(path, text.encode())

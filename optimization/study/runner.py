@@ -31,9 +31,11 @@ class Rounds(abc.ABC):
     Attributes:
       secrets: Descriptions of the parts of the state that must stay secret. If there are any, a checkpoint is written
         before round 1, so that a run that is killed early does not restart with other secrets.
+      own_columns: Metrics of the rounds that the study does not declare.
     """
 
     secrets: Sequence[str] = ()
+    own_columns: Sequence[str] = ()
 
     @abc.abstractmethod
     def initial_state(self) -> State:
