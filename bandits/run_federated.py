@@ -190,12 +190,14 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             phase = _with_planned_noise(phase, folder, dimension)
             logs = options.logs_interactions and phase.logs
             shown = [interactions.IN_WORDS] * logs + [federation_flags.REPORT_IN_WORDS] * phase.reports_clients
+            shown += ["the sums of your own metrics"] * bool(phase.own_metrics)
             before = None if is_last and options.is_initial_model_public else trained
             spent = trained.rounds if trained else 0
             trained = phase_privacy.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
-            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=rounds.loggers)
+            own = {"loggers": rounds.loggers} | ({"callbacks": run.callbacks} if is_last else {})
+            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, **own)
             _write_results(task, phase, trained, folder, rounds, outcome, bounds if is_last else {})
             if outcome.signum:
                 return outcome.signum
