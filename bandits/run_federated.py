@@ -74,7 +74,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     predictor = "bandits.evaluation"
 
     def recorded_object(self, name: str, value: Any) -> UserObject:
-        return object_flags.recorded(name, value)
+        return object_flags.recorded(value) if name == "model" else super().recorded_object(name, value)
 
     def strategy(self, settings: cli.Settings) -> str:
         return settings.policy.label if settings.policy else settings.bandits_type
@@ -293,7 +293,7 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
     elif phase.drift.kind != "none":  # Labels no longer define the correct action.
         text = f"{reward} in the last round's environment"
     else:  # With a reward table, no action is right or wrong.
-        text = reward if phase.task.reward_columns else f"accuracy {last[metrics.ACCURACY]:.4f}"
+        text = reward if task.has_reward_labels else f"accuracy {last[metrics.ACCURACY]:.4f}"
     if phase.task.learn_from == "replay":
         replayed, rows = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
         text += f". Replay kept {replayed:,.0f} of the {rows:,} rows, {replayed / rows:.1%}"

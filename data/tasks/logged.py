@@ -12,7 +12,6 @@ from data.tasks.options import REPLAY, SIMULATOR, TaskOptions
 
 _COLUMNS = ("--client_column", "--action_column", "--reward_column", "--propensity_column")
 _SAVE = "scripts.evaluate_policy --log={} --policy=logged --nomodel --save_log=log.parquet"
-_IMAGE_AXES = 3
 
 
 def load(options: TaskOptions) -> tasks.Task:
@@ -100,6 +99,7 @@ def load(options: TaskOptions) -> tasks.Task:
         statistics=log.statistics,
         private_statistics=learned,
         multi_label=True,
+        has_reward_labels=True,
         label_range=(known.low - furthest, known.high + furthest),
         **reward_bounds.scale(options.reward_bounds, train.rewards, train.rewards),
         **_model(options, log.contexts, width, num_actions),
@@ -136,8 +136,4 @@ def _model(options: TaskOptions, contexts: clients.Features, width: int, num_act
             if value:
                 raise UsageError(f"--{name} does not go with bags of words: leave it out.")
         return tasks.words_model(width, num_actions)
-    shape = contexts.shape[1:]
-    if len(shape) == _IMAGE_AXES:
-        default = "cnn" if shape == (28, 28, 1) else "linear"
-        return {"feature_spec": (shape, "float32"), **tasks.image_model(options, default, shape, num_actions)}
-    return tasks.vector_model(options, width, num_actions)
+    return tasks.array_model(options, contexts.shape[1:], num_actions)
