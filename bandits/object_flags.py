@@ -1,4 +1,4 @@
-"""Parts of the user's own in place of settings: a policy, a reward function, a Keras model."""
+"""Parts of the user's own in place of settings, such as a policy, a Keras model, or the clients' training."""
 
 import dataclasses
 import inspect
@@ -18,7 +18,7 @@ from data.settings import names
 from optimization.study import cli, run_folder
 
 _LOSSES = ("softmax", "softmax_ce")
-_PARTS = (*names(OwnParts), "model")
+_PARTS = (*names(OwnParts), "model", "client_optimizer", "server_optimizer", "aggregator")
 
 
 @dataclasses.dataclass(frozen=True)
