@@ -1,4 +1,4 @@
-"""Parts of the user's own: a policy, a reward function, a Keras model, metrics."""
+"""Parts of the user's own in place of settings, such as a policy, metrics, a Keras model, or the clients' training."""
 
 import dataclasses
 import inspect
@@ -21,7 +21,7 @@ from optimization.study import cli, run_folder
 from optimization.study.metrics import Metric
 
 _LOSSES = ("softmax", "softmax_ce")
-_PARTS = (*names(OwnParts), "data", "model")
+_PARTS = (*names(OwnParts), "data", "model", "client_optimizer", "server_optimizer", "aggregator")
 
 
 @dataclasses.dataclass(frozen=True)

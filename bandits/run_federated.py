@@ -100,6 +100,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 phase = phase_privacy.with_planned_noise(phase, plan.mechanism)
             mechanism = phase_privacy.mechanism(phase)
             warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
+            if phase.has_user_training:
+                from bandits import process_factory
+
+                process_factory.check(task, phase, mechanism)
             if task.has_learned_bounds and phase.releases and mechanism.noise_multiplier:
                 raise UsageError(
                     "Training with noise needs --reward_bounds=LOW,HIGH: bounds learned from the clients' rewards have "
