@@ -69,7 +69,8 @@ class BanditRounds(runner.Rounds):
         self._definition = process_factory.define(task, phase, mechanism)
         model = self._definition.model
         if phase.bandit.trains:
-            keeps_models = phase.posterior is not None and phase.posterior.name in posterior_flags.KEEP_MODELS
+            is_posterior = phase.posterior is not None and phase.posterior.name in posterior_flags.KEEP_MODELS
+            keeps_models = is_posterior or phase.aggregation.kind in options.ROBUST
             size = payloads.of_model(list(model.shapes.values()))
             payloads.check_memory(size, phase.cohorts.size, keeps_models=keeps_models)
         if initial_weights is None:
@@ -77,6 +78,7 @@ class BanditRounds(runner.Rounds):
         self._poll_key = process_factory.key(task, phase, self._definition)
         self._rounds = process_factory.rounds(task, phase, self._definition, initial_weights, folder)
         self._parts = process_factory.parts(task, phase, mechanism, model, self._rounds.initialize)
+        self.columns = [column for part in self._parts for column in part.columns]
         self.loggers = self._rounds.loggers
         self.evaluation = held_out.Evaluation(task, phase, capped, self._definition, mechanism.kind != "none")
         changes = [part.inputs for part in self._parts]

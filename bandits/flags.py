@@ -177,7 +177,8 @@ def _check_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntr
         return
     if settings.aggregator_type != "mean":
         raise UsageError(
-            f"--aggregator_type={settings.aggregator_type} takes a sum; {flag} needs each client's model: use mean."
+            f"--aggregator_type={settings.aggregator_type} does not go with {flag}, which aggregates models itself: "
+            "use mean."
         )
     if settings.clip_norm is not None or settings.adaptive_clipping:
         raise UsageError(f"{flag} takes no sum, and so no --clip_norm or --adaptive_clipping: leave them out.")

@@ -81,6 +81,9 @@ JAIN_INDEX = Metric(
 
 COLUMNS = declared(vars())
 
+# Only in runs with a median or a trimmed mean.
+ZERO_SHARE = Metric("train/zero_share", "Share of the coordinates whose aggregate is 0", share=True)
+
 
 def worst_tenth(values: np.ndarray, *, largest: bool = False) -> float:
     """Mean over the worst tenth of clients, rounded up to whole clients; NaN without clients.

@@ -159,6 +159,7 @@ def parts(
         (phase.reports_clients, round_parts.ClientReports(task.clients.client_ids[: phase.population.stop])),
         (True, round_parts.Payloads(*sent)),
         (trains, round_parts.Clipping(phase)),
+        (trains and phase.aggregation.kind in options.ROBUST, round_parts.RobustAggregation()),
         (True, round_parts.PrivacySpent(phase, mechanism, length)),
     ]
     return [part for is_used, part in every if is_used]
@@ -254,7 +255,7 @@ def _shared(
     task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
 ) -> tff.templates.IterativeProcess | SharedProcess:
     """Returns the process of a phase, from the cache if it was built before."""
-    if phase.aggregation.kind != "mean":  # Two runs must never share their noise.
+    if phase.aggregation.kind not in ("mean", *options.ROBUST):  # Two runs must never share their noise.
         return definition.build(initial_weights)
     own_key = ("rounds", key(task, phase, definition))
     folder = download.cache_folder(phase.task.cache_dir) / "rounds"

@@ -431,7 +431,7 @@ def run_rounds(
     """
     from optimization.study import results, runner
 
-    columns = study.columns
+    columns = [*study.columns, *rounds.columns]
     outcome = runner.run(rounds, folder, length, columns, headline=study.headline, label=label, loggers=loggers)
     if outcome.signum is None and (weights := rounds.model(outcome.state)):
         folder.save_model(list(weights), list(weights.values()))
