@@ -17,7 +17,7 @@ from bandits import alone, logged_rounds, losses, personalization, process, rese
 from bandits.options import Phase
 from data import download, tasks
 from data.settings import make_options
-from optimization import aggregators, client_work, fed_avg, models, options
+from optimization import aggregators, client_states, client_work, fed_avg, models, options
 from optimization.posterior import algorithms
 from optimization.privacy import mechanisms
 from optimization.runtime import cached_rounds
@@ -121,7 +121,7 @@ def rounds(
     if phase.is_alone:
         if folder is None:
             raise ValueError("Clients that train alone need a folder for their models.")
-        states = alone.ClientStates(folder.path / run_folder.CLIENT_MODELS, folder.checkpoint_rounds)
+        states = client_states.ClientStates(folder.path / run_folder.CLIENT_MODELS, folder.checkpoint_rounds)
         return alone.AloneRounds(process_of, definition, states, phase.population.stop)
     return round_parts.FederatedRounds(process_of, definition)
 

@@ -97,6 +97,12 @@ class LocalSgd:
             return num_examples * self.epochs
         return tf.where(num_examples > 0, self.steps * self.batch_size, 0)
 
+    def num_steps(self, num_examples: tf.Tensor) -> tf.Tensor:
+        """Number of steps of a client that has `num_examples` examples, int32."""
+        if self.steps is None:
+            return self.epochs * -(-num_examples // self.batch_size)
+        return tf.where(num_examples > 0, self.steps, 0)
+
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
         # Momentum and corrections also change entries that no term reads, so they need the general walk.
         by_terms = (
@@ -207,7 +213,7 @@ class LocalSgd:
 
         `step` maps a step's number and its examples' positions to a loss.
         """
-        num_steps, rows_of = self._batches(_count(examples), key)
+        num_steps, rows_of = self._batches(count(examples), key)
 
         def once(position: tf.Tensor, loss_sum: tf.Tensor, values: tf.TensorArray):
             rows = rows_of(position)
@@ -224,8 +230,8 @@ class LocalSgd:
 
     def _batches(self, num_examples: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         """Number of steps, and a function that maps a step's number to the positions of its examples."""
+        num_steps = self.num_steps(num_examples)
         if self.steps is not None:
-            num_steps = tf.where(num_examples > 0, self.steps, 0)
             shape = [num_steps, self.batch_size]
             positions = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
             return num_steps, lambda step: positions[step]
@@ -241,7 +247,7 @@ class LocalSgd:
             start = step % per_epoch * self.batch_size
             return orders[step // per_epoch, start : start + self.batch_size]
 
-        return self.epochs * per_epoch, rows_of
+        return num_steps, rows_of
 
     def _step(
         self,
@@ -278,7 +284,8 @@ def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tens
     return tf.add_n([tf.reduce_sum(part, axis=-1) for part in parts])
 
 
-def _count(examples: Batch) -> tf.Tensor:
+def count(examples: Batch) -> tf.Tensor:
+    """Number of examples, int32."""
     return tf.shape(tf.nest.flatten(examples)[0])[0]
 
 
