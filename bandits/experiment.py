@@ -70,7 +70,7 @@ class BanditRounds(runner.Rounds):
         model = self._definition.model
         if phase.bandit.trains:
             is_posterior = phase.posterior is not None and phase.posterior.name in posterior_flags.KEEP_MODELS
-            keeps_models = is_posterior or phase.aggregation.kind in options.ROBUST
+            keeps_models = is_posterior or phase.has_variates or phase.aggregation.kind in options.ROBUST
             size = payloads.of_model(list(model.shapes.values()))
             payloads.check_memory(size, phase.cohorts.size, keeps_models=keeps_models)
         if initial_weights is None:

@@ -22,7 +22,7 @@ from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.settings import declared, make_options, parameters, setting
 from optimization import corrections
-from optimization.options import Aggregation, Cohorts, Target, first_clip_norm
+from optimization.options import Aggregation, ClientAlgorithm, Cohorts, Target, first_clip_norm
 from optimization.posterior import flags as posterior_flags
 from optimization.study import aggregation_flags, cli, selector_flags, task_flags, training_flags
 
@@ -74,9 +74,8 @@ class _Export:
 
 def _adapts_clipping(settings: cli.Settings) -> bool:
     """Default of `--adaptive_clipping`: False for aggregations that need each client's model."""
-    return (
-        settings.aggregator_type in ("mean", "secure_sum") and settings.model_aggregation not in posterior_flags.MODES
-    )
+    takes_clipped = settings.model_aggregation not in posterior_flags.MODES and not settings.client_algorithm
+    return settings.aggregator_type in ("mean", "secure_sum") and takes_clipped
 
 
 def _first_clip_norm(settings: cli.Settings) -> float | None:
@@ -99,7 +98,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(*schedule_flags.SETTINGS, options_lib.Learning)
     flags.group("Rounds and clients", options_lib.RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
-    flags.add(options_lib.Clients, *training_flags.CORRECTIONS)
+    flags.add(options_lib.Clients, ClientAlgorithm, *training_flags.CORRECTIONS)
     flags.group("Parts of your own, see docs/python.md", options_lib.OwnParts)
     rate = {"default": options_lib.of_task("server_learning_rate")}
     flags.group("Server", *training_flags.server({"default": "adam"}, rate))
@@ -139,6 +138,7 @@ def check(settings: cli.Settings) -> None:
     _check_effect(settings, bandit)
     environment_flags.check(settings)
     federation_flags.check(settings)
+    training_flags.check_algorithm(settings)
     _check_model_aggregation(settings, bandit)
     aggregation_flags.check(settings)
     has_initial = settings.scenario in task_defaults.PRETRAINED or settings.initial_model_path
@@ -190,7 +190,8 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that have no effect in combination with the others."""
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in options_lib.UNTRAINED:
-        for name in sorted(settings.set_by_user & (aggregation_flags.OF_TRAINING | {"loss", *corrections.CORRECTIONS})):
+        unused = aggregation_flags.OF_TRAINING | {"loss", "client_algorithm", *corrections.CORRECTIONS}
+        for name in sorted(settings.set_by_user & unused):
             raise UsageError(f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
 
 

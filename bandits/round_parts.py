@@ -353,10 +353,8 @@ class RobustAggregation(Part):
         del folder
         share = mean(*own)
         line = f"The aggregate was 0 in {share:.1%} of the coordinates (mean over rounds), which learned nothing."
-        if not share > _MOST_ZEROS:
-            return [line]
-        cause = "With sparse features or many actions, most clients change only a few coordinates"
-        return [f"Warning: {line} {cause}: use --aggregator_type=mean, or more examples per client."]
+        cause = "With sparse features or many actions, most clients change only a few coordinates: try the mean."
+        return [f"Warning: {line} {cause}" if share > _MOST_ZEROS else line]
 
 
 @dataclasses.dataclass

@@ -52,6 +52,17 @@ class ServerOptimizer:
     hyperparameters: tuple[tuple[str, float], ...] = ()
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClientAlgorithm:
+    """Clients."""
+
+    client_algorithm: str | None = setting(
+        None,
+        "How clients train, if not by plain SGD",
+        {"scaffold": "SGD with control variates, which the server and each client keep (SCAFFOLD)"},
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Cohorts:
     """Sampling of a round's clients.

@@ -19,7 +19,7 @@ def definition(aggregator=None, **changes) -> supervised.SupervisedProcess:
     mean = tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory())
     fields = {
         "model": MODEL,
-        "local_work": client_work.LocalSgd(1e9, 64, epochs=STEPS),  # Clients bring their own learning rate.
+        "local_work": client_work.LocalSgd(RATE, 64, epochs=STEPS),
         "aggregator": aggregator or mean,
         "server_optimizer": tff.learning.optimizers.build_sgdm(1.0),
         "feature_spec": tf.TensorSpec((None, 3)),
