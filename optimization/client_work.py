@@ -108,6 +108,12 @@ class LocalSgd:
             return num_examples * self.epochs
         return tf.where(num_examples > 0, self.steps * self.batch_size, 0)
 
+    def num_steps(self, num_examples: tf.Tensor) -> tf.Tensor:
+        """Number of steps of a client that has `num_examples` examples, int32."""
+        if self.steps is None:
+            return self.epochs * -(-num_examples // self.batch_size)
+        return tf.where(num_examples > 0, self.steps, 0)
+
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
         # All but plain SGD also change entries that no term reads, so they need the general walk.
         is_plain = self.optimizer == "sgd" and not (self.momentum or self.corrections)
@@ -226,7 +232,7 @@ class LocalSgd:
 
         `step` maps a step's number and its examples' positions to a loss.
         """
-        num_steps, rows_of = self._batches(_count(examples), key)
+        num_steps, rows_of = self._batches(count(examples), key)
 
         def once(position: tf.Tensor, loss_sum: tf.Tensor, values: tf.TensorArray):
             rows = rows_of(position)
@@ -243,8 +249,8 @@ class LocalSgd:
 
     def _batches(self, num_examples: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         """Number of steps, and a function that maps a step's number to the positions of its examples."""
+        num_steps = self.num_steps(num_examples)
         if self.steps is not None:
-            num_steps = tf.where(num_examples > 0, self.steps, 0)
             shape = [num_steps, self.batch_size]
             positions = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
             return num_steps, lambda step: positions[step]
@@ -260,7 +266,7 @@ class LocalSgd:
             start = step % per_epoch * self.batch_size
             return orders[step // per_epoch, start : start + self.batch_size]
 
-        return self.epochs * per_epoch, rows_of
+        return num_steps, rows_of
 
     def _step(
         self,
@@ -306,7 +312,7 @@ class UserWork:
         @tf.function(autograph=False)
         def train_on_examples(weights, examples, key, learning_rate=None) -> ClientUpdate:
             nothing = lambda: no_training(weights)  # noqa: E731
-            update = tf.cond(_count(examples) > 0, lambda: train(weights, examples, key, learning_rate), nothing)
+            update = tf.cond(count(examples) > 0, lambda: train(weights, examples, key, learning_rate), nothing)
             return _finite_update(update.delta, update.loss_sum, update.loss_deviation)
 
         return train_on_examples
@@ -340,7 +346,7 @@ def check(work: ClientWork, model: models.Model, loss: Loss, examples: Batch) ->
         raise ValueError(f"it must return {wanted}, not {update}")
     for part in (*update.delta, update.loss_sum):
         tf.debugging.assert_all_finite(part, "its update or loss on random examples is not finite")
-    tf.ensure_shape(work.examples_trained(_count(examples)), [])
+    tf.ensure_shape(work.examples_trained(count(examples)), [])
 
 
 def _assign(variables, values) -> None:
@@ -360,7 +366,8 @@ def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tens
     return tf.add_n([tf.reduce_sum(part, axis=-1) for part in parts])
 
 
-def _count(examples: Batch) -> tf.Tensor:
+def count(examples: Batch) -> tf.Tensor:
+    """Number of examples, int32."""
     return tf.shape(tf.nest.flatten(examples)[0])[0]
 
 

@@ -13,7 +13,7 @@ from data import clients, tasks
 from optimization import models
 from optimization.posterior import algorithms, experiment, flags, metrics
 from optimization.posterior.run_posterior import STUDY
-from optimization.study import compiled, frame
+from optimization.study import compiled, frame, run_folder
 from optimization.study import metrics as study_metrics
 
 SIZES = (4, 6, 5, 9)
@@ -44,7 +44,7 @@ def options(*arguments: str) -> flags.PosteriorOptions:
 
 
 def make_run(folder, *arguments: str, sizes=SIZES) -> experiment.PosteriorRounds:
-    return experiment.PosteriorRounds(options(*arguments), make_task(sizes), folder)
+    return experiment.PosteriorRounds(options(*arguments), make_task(sizes), run_folder.RunFolder(folder))
 
 
 def test_runs_of_other_seeds_share_computations_and_no_state(tff_worker, tmp_path, monkeypatch):
