@@ -1,4 +1,4 @@
-"""Parts of the user's own: a policy, a reward function, a Keras model, metrics."""
+"""Parts of the user's own in place of settings, such as a policy, metrics, a Keras model, or the clients' training."""
 
 import dataclasses
 import inspect
@@ -21,7 +21,7 @@ from optimization.study import cli, run_folder
 from optimization.study.metrics import Metric
 
 _LOSSES = ("softmax", "softmax_ce")
-_PARTS = (*names(OwnParts), "model")
+_PARTS = (*names(OwnParts), "data", "model", "client_optimizer", "server_optimizer", "aggregator")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +68,12 @@ def check(settings: cli.Settings) -> None:
             raise UsageError("--export does not go with this policy, which draws random numbers from its key.")
 
 
-def recorded(name: str, value: Any) -> UserObject:
-    """Object that is given in Python. A Keras model is recorded by its architecture.
+def recorded(value: Any) -> UserObject:
+    """A Keras model that is given in Python, which is recorded by its architecture.
 
     Raises:
       UsageError: If it is no valid model.
     """
-    if name != "model":
-        return objects.of(value)
     from optimization import keras_models
 
     return objects.of(value, repr(keras_models.Architecture(value)))
@@ -95,7 +93,7 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
         probabilities.
     """
     if options.reward_function:
-        if options.task.task_type == "logged" or options.task.reward_columns:
+        if task.has_reward_labels:
             raise UsageError("rewards has no effect here: this data has rewards, and no labels.")
         task = dataclasses.replace(
             task, rewards={"exact": _matrix(_callable("rewards", options.reward_function), task)}

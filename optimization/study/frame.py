@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from data import objects, table_report
 from data.errors import UsageError
 from data.settings import declared, make_options, no_folder, setting
+from data.tasks import own
 from optimization.options import Length
 from optimization.study import cli, divergence, interruption, loggers, presets, results, run_folder, worker_flags
 from optimization.study.metrics import Metric
@@ -104,8 +105,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         Raises:
           UsageError: If the object is not valid for the setting.
         """
-        del name
-        return objects.of(value)
+        return own.recorded(name, value) if name in ("data", "eval_data") else objects.of(value)
 
     def default_name(self, settings: cli.Settings) -> str:
         """Default of `--experiment_name`."""
