@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import held_out, metrics, process, process_factory, round_parts
+from bandits import held_out, metrics, object_flags, process, process_factory, round_parts
 from bandits.options import Phase
 from bandits.round_parts import Cohort, Participation, Prepare, Read, period
 from data import clients, keys, tasks
@@ -78,8 +78,9 @@ class BanditRounds(runner.Rounds):
         self._poll_key = process_factory.key(task, phase, self._definition)
         self._rounds = process_factory.rounds(task, phase, self._definition, initial_weights, folder)
         self._parts = process_factory.parts(task, phase, mechanism, model, self._rounds.initialize)
-        self.columns = [column for part in self._parts for column in part.columns]
         self.loggers = self._rounds.loggers
+        is_robust = phase.bandit.trains and phase.aggregation.kind in options.ROBUST
+        self.own_columns = [*object_flags.metric_columns(phase.own_metrics), *[metrics.ZERO_SHARE] * is_robust]
         self.evaluation = held_out.Evaluation(task, phase, capped, self._definition, mechanism.kind != "none")
         changes = [part.inputs for part in self._parts]
         self.participations = functools.partial(read_clients, task, phase, capped, changes)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import metrics, process, resets
+from bandits import metrics, object_flags, process, resets
 from bandits.options import REPLAY_ROWS, Phase
 from data import clients, keys
 from data.reward_bounds import RewardBounds
@@ -19,8 +19,8 @@ from optimization import aggregators, fed_avg, robust
 from optimization.privacy import mechanisms
 from optimization.selection import selectors
 from optimization.study import payloads, run_folder
-from optimization.study.loggers import MakeLogger
-from optimization.study.metrics import Metric, mean
+from optimization.study.loggers import Callback
+from optimization.study.metrics import mean
 
 _MOST_ZEROS = 0.5  # Share of zero coordinates above which a robust aggregation is warned about.
 
@@ -74,10 +74,10 @@ class FederatedRounds:
     """Rounds that are computed by TFF. Subclasses call TFF differently.
 
     Attributes:
-      loggers: Additional loggers of a run.
+      loggers: Additional callbacks of a run, which write its files.
     """
 
-    loggers: Sequence[MakeLogger] = ()
+    loggers: Sequence[Callback] = ()
 
     def __init__(self, process_of: Callable[[int], Any], definition: Any):
         """Stores the function from a round number to its process, and the definition, a `process.BanditProcess`."""
@@ -121,13 +121,7 @@ class Round(NamedTuple):
 
 
 class Part:
-    """An optional part of a round. By default, its methods change nothing.
-
-    Attributes:
-      columns: Metrics that only runs with this part have.
-    """
-
-    columns: Sequence[Metric] = ()
+    """An optional part of a round. By default, its methods change nothing."""
 
     def initial_state(self) -> Any:
         """Returns the part's state before round 1: arrays whose shapes never change."""
@@ -223,6 +217,16 @@ class Halves(_OfPhase):
         return own, {
             name: mean(np.sum(rewards, dtype=float), int(np.sum(examples))) for name, rewards, examples in pairs
         }
+
+
+class OwnMetrics(_OfPhase):
+    """The user's metrics: sums over the cohort, or quotients of such sums, which are NaN if the denominator is 0."""
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        numerators, denominators = np.asarray(ended.counts.own, float).T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = numerators / np.where(np.isnan(denominators), 1, denominators)
+        return own, dict(zip(object_flags.metric_columns(self.phase.own_metrics), values.tolist(), strict=True))
 
 
 class Resets(Part):
@@ -338,8 +342,6 @@ class RobustAggregation(Part):
 
     The state is float64 [2]: the sum of the shares, and the number of rounds with clients.
     """
-
-    columns = (metrics.ZERO_SHARE,)
 
     def initial_state(self) -> np.ndarray:
         return np.zeros(2)
