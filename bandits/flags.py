@@ -75,8 +75,8 @@ class _Export:
 
 def _adapts_clipping(settings: cli.Settings) -> bool:
     """Default of `--adaptive_clipping`: False for aggregations that need each client's model."""
-    takes_clipped = settings.model_aggregation not in posterior_flags.MODES and not settings.client_algorithm
-    return adapts_clipping(settings) and takes_clipped
+    keeps_updates = settings.client_algorithm or settings.model_aggregation in posterior_flags.MODES
+    return adapts_clipping(settings) and not keeps_updates
 
 
 def _first_clip_norm(settings: cli.Settings) -> float | None:
@@ -195,8 +195,8 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that have no effect in combination with the others."""
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in options_lib.UNTRAINED:
-        of_training = {*aggregation_flags.OF_TRAINING, "loss", "client_work", "client_algorithm"}
-        for name in sorted(settings.set_by_user & (of_training | {*corrections.CORRECTIONS})):
+        of_clients = {"loss", "client_work", "client_algorithm", *corrections.CORRECTIONS}
+        for name in sorted(settings.set_by_user & {*aggregation_flags.OF_TRAINING, *of_clients}):
             raise UsageError(f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
 
 

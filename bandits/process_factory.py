@@ -177,12 +177,11 @@ def parts(
     trains, length = phase.bandit.trains, make_options(options.Length, vars(phase))
     shapes = list(definition.model.shapes.values())[: -2 if phase.has_local_head else None]
     # A client receives its deployed model and, if it trains, the one in training. Variates are as large as models.
-    down = payloads.of_model(shapes) * (1 + (trains and not phase.is_pooled) + phase.has_variates)
-    up = None
-    if not (phase.is_pooled and trains):
-        up = payloads.of_update(shapes, phase.aggregation) * (trains + phase.has_variates)
-    sums = payloads.of_model([spec.shape for spec in definition.sums_spec.values()])
-    sent = (0, 0) if phase.is_alone else (down + sums, up if up is None else up + sums)
+    more = payloads.of_model([spec.shape for spec in definition.sums_spec.values()])
+    more += payloads.of_model(shapes) * phase.has_variates
+    down = payloads.of_model(shapes) * (1 + (trains and not phase.is_pooled)) + more
+    up = None if phase.is_pooled and trains else payloads.of_update(shapes, phase.aggregation) * trains + more
+    sent = (0, 0) if phase.is_alone else (down, up)
     every: list[tuple[Any, round_parts.Part]] = [
         (phase.task.learn_from == "replay", round_parts.Replay(phase)),
         (phase.max_delay, round_parts.StaleModels(phase)),

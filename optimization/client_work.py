@@ -232,7 +232,7 @@ class LocalSgd:
 
         `step` maps a step's number and its examples' positions to a loss.
         """
-        num_steps, rows_of = self._batches(count(examples), key)
+        num_steps, rows_of = self._batches(_count(examples), key)
 
         def once(position: tf.Tensor, loss_sum: tf.Tensor, values: tf.TensorArray):
             rows = rows_of(position)
@@ -312,7 +312,7 @@ class UserWork:
         @tf.function(autograph=False)
         def train_on_examples(weights, examples, key, learning_rate=None) -> ClientUpdate:
             nothing = lambda: no_training(weights)  # noqa: E731
-            update = tf.cond(count(examples) > 0, lambda: train(weights, examples, key, learning_rate), nothing)
+            update = tf.cond(_count(examples) > 0, lambda: train(weights, examples, key, learning_rate), nothing)
             return _finite_update(update.delta, update.loss_sum, update.loss_deviation)
 
         return train_on_examples
@@ -346,7 +346,7 @@ def check(work: ClientWork, model: models.Model, loss: Loss, examples: Batch) ->
         raise ValueError(f"it must return {wanted}, not {update}")
     for part in (*update.delta, update.loss_sum):
         tf.debugging.assert_all_finite(part, "its update or loss on random examples is not finite")
-    tf.ensure_shape(work.examples_trained(count(examples)), [])
+    tf.ensure_shape(work.examples_trained(_count(examples)), [])
 
 
 def _assign(variables, values) -> None:
@@ -366,8 +366,7 @@ def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tens
     return tf.add_n([tf.reduce_sum(part, axis=-1) for part in parts])
 
 
-def count(examples: Batch) -> tf.Tensor:
-    """Number of examples, int32."""
+def _count(examples: Batch) -> tf.Tensor:
     return tf.shape(tf.nest.flatten(examples)[0])[0]
 
 

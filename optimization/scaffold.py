@@ -36,13 +36,6 @@ class Variates(NamedTuple):
     aggregator: Any
 
 
-class ClientInput(NamedTuple):
-    """A client's input to a round: that of the process, and c_i, float32 arrays in the model's order."""
-
-    inputs: Any
-    variate: tuple
-
-
 class Rounds:
     """Rounds of SCAFFOLD."""
 
@@ -60,14 +53,14 @@ class Rounds:
         sgd: Any = definition.local_work
         state_type, weights_type = process.next.type_signature.parameter[0].member, definition.weights_type
         self._server_round = tff.tensorflow.computation(definition.server_round, state_type, weights_type)
-        input_types = [("inputs", definition.client_type), ("variate", weights_type)]
-        client_type = tff.StructWithPythonType(input_types, ClientInput)
+        client_type = tff.to_type((definition.client_type, weights_type))
 
         @tff.tensorflow.computation(state_type.deployed, weights_type, weights_type, client_type)
         def client_round(deployed, weights, variate, client):
-            shifts = [c - own for c, own in zip(variate, client.variate, strict=True)]
+            inputs, own_variate = client
+            shifts = [c - own for c, own in zip(variate, own_variate, strict=True)]
             work = dataclasses.replace(sgd, corrections=(lambda step: list(map(tf.add, step.gradients, shifts)),))
-            output = dataclasses.replace(definition, local_work=work).client_round()(deployed, weights, client.inputs)
+            output = dataclasses.replace(definition, local_work=work).client_round()(deployed, weights, inputs)
             # An empty or diverged client has trained on no example.
             num_steps = sgd.num_steps(output.sums["trained_examples"])
             return output.delta, output.sums, sgd.learning_rate * tf.cast(num_steps, tf.float32)
@@ -95,7 +88,7 @@ class Rounds:
         if not inputs:
             after, metrics = self._process.next(server, [])
             return after._replace(aggregator=variates), metrics
-        cohort = [ClientInput(one, self._load(variates, client)) for one, client in inputs]
+        cohort = [(one, self._load(variates, client)) for one, client in inputs]
         results: list[tuple] = [()] * len(inputs)
         shared = server.deployed, server.weights, variates.server
         rounds.current_context().each_client(self._each, shared, cohort, results.__setitem__)
@@ -109,9 +102,8 @@ class Rounds:
                 own, totals = tuple(map(np.add, own, changes)), tuple(map(np.add, totals, changes))
             self._states.save(client, round_num, own)
             last_rounds[client] = round_num
-        c = tuple(
-            c + total / np.float32(len(self._population)) for c, total in zip(variates.server, totals, strict=True)
-        )
+        population = np.float32(len(self._population))
+        c = tuple(c + total / population for c, total in zip(variates.server, totals, strict=True))
         total_sums = {name: sum(one[name] for one in sums) for name in sums[0]}
         metrics = fed_avg.RoundMetrics(**total_sums, update_norm=norm, deployed=deployed)
         return fed_avg.State._make((*stepped, variates._replace(server=c, last_rounds=last_rounds))), metrics

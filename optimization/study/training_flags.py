@@ -25,7 +25,7 @@ CORRECTIONS = [Setting(name, float, about) for name, (_, about) in corrections.C
 EVALUATIONS = declared(Evaluations)
 MOST_VARIATES = 10_000  # SCAFFOLD stores an array of the model's size on disk for each client.
 _OFF = (
-    *("proximal_strength", "client_momentum", "client_work", "aggregator", "adaptive_clipping", "clip_norm"),
+    *("proximal_strength", "client_momentum", "client_sgd_momentum", "aggregator", "adaptive_clipping", "clip_norm"),
     *("init_adaptive_clipping", "reset", "log_interactions", "diagnose_round"),
 )
 # The values of other settings that SCAFFOLD allows; a number that is off is 0.

@@ -20,6 +20,8 @@ KINDS = {
     "dpsgd_adaptive": ("--noise_multiplier=0.1", "--adaptive_clipping", "--insecure_seeded_noise"),
     "dpftrl": ("--noise_multiplier=0.5", "--clip_norm=0.4", "--insecure_seeded_noise", "--dpftrl_restart_rounds=3"),
     "mf_dpftrl": ("--noise_multiplier=0.5", "--clip_norm=0.4", "--insecure_seeded_noise", "--mf_bands=3"),
+    "median": (),
+    "trimmed_mean": (),
     "secure_sum": (),
     "ddp": ("--noise_multiplier=0.5", "--clip_norm=0.4"),
 }
