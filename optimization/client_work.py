@@ -337,7 +337,7 @@ def check(work: ClientWork, model: models.Model, loss: Loss, examples: Batch) ->
     wanted = ClientUpdate(model.specs, tf.TensorSpec([]), tf.TensorSpec([], tf.bool), tf.TensorSpec([]))
     pairs = zip(tf.nest.flatten(update), tf.nest.flatten(wanted), strict=True)
     if not isinstance(update, ClientUpdate) or not all(spec.is_compatible_with(part) for part, spec in pairs):
-        raise ValueError(f"it must return {wanted}, not {update}")
+        raise ValueError(f"it must return {wanted}, not {tf.nest.map_structure(tf.type_spec_from_value, update)}")
     for part in (*update.delta, update.loss_sum):
         tf.debugging.assert_all_finite(part, "its update or loss on random examples is not finite")
     tf.ensure_shape(work.examples_trained(_count(examples)), [])
