@@ -230,6 +230,7 @@ def options(settings: cli.Settings) -> BanditOptions:
         corrections=corrections.chosen(settings),
         client_hyperparameters=training_flags.hyperparameters("client", settings),
         personalization=federation_flags.options(settings),
+        own_metrics=tuple(settings.get("metrics") or ()),
         server_optimizer=training_flags.server_optimizer(settings),
         aggregation=federation_flags.aggregation(settings),
         posterior=posterior_flags.posterior_options(settings, "model_aggregation") if is_posterior else None,

@@ -17,7 +17,7 @@ from bandits.task_defaults import PRETRAINED
 from data import tasks
 from data.errors import UsageError
 from data.objects import UserObject
-from data.settings import Count, Positive, setting
+from data.settings import Count, Positive, none_of, setting
 from data.tasks import registry as task_registry
 from data.tasks.options import TaskOptions
 from optimization import options
@@ -248,6 +248,14 @@ class OwnParts:
         "right action",
         name="rewards",
         takes_objects=True,
+    )
+    own_metrics: tuple[UserObject, ...] = setting(
+        None,
+        "A function of a client's log, whose sum over the cohort becomes a column of metrics.csv; can be repeated",
+        list,
+        name="metrics",
+        takes_objects=True,
+        convert=none_of([]),
     )
     client_work: UserObject | None = setting(None, "A ClientWork instead of SGD", takes_objects=True, only=_WITH_WORK)
 

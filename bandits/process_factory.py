@@ -99,6 +99,7 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         halves=halves,
         reward_bounds=task.reward_bounds,
         clips_rewards=phase.task.learn_from != "dr",
+        own_metrics=phase.own_metrics,
         **personal,
     )
 
@@ -177,6 +178,7 @@ def parts(
         (phase.drift.kind != "none", round_parts.DriftingRewards(phase)),
         (phase.delay.kind != "none", round_parts.DelayedRewards(phase)),
         (phase.has_halves, round_parts.Halves(phase)),
+        (phase.own_metrics, round_parts.OwnMetrics(phase)),
         (phase.reset != resets.NONE, round_parts.Resets(phase.reset, task.reward_bounds, initialize)),
         (phase.reports_clients, round_parts.ClientReports(task.clients.client_ids[: phase.population.stop])),
         (True, round_parts.Payloads(*sent)),
@@ -283,7 +285,7 @@ def _shared(
     folder = download.cache_folder(phase.task.cache_dir) / "rounds"
 
     def find() -> tff.templates.IterativeProcess:
-        if not cached_rounds.is_versioned(*_parts(definition)):
+        if definition.own_metrics or not cached_rounds.is_versioned(*_parts(definition)):
             return definition.build()
         return cached_rounds.process(folder, repr(own_key), definition.build)
 

@@ -58,6 +58,7 @@ class RoundMetrics(NamedTuple):
       half_examples: int32 [2, places], number of examples in each half.
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
+      own: float32 [metrics, 2], numerators and denominators of the user's metrics; empty without them.
     """
 
     examples: Any
@@ -75,6 +76,7 @@ class RoundMetrics(NamedTuple):
     half_examples: Any = ()
     deployed: Any = ()
     aggregator: Any = ()
+    own: Any = ()
 
 
 class Log(NamedTuple):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bandits import losses, policies, process, process_factory
+from data import objects
 from optimization import client_work, corrections, models, options
 from optimization.runtime import cached_rounds
 from optimization.study import compiled
@@ -74,6 +75,7 @@ def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
         ({}, {}, {"model": models.with_heads(models.mlp(3, (), 6), 2)}),
         ({}, {}, {"policy": policies.Softmax(0.6)}),
         ({}, {}, {"reward_matrix": np.ones((3, 3), np.float32)}),
+        ({}, {}, {"own_metrics": (objects.of(len),)}),
     ],
 )
 def test_runs_that_compute_something_else_do_not_share(monkeypatch, other):
