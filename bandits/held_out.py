@@ -105,10 +105,8 @@ class Evaluation:
         rewards = np.array(self.client_rewards["rewards"])
         # With few clients, the worst tenth is a single client, whose reward a private run must not show.
         is_hidden = not is_apart and self._is_private and len(rewards) <= _FEW_CLIENTS
-        # Only labels define which action is correct; a positive reward in a table or a log does not.
-        has_right = not self._phase.task.reward_columns and self._phase.task.task_type != "logged"
         return {
-            metrics.ACCURACY: right / count if has_right else np.nan,
+            metrics.ACCURACY: np.nan if self._task.has_reward_labels else right / count,
             metrics.HELD_OUT_REWARD: reward / count,
             metrics.WORST_TENTH: np.nan if is_hidden else metrics.worst_tenth(rewards),
             metrics.JAIN_INDEX: metrics.jain_index(rewards),

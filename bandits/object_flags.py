@@ -1,154 +1,172 @@
-"""Python objects that users pass to `bandits.run` instead of flags: a policy, a reward function, a Keras model."""
+"""Parts of the user's own in place of settings, such as a policy, metrics, a Keras model, or the clients' training."""
 
 import dataclasses
 import inspect
+import itertools
 import pathlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from bandits import registry
-from bandits.options import BanditOptions
-from data import tasks
+from bandits.options import BanditOptions, OwnParts
+from data import objects, tasks
 from data.errors import UsageError
+from data.objects import UserObject
 from data.reward_bounds import RewardBounds
+from data.settings import names
 from optimization.study import cli, run_folder
-from optimization.study.objects import FLAG, Recorded, rebuilt, recorded, short
+from optimization.study.metrics import Metric
 
-# Keywords that accept objects, with their help texts.
-OBJECTS: Mapping[str, str] = {
-    "policy": "A `policies.Policy`, or a function of predicted rewards, float32 [batch, actions], to probabilities.\n"
-    "    It replaces the policy of bandits_type, which then is softmax, or softmax_ce for a cross entropy.",
-    "rewards": "A function of a label and an action to the reward, instead of 1 for the right action.\n"
-    "    Labels and actions are names in tables, else numbers.",
-    "model": "A Keras model of float32, stateless layers, besides the names below.\n"
-    "    Its architecture counts; its weights are sampled by seed.",
-}
 _LOSSES = ("softmax", "softmax_ce")
+_PARTS = (*names(OwnParts), "data", "model", "client_optimizer", "server_optimizer", "aggregator")
 
 
 @dataclasses.dataclass(frozen=True)
 class UserPolicySpec(registry.PolicySpec):
-    """A policy that the user provides.
-
-    Attributes:
-      policy: The policy object. `target` is its description as text.
-    """
-
-    policy: Any = dataclasses.field(default=None, compare=False)
+    """A policy that the user provides; `target` is its text."""
 
     def build(self, value: Any = None) -> Any:
         from bandits import policies
 
-        return policies.of(self.policy)
+        return policies.of(self.target.value)  # type: ignore[attr-defined]
 
 
-class Objects:
-    """The objects that the user passed to a run. Without objects, no method changes anything.
+def given(settings: cli.Settings) -> dict[str, UserObject]:
+    """The user's objects among the settings of a run, by setting."""
+    return {name: settings[name] for name in _PARTS if isinstance(settings[name], UserObject)}
 
-    Attributes:
-      records: The records of the objects in `config.json`, by keyword.
+
+def check(settings: cli.Settings) -> None:
+    """Checks the user's objects against the other flags.
+
+    Raises:
+      UsageError: If a flag is set that an object replaces, or the run cannot be exported with the object.
     """
-
-    def __init__(self, given: Mapping[str, Any]):
-        """Checks the types of the objects.
-
-        Raises:
-          UsageError: If an object has the wrong type for its keyword.
-        """
-        self._objects = dict(given)
-        for name in ("policy", "rewards"):
-            one = self._objects.get(name)
-            if one is not None and (isinstance(one, type) or not (callable(one) or hasattr(one, "probabilities"))):
-                raise UsageError(f"{name} must be an object or a function, not {one!r}: see help(bandits.run).")
-        self.records = {name: recorded(one) for name, one in self._objects.items() if name != "model"}
-        if (model := self._objects.get("model")) is not None:
-            from optimization import keras_models
-
-            self._objects["model"] = keras_models.Architecture(model)
-            self.records["model"] = Recorded(repr(self._objects["model"]))
-
-    def flags(self) -> dict[str, str]:
-        """Flags that record the objects."""
-        return {f"{FLAG}{name}": one.text for name, one in self.records.items()}
-
-    def resolve(self, settings: cli.Settings, resolved: cli.Settings) -> cli.Settings:
-        """Resolved flags, whose default experiment name includes the classes of the objects.
-
-        Raises:
-          UsageError: If a flag is set that an object replaces.
-        """
-        bandit = registry.BANDITS[resolved.bandits_type]
-        if "policy" in self._objects:
-            of_policies = {f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.settings}
-            if replaced := sorted(settings.set_by_user & {*of_policies, "ties", "bandits_schedule"}):
-                raise UsageError(f"--{replaced[0]} has no effect with a policy of your own: leave it out.")
-            if resolved.bandits_type not in _LOSSES:
-                raise UsageError(
-                    f"--bandits_type={resolved.bandits_type} has a policy, and so do you: give {' or '.join(_LOSSES)}, "
-                    "which then name the loss alone."
-                )
-        if "model" in self._objects:
-            if replaced := sorted(settings.set_by_user & {"hidden", "norm"}):
-                raise UsageError(f"--{replaced[0]} has no effect with a model of your own: leave it out.")
-            if registry.POLICIES[bandit.policy].heads:
-                raise UsageError(f"--bandits_type={resolved.bandits_type} needs several heads; a Keras model has one.")
-        if resolved.export:
-            self._check_export()
-        if not settings.is_given("experiment_name") and self.records:
-            classes = (re.split("[:.]", one.text.partition("(")[0])[-1] for one in self.records.values())
-            names = [resolved.experiment_name, *("".join(filter(str.isalnum, name)) for name in classes)]
-            return resolved.replace(experiment_name="_".join(names))
-        return resolved
-
-    def _check_export(self) -> None:
-        policy: Any = self._objects.get("policy")
-        if policy is not None and self.records["policy"].problem:
+    own, bandit = given(settings), registry.BANDITS[settings.bandits_type]
+    if "policy" in own:
+        of_policies = {f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.settings}
+        if replaced := sorted(settings.set_by_user & {*of_policies, "ties", "bandits_schedule"}):
+            raise UsageError(f"--{replaced[0]} has no effect with a policy of your own: leave it out.")
+        if settings.bandits_type not in _LOSSES:
+            raise UsageError(
+                f"--bandits_type={settings.bandits_type} has a policy, and so do you: give {' or '.join(_LOSSES)}, "
+                "which then name the loss alone."
+            )
+    if "model" in own:
+        if replaced := sorted(settings.set_by_user & {"hidden", "norm"}):
+            raise UsageError(f"--{replaced[0]} has no effect with a model of your own: leave it out.")
+        if registry.POLICIES[bandit.policy].heads:
+            raise UsageError(f"--bandits_type={settings.bandits_type} needs several heads; a Keras model has one.")
+    if settings.export and "policy" in own:
+        if own["policy"].problem:
             raise UsageError("--export does not go with this policy, which the run's folder cannot hold.")
-        function = getattr(policy, "probabilities", policy)
-        if policy is not None and "key" in inspect.signature(function).parameters:
+        value = own["policy"].value
+        if "key" in inspect.signature(getattr(value, "probabilities", value)).parameters:
             raise UsageError("--export does not go with this policy, which draws random numbers from its key.")
 
-    def options(self, options: BanditOptions) -> BanditOptions:
-        """Options with the user's policy."""
-        if "policy" not in self._objects:
-            return options
-        text_of = self.records["policy"].text
-        target = f"{text_of} {id(self._objects['policy'])}" if self.records["policy"].problem else text_of
-        chosen = UserPolicySpec(target, label=short(text_of), policy=self._objects["policy"])
-        return dataclasses.replace(options, policy=chosen)
 
-    def task(self, task: tasks.Task, options: BanditOptions) -> tasks.Task:
-        """Task with the user's rewards and model.
+def recorded(value: Any) -> UserObject:
+    """A Keras model that is given in Python, which is recorded by its architecture.
 
-        Raises:
-          UsageError: If they do not fit the data, or if the policy does not return probabilities.
-        """
-        if "rewards" in self._objects:
-            if options.task.task_type == "logged" or options.task.reward_columns:
-                raise UsageError("rewards has no effect here: this data has rewards, and no labels.")
-            task = dataclasses.replace(task, rewards={"exact": _matrix(self._objects["rewards"], task)})
-            low, high = task.reward_range("exact")
-            if low < min(high, 0) or high > max(low, 1):
-                task = dataclasses.replace(task, reward_bounds=RewardBounds(low, high))
-        if "model" in self._objects:
-            if not isinstance(task.feature_spec, tuple):
-                raise UsageError(f"--task_type={options.task.task_type} has bags of words, which no Keras model takes.")
-            self._objects["model"].check(task.feature_spec[0], task.num_actions)
-            task = _with_keras(task, self._objects["model"])
-        if "policy" in self._objects:
-            from bandits import policies
+    Raises:
+      UsageError: If it is no valid model.
+    """
+    from optimization import keras_models
 
-            policy = policies.of(self._objects["policy"])
-            if task.model == "keras" and "representation" in policy.asks:
-                raise UsageError("policy asks for the representation, which a Keras model does not give.")
-            policies.check(policy, task.num_actions)
-        return task
+    return objects.of(value, repr(keras_models.Architecture(value)))
 
 
-NONE = Objects({})
+def policy(text: UserObject | str) -> UserPolicySpec:
+    """The user's policy."""
+    text = text if isinstance(text, UserObject) else UserObject(text)
+    return UserPolicySpec(text, label=text.label)
+
+
+def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
+    """Task with the user's rewards and model.
+
+    Raises:
+      UsageError: If an object has the wrong type, or does not fit the data, or if the policy does not return
+        probabilities.
+    """
+    if options.reward_function:
+        if task.has_reward_labels:
+            raise UsageError("rewards has no effect here: this data has rewards, and no labels.")
+        task = dataclasses.replace(
+            task, rewards={"exact": _matrix(_callable("rewards", options.reward_function), task)}
+        )
+        low, high = task.reward_range("exact")
+        if low < min(high, 0) or high > max(low, 1):
+            task = dataclasses.replace(task, reward_bounds=RewardBounds(low, high))
+    if isinstance(options.task.model, UserObject):
+        from optimization import keras_models
+
+        architecture = keras_models.Architecture(options.task.model.value)
+        if not isinstance(task.feature_spec, tuple):
+            raise UsageError(f"--task_type={options.task.task_type} has bags of words, which no Keras model takes.")
+        architecture.check(task.feature_spec[0], task.num_actions)
+        task = _with_keras(task, architecture)
+    if options.own_policy:
+        from bandits import policies
+
+        policy = policies.of(_callable("policy", options.own_policy))
+        if task.model == "keras" and "representation" in policy.asks:
+            raise UsageError("policy asks for the representation, which a Keras model does not give.")
+        policies.check(policy, task.num_actions)
+    if metric_columns(options.own_metrics):
+        _check_metrics(options.own_metrics, task)
+    return task
+
+
+def metric_columns(given: Iterable[UserObject]) -> list[Metric]:
+    """Columns of `metrics.csv` for the user's metrics, with their optional attributes name, about, better and shown.
+
+    Raises:
+      UsageError: If an object cannot be imported or called, or if its name is invalid or not unique.
+    """
+    columns: list[Metric] = []
+    for each in given:
+        metric = _callable("metrics", each)
+        name = getattr(metric, "name", getattr(metric, "__name__", type(metric).__name__))
+        if not re.fullmatch(r"[\w.-]+", name) or f"own/{name}" in columns:
+            raise UsageError(f"metrics need different names in letters, digits, _, . and -: one is {name!r}.")
+        better, shown = getattr(metric, "better", None), getattr(metric, "shown", True)
+        columns.append(Metric(f"own/{name}", getattr(metric, "about", name), better=better, in_summary=shown))
+    return columns
+
+
+def _check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
+    """Calls metrics with the contexts of the first client, and with an empty log.
+
+    Raises:
+      UsageError: If one of them fails, or returns anything but a finite number or two.
+    """
+    import tensorflow as tf
+
+    from bandits import process
+    from optimization import models
+
+    first = task.clients.load(0)
+    for each, count in itertools.product(given, (len(first.labels), 0)):
+        features = models.dense(task.normalize(first.take(np.arange(count)).features))
+        log = {"action": tf.zeros(count, tf.int32), "reward": tf.zeros(count), "propensity": tf.ones(count)}
+        try:
+            totals = tf.function(process.metric_sums, autograph=False)([each], log, features).numpy()
+            if not np.isfinite(totals[:, 0]).all():
+                raise ValueError("the value is not finite")
+        except Exception as error:  # The user's code can raise anything.
+            raise UsageError(f"metrics: {each.label} returns no sums for {count} interactions: {error}.") from error
+
+
+def _callable(name: str, given: UserObject) -> Any:
+    """An object that must be a function or have the method `probabilities`."""
+    value = given.value
+    if isinstance(value, type) or not (callable(value) or hasattr(value, "probabilities")):
+        raise UsageError(f"{name} must be an object or a function, not {value!r}: see help(bandits.run).")
+    return value
 
 
 def _with_keras(task: tasks.Task, architecture: Any) -> tasks.Task:
@@ -185,12 +203,3 @@ def _matrix(reward: Callable[[Any, Any], float], task: tasks.Task) -> np.ndarray
         label, action = (names[place] for place in np.argwhere(~np.isfinite(matrix))[0])
         raise UsageError(f"rewards must give finite numbers, but not so for label {label!r} and action {action!r}.")
     return matrix
-
-
-def of_record(text_of_policy: str) -> UserPolicySpec:
-    """The policy that a run recorded.
-
-    Raises:
-      UsageError: If the policy cannot be rebuilt; see `objects.rebuilt`.
-    """
-    return UserPolicySpec(text_of_policy, policy=rebuilt(text_of_policy))

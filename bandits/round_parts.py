@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import metrics, process, resets
+from bandits import metrics, object_flags, process, resets
 from bandits.options import REPLAY_ROWS, Phase
 from data import clients, keys
 from data.reward_bounds import RewardBounds
@@ -19,7 +19,7 @@ from optimization import aggregators, fed_avg
 from optimization.privacy import mechanisms
 from optimization.selection import selectors
 from optimization.study import payloads, run_folder
-from optimization.study.loggers import MakeLogger
+from optimization.study.loggers import Callback
 from optimization.study.metrics import mean
 
 
@@ -72,10 +72,10 @@ class FederatedRounds:
     """Rounds that are computed by TFF. Subclasses call TFF differently.
 
     Attributes:
-      loggers: Additional loggers of a run.
+      loggers: Additional callbacks of a run, which write its files.
     """
 
-    loggers: Sequence[MakeLogger] = ()
+    loggers: Sequence[Callback] = ()
 
     def __init__(self, process_of: Callable[[int], Any], definition: Any):
         """Stores the function from a round number to its process, and the definition, a `process.BanditProcess`."""
@@ -215,6 +215,16 @@ class Halves(_OfPhase):
         return own, {
             name: mean(np.sum(rewards, dtype=float), int(np.sum(examples))) for name, rewards, examples in pairs
         }
+
+
+class OwnMetrics(_OfPhase):
+    """The user's metrics: sums over the cohort, or quotients of such sums, which are NaN if the denominator is 0."""
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        numerators, denominators = np.asarray(ended.counts.own, float).T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = numerators / np.where(np.isnan(denominators), 1, denominators)
+        return own, dict(zip(object_flags.metric_columns(self.phase.own_metrics), values.tolist(), strict=True))
 
 
 class Resets(Part):

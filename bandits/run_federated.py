@@ -33,6 +33,7 @@ from bandits import (
 from bandits.options import BanditOptions, Phase, acted_in, of_task, phases, populations
 from data import files, tasks
 from data.errors import UsageError
+from data.objects import UserObject
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
@@ -71,29 +72,22 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     rounds_per_checkpoint = of_task("rounds_per_checkpoint")
     name_help = "task_scenario_bandit"
     predictor = "bandits.evaluation"
-    objects = object_flags.OBJECTS
 
-    def __init__(self, chosen_objects: object_flags.Objects = object_flags.NONE):
-        self._objects, self.records = chosen_objects, chosen_objects.records
+    def recorded_object(self, name: str, value: Any) -> UserObject:
+        return object_flags.recorded(value) if name == "model" else super().recorded_object(name, value)
 
-    def with_objects(self, given: Mapping[str, Any]) -> "BanditStudy":
-        return BanditStudy(object_flags.Objects(given))
-
-    def resolve(self, settings: cli.Settings) -> cli.Settings:
-        return self._objects.resolve(settings, super().resolve(settings))
-
-    def options(self, settings: cli.Settings) -> BanditOptions:
-        return self._objects.options(super().options(settings))
+    def strategy(self, settings: cli.Settings) -> str:
+        return settings.policy.label if settings.policy else settings.bandits_type
 
     def recorded(self, options: BanditOptions, data: tasks.Task) -> Mapping[str, Any]:
         bounds = data.reward_bounds
-        return self._objects.flags() | ({"reward_bounds": f"{bounds.low!r},{bounds.high!r}"} if bounds else {})
+        return {"reward_bounds": f"{bounds.low!r},{bounds.high!r}"} if bounds else {}
 
     def data_key(self, options: BanditOptions) -> TaskOptions:
         return options.task
 
     def open(self, options: BanditOptions) -> tasks.Task:
-        return self._objects.task(tasks_registry.load(options.task), options)
+        return object_flags.task(tasks_registry.load(options.task), options)
 
     def population(self, options: BanditOptions, task: tasks.Task) -> int:
         return len(populations(options, len(task.clients))[1])
@@ -106,6 +100,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 phase = phase_privacy.with_planned_noise(phase, plan.mechanism)
             mechanism = phase_privacy.mechanism(phase)
             warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
+            if phase.has_user_training:
+                from bandits import process_factory
+
+                process_factory.check(task, phase, mechanism)
             if task.has_learned_bounds and phase.releases and mechanism.noise_multiplier:
                 raise UsageError(
                     "Training with noise needs --reward_bounds=LOW,HIGH: bounds learned from the clients' rewards have "
@@ -196,12 +194,14 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             phase = _with_planned_noise(phase, folder, dimension)
             logs = options.logs_interactions and phase.logs
             shown = [interactions.IN_WORDS] * logs + [federation_flags.REPORT_IN_WORDS] * phase.reports_clients
+            shown += ["the sums of your own metrics"] * bool(phase.own_metrics)
             before = None if is_last and options.is_initial_model_public else trained
             spent = trained.rounds if trained else 0
             trained = phase_privacy.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
-            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=rounds.loggers)
+            own = {"loggers": rounds.loggers} | ({"callbacks": run.callbacks} if is_last else {})
+            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, **own)
             _write_results(task, phase, trained, folder, rounds, outcome, bounds if is_last else {})
             if outcome.signum:
                 return outcome.signum
@@ -297,7 +297,7 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
     elif phase.drift.kind != "none":  # Labels no longer define the correct action.
         text = f"{reward} in the last round's environment"
     else:  # With a reward table, no action is right or wrong.
-        text = reward if phase.task.reward_columns else f"accuracy {last[metrics.ACCURACY]:.4f}"
+        text = reward if task.has_reward_labels else f"accuracy {last[metrics.ACCURACY]:.4f}"
     if phase.task.learn_from == "replay":
         replayed, rows = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
         text += f". Replay kept {replayed:,.0f} of the {rows:,} rows, {replayed / rows:.1%}"

@@ -19,9 +19,16 @@ if TYPE_CHECKING:
 
 PICTURES = (".png", ".pdf", ".svg")
 EXAMPLES = pathlib.Path(__file__).parent / "examples"
+WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # The user's working directory under `bazel run`.
 _VARIABLE = "FEDBANDITS_DATA_DIR"
 _HOW_TO_NAME = f"name its folder with --data_dir or {_VARIABLE}. docs/data.md says where to get it."
 UNDAMAGED = "--data_dir must hold the undamaged file."
+
+
+def user_path(path: str) -> str:
+    """Absolute path. Under `bazel run`, relative paths start at the user's working directory."""
+    base = os.environ.get(WORKING_DIRECTORY, os.getcwd())
+    return os.path.normpath(os.path.join(base, os.path.expanduser(path)))
 
 
 def folder_of_environment() -> str | None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from absl import flags
 
+from data import objects
 from data.errors import UsageError, did_you_mean, near_names
 
 _Options = TypeVar("_Options")
@@ -109,6 +110,7 @@ class Setting:
       spellings: Alternative spellings, each with the word that it means.
       check: Function that returns a further error in a value.
       convert: Function of the value and the other settings that returns the value to use, such as None for "none".
+      takes_objects: Whether the value can be an object of the user, see `data.objects`, instead of one of the words.
       of: For each value of the single setting in `only`, the number to set. Numbers may differ in default, bounds and
         help.
     """
@@ -129,6 +131,7 @@ class Setting:
     spellings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     check: Callable[[Any], str] = lambda _: ""
     convert: Callable[[Any, Any], Any] | None = None
+    takes_objects: bool = False
     of: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
 
     @property
@@ -140,6 +143,8 @@ class Setting:
 
     def parser(self) -> flags.ArgumentParser:
         """Parser for the text of a value."""
+        if self.takes_objects:
+            return objects.Parser(self.words)
         if self.words:
             return _Words(list(self.words), self.spellings)
         kinds = {int: flags.IntegerParser, float: flags.FloatParser, bool: flags.BooleanParser}
@@ -154,6 +159,18 @@ class Setting:
         if default is None or not (isinstance(self.type, flags.ArgumentParser) or self.type is float):
             return default
         return self.parser().parse(default) if isinstance(default, str) or self.type is float else default
+
+    def of_objects(self, value: Any, recorded: Callable[[str, Any], objects.UserObject]) -> Any:
+        """Converts an object that is given in Python, or a list of objects and of texts.
+
+        Args:
+          value: The object or the list.
+          recorded: Function of the setting's name and an object that returns the object with its text.
+        """
+        if self.type is not list:
+            return recorded(self.name, value)
+        values = value if isinstance(value, list | tuple) else [value]
+        return [self.parser().parse(each) if isinstance(each, str) else recorded(self.name, each) for each in values]
 
     def wrong(self, value: Any) -> str:
         """Describes what is wrong with a value; empty if it is valid."""

@@ -16,16 +16,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import client_work, models, options
+from optimization import client_work, models, optimizers, options
 from optimization.privacy import dp_queries
 from optimization.runtime import rounds
-
-OPTIMIZERS = {
-    "adagrad": tff.learning.optimizers.build_adagrad,
-    "adam": tff.learning.optimizers.build_adam,
-    "sgd": tff.learning.optimizers.build_sgdm,
-    "yogi": tff.learning.optimizers.build_yogi,
-}
 
 
 class State(NamedTuple):
@@ -65,6 +58,7 @@ class RoundMetrics(NamedTuple):
       half_examples: int32 [2, places], number of examples in each half.
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
+      own: float32 [metrics, 2], numerators and denominators of the user's metrics; empty without them.
     """
 
     examples: Any
@@ -82,6 +76,7 @@ class RoundMetrics(NamedTuple):
     half_examples: Any = ()
     deployed: Any = ()
     aggregator: Any = ()
+    own: Any = ()
 
 
 class Log(NamedTuple):
@@ -325,7 +320,7 @@ def at_position(value: tf.Tensor, position: tf.Tensor, size: int) -> tf.Tensor:
 
 def server_optimizer(optimizer: options.ServerOptimizer) -> tff.learning.optimizers.Optimizer:
     """Builds TFF's optimizer."""
-    return OPTIMIZERS[optimizer.name](optimizer.learning_rate, **dict(optimizer.hyperparameters))
+    return optimizers.build("server", optimizer.name, optimizer.learning_rate, optimizer.hyperparameters)
 
 
 def server_step(

@@ -81,8 +81,11 @@ def commands(tmp_path_factory) -> Iterator[dict[pathlib.Path, list[list[str]]]]:
         file.parent.mkdir(exist_ok=True)
         file.write_text(_RECORDER)
         file.chmod(0o755)
+    for block in _blocks(ROOT / "docs" / "own_parts.md", "python"):
+        name, _, content = block.partition("\n")
+        (folder / name.removeprefix("# ")).write_text(content)
     record = folder / "record"
-    environment = {"PATH": str(folder / "bin"), "RECORD": str(record)}
+    environment = {"PATH": str(folder / "bin"), "RECORD": str(record), "PROJECT": str(folder)}
     shell = shutil.which("bash") or "/bin/bash"
     found = {}
     for path in PAGES:

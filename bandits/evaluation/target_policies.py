@@ -119,8 +119,8 @@ def options_of_run(folder: str) -> BanditOptions:
     made = flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
     if "python_model" in run.flags and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file():
         raise UsageError(f"{folder} trained a Keras model, which an earlier version did not keep: run it again.")
-    if recorded := run.flags.get("python_policy"):
-        made = dataclasses.replace(made, policy=object_flags.of_record(recorded))
+    if recorded := run.flags.get("python_policy"):  # Recorded by an earlier version.
+        made = dataclasses.replace(made, policy=object_flags.policy(recorded))
     return made
 
 

@@ -31,7 +31,6 @@ from optimization.study import cli, interruption
 
 FINISHED_FILE = "finished.json"
 LOG_FILE = "log.txt"
-_WORKING_DIR = "BUILD_WORKING_DIRECTORY"  # Relative paths in flags are relative to the user's directory.
 _NODES_SECONDS = 60.0  # Maximum time to wait for a node with enough CPUs, if all such nodes are lost.
 _RAY_RETRIES = 2
 _CONNECT_SECONDS = 10
@@ -458,4 +457,4 @@ def environment() -> dict[str, str]:
     """Environment variables that a run's flags depend on."""
     names = ("FEDBANDITS_DATA_DIR", "TF_CPP_MIN_LOG_LEVEL")
     passed_on = {name: os.environ[name] for name in names if name in os.environ}
-    return passed_on | {_WORKING_DIR: os.environ.get(_WORKING_DIR, os.getcwd())}
+    return passed_on | {files.WORKING_DIRECTORY: files.user_path(".")}

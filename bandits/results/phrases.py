@@ -9,7 +9,7 @@ from typing import Any
 
 from bandits.results import runs
 from bandits.results.comparison import MOST_SEEDS, UNPAIRED, Comparison
-from optimization.study import objects
+from data import objects
 from optimization.study.intervals import Interval
 
 WHAT_INTERVALS_ARE_OVER = "Intervals over seeds are about other seeds on this data, not about other clients."
@@ -18,7 +18,6 @@ ONE_SEED = "One seed has no test of a difference: run several, --repeat=8."
 _CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario", "server_optimizer")
 _SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))
 _ROUNDS = "total_rounds"
-_POLICY = f"{objects.FLAG}policy"  # With this object, bandits_type only selects the loss.
 _LONGEST_NAME = 60
 _KEY_LENGTH = 12
 
@@ -127,7 +126,7 @@ def configuration_names(
     """
     folders = runs.labels(map(_descriptive, owners))
     first = [strategy] if any(strategy in settings for settings in flags) else []
-    first += sorted({name for settings in flags for name in settings if _is_object(name, settings)})
+    first += sorted({name for settings in flags for name, value in settings.items() if objects.label(value)})
     chosen = list(dict.fromkeys([*first, *_fewest(flags, [*first, *_by_importance(flags, shown)])]))
     names = [_named(settings, chosen) for settings in flags]
     if not chosen or max(map(len, names)) > max(_LONGEST_NAME, *map(len, folders)):
@@ -186,14 +185,11 @@ def _named(values: Mapping[str, Any], chosen: Sequence[str]) -> str:
         name
         for name in chosen
         if name in values
-        if _is_object(name, values) or not name.startswith(objects.FLAG)
-        if not (name == "bandits_type" and values[name] == "softmax" and _is_object(_POLICY, values))
+        if not (name == "policy" and not values[name])
+        # With a policy of the user's, bandits_type only selects the loss.
+        if not (name == "bandits_type" and values[name] == "softmax" and values.get("policy"))
     ]
     return ", ".join(flag_word(name, values[name]) for name in kept) or "default"
-
-
-def _is_object(name: str, values: Mapping[str, Any]) -> bool:
-    return name.startswith(objects.FLAG) and values.get(name) is not None
 
 
 def flag_word(name: str, value: Any) -> str:
@@ -201,8 +197,8 @@ def flag_word(name: str, value: Any) -> str:
     short = name
     for long, shorter in _SHORTER:
         short = short.replace(long, shorter)
-    if name.startswith(objects.FLAG):
-        return objects.short(str(value))
+    if label := objects.label(value):
+        return label
     if isinstance(value, bool):
         return short if value else f"no {short}"
     if isinstance(value, str):

@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import importlib
-import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -88,9 +87,7 @@ def _user_path(path: str) -> pathlib.Path:
     """Absolute path; under `bazel run`, relative paths start at the user's working directory."""
     if not path:
         raise argparse.ArgumentTypeError("is empty: name a folder")
-    return pathlib.Path(
-        os.path.abspath(os.path.join(os.environ.get("BUILD_WORKING_DIRECTORY", ""), os.path.expanduser(path)))
-    )
+    return pathlib.Path(files.user_path(path))
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+from data import objects
 from data.schema import Schema
 from data.settings import Count, Positive, numbers, setting
 
@@ -24,6 +25,11 @@ OFFLINE = ("regression", "ips", "dr")
 class Data:
     """Settings of the data source."""
 
+    data: objects.UserObject | None = setting(None, "Data of your own, see docs/own_parts.md", takes_objects=True)
+    eval_data: objects.UserObject | None = setting(
+        None, "Held-out clients (default: a fifth of those in --data)", takes_objects=True, only={"data": True}
+    )
+    actions: str | None = setting(None, "Number or names of actions (default: from labels)", only={"data": True})
     data_dir: str | None = setting(
         None,
         "Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded, the "
@@ -88,7 +94,8 @@ class Models:
 
     model: str | None = setting(
         None,
-        "Model (default: the task's); digits and tables take linear or mlp",
+        "Model (default: the task's); digits and tables take linear or mlp; or a Keras model of your own, as "
+        "module:object, of which only the architecture counts",
         {
             "linear": "linear; default of tabular",
             "linear_l2": "linear, of images scaled to an L2 norm of 1",
@@ -98,6 +105,7 @@ class Models:
             "cnn_dropout": "two-layer CNN with dropout of its Table D.2, also of 28 x 28 images",
             "resnet18": "ResNet-18",
         },
+        takes_objects=True,
     )
     hidden: tuple[int, ...] | None = setting(
         None,
@@ -200,6 +208,11 @@ class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardS
     task_type: str
     variant: str = "paper"
     learn_from: str = SIMULATOR
+
+    @property
+    def model_name(self) -> str | None:
+        """Name of the model; None for the task's default and for a model of the user's."""
+        return None if objects.label(self.model) else self.model
 
     @property
     def is_published(self) -> bool:

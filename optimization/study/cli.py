@@ -17,15 +17,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from data.errors import Failure, UsageError
+from data.files import WORKING_DIRECTORY
+from data.files import user_path as user_path
 from data.settings import Parameter as Parameter
 from data.settings import Setting as Setting
 from optimization.study import interruption
 from optimization.study.flag_set import FlagSet as FlagSet
-from optimization.study.formatting import WORKING_DIRECTORY
 from optimization.study.formatting import joined as joined
 from optimization.study.formatting import shown_path as shown_path
 from optimization.study.formatting import unknown as unknown
-from optimization.study.formatting import user_path as user_path
 from optimization.study.formatting import whole_numbers as whole_numbers
 from optimization.study.settings import Settings as Settings
 

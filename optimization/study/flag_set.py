@@ -12,9 +12,9 @@ from typing import Any
 
 from absl import flags
 
+from data import files
 from data.errors import UsageError, did_you_mean, near_names
 from data.settings import Setting, declared
-from optimization.study import formatting
 from optimization.study.settings import Settings, condition
 
 _WIDTH = 110
@@ -73,7 +73,14 @@ class FlagSet:
             if setting.type is bool:
                 flags.DEFINE_boolean(setting.name, None, setting.help, flag_values=self._flags)
             elif setting.type is list:
-                flags.DEFINE_multi_string(setting.name, [], setting.help, flag_values=self._flags)
+                flags.DEFINE_multi(
+                    setting.parser(),
+                    flags.ArgumentSerializer(),
+                    setting.name,
+                    [],
+                    setting.help,
+                    flag_values=self._flags,
+                )
             else:
                 flags.DEFINE(setting.parser(), setting.name, None, setting.help, flag_values=self._flags)
             names.append(setting.name)
@@ -123,7 +130,7 @@ class FlagSet:
             if wrong := self._declared[name].wrong(value):
                 raise UsageError(f"--{name}={value}: {wrong}")
             if self._declared[name].type is pathlib.Path:
-                values[name] = formatting.user_path(value)
+                values[name] = files.user_path(value)
         positional = {self._positional: tuple(rest[1:])} if self._positional is not None else {}
         settings = Settings(values | positional, set_by_user, self._declared)
         if self._file is None or not (path := settings[self._file[0]]):

@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterable
 
 from data.errors import UsageError, did_you_mean, near_names
-
-WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # The user's working directory under `bazel run`.
+from data.files import user_path
 
 
 def unknown(flag: str, name: str, known: Iterable[str], otherwise: str) -> UsageError:
@@ -43,9 +42,3 @@ def shown_path(path: str) -> str:
     """Path as a user would write it: relative if it is below the working directory."""
     relative = os.path.relpath(path, user_path("."))
     return path if relative.startswith("..") else relative
-
-
-def user_path(path: str) -> str:
-    """Absolute path. Under `bazel run`, relative paths start at the user's working directory."""
-    base = os.environ.get(WORKING_DIRECTORY, os.getcwd())
-    return os.path.normpath(os.path.join(base, os.path.expanduser(path)))

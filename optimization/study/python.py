@@ -20,10 +20,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from data import frames
+from data import frames, objects
 from data.errors import Failure, UsageError, did_you_mean, near_names
-from optimization.study import cli, frame, interruption, results
-from optimization.study import objects as recording
+from optimization.study import cli, frame, interruption, results, run_folder
 from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
@@ -52,8 +51,9 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
           >>> run.metrics.tail()
 
         Args:
-          **settings: The settings below. None means that a setting is not given.
-          {objects}
+          **settings: The settings below. None means that a setting is not given. Settings that take a
+            `module:object` also take the object itself.
+          {table}
 
         Returns:
           The finished run as a `Run`, or several as `Runs`.
@@ -77,29 +77,22 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=None if callable(flag.default) else flag.default,
-            annotation=kinds[name],
+            annotation=object if flag.takes_objects else kinds[name],
         )
         for name, flag in flags.declared.items()
         if name != _ONLY_FOR_PROGRAMS
     ]
-    objects = _objects(flags, study)
-    for name in objects:
-        if name not in flags.declared:
-            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None))
-    about = "\n  ".join(f"{name}: {text}" for name, text in objects.items())
+    table = ""
+    if "data_file" in flags.declared:
+        table = f"{_TABLE}: A pandas DataFrame instead of data_file; it is neither changed nor stored."
+        parameters.append(inspect.Parameter(_TABLE, inspect.Parameter.KEYWORD_ONLY, default=None))
     listed = re.sub(r"--(?=\w)", "", flags.help().removeprefix(flags.usage).strip())
     run_study.__name__ = run_study.__qualname__ = "run"
     run_study.__module__ = package = module.rpartition(".")[0]
     run_study.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     doc = inspect.cleandoc(run_study.__doc__ or "")
-    run_study.__doc__ = doc.format(module=module, package=package, objects=about, settings=listed)
+    run_study.__doc__ = doc.format(module=module, package=package, table=table, settings=listed)
     return run_study
-
-
-def _objects(flags: cli.FlagSet, study: frame.Study) -> dict[str, str]:
-    """Keywords that take objects, with their help."""
-    table = {_TABLE: "A pandas DataFrame instead of data_file; it is neither changed nor stored."}
-    return (table if "data_file" in flags.declared else {}) | dict(study.objects)
 
 
 def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | results.Runs:
@@ -110,8 +103,8 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
     Args:
       study: The study.
       flag_values: Values of flags by name: numbers, strings, paths, True or False; a list for a comma-separated flag;
-        None if a flag is not given. `table`, a pandas DataFrame, replaces --data_file, and is neither changed nor
-        stored.
+        an object for a flag that takes `module:object`; None if a flag is not given. `table`, a pandas DataFrame,
+        replaces --data_file, and is neither changed nor stored.
 
     Returns:
       The finished run, or several.
@@ -123,22 +116,20 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
       KeyboardInterrupt: After Ctrl-C, once the round in progress is saved, or immediately while it waits for another
         thread's run, which goes on; the same call continues the run.
     """
-    flag_values = checked(study, flag_values, study.objects)
-    declared = frame.flag_set(study).declared
-    objects = {
+    flag_values = checked(study, flag_values)
+    flags, table = frame.flag_set(study), flag_values.pop(_TABLE, None)
+    own = {
         name: flag_values.pop(name)
-        for name in [name for name in study.objects if name in flag_values]
-        if not (name in declared and isinstance(flag_values[name], str))
+        for name, setting in flags.declared.items()
+        if setting.takes_objects and not isinstance(flag_values.get(name, ""), str)
     }
-    if objects:
-        study = study.with_objects(objects)
-        if problems := recording.problems(study.records):
-            flag_values["root_output_dir"] = tempfile.mkdtemp(dir=_in_memory().name)
-            remedy = "Use a frozen dataclass of a module to keep the run"
-            print(f"The run ends with this process: {'; '.join(problems)}. {remedy}.", file=sys.stderr)
-    table, flags = flag_values.pop(_TABLE, None), frame.flag_set(study)
+    own = {name: flags.declared[name].of_objects(value, study.recorded_object) for name, value in own.items()}
     arguments = words(flag_values)
-    settings = flags.parse(["", *arguments])
+    settings = flags.parse(["", *arguments]).with_user_values(**own)
+    if problems := objects.problems({name: own[name] for name in own.keys() - run_folder.FREE_FLAGS}):
+        settings = settings.with_user_values(root_output_dir=tempfile.mkdtemp(dir=_in_memory().name))
+        remedy = "Use functions and frozen dataclasses of a module to keep the run"
+        print(f"The run ends with this process: {'; '.join(problems)}. {remedy}.", file=sys.stderr)
     if _pids - {os.getpid()}:  # A fork lacks the threads of gRPC and TensorFlow, which would end its parent.
         raise Failure("This process was forked after a run, and cannot run: let multiprocessing spawn its processes.")
     folders = _in_a_thread(lambda: _execute(study, settings, arguments, table))
@@ -235,7 +226,7 @@ def _execute(
     with contextlib.ExitStack() as ended:
         cli.hush_imports()
         with _lent(settings, table) as (settings, note):
-            note += "".join(f", its {name} {one.text}" for name, one in study.records.items())
+            note += "".join(f", its {name} {value}" for name, value in settings.items() if objects.label(value))
             command = f"{cli.command_line(_module(study), words)}  # from Python{note}"
             runs = frame.open_all(study, settings, command)
         for run in runs:

@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from data import files
 from data.errors import UsageError, did_you_mean, near_names
 from data.settings import Parameter, Setting
 from optimization.study import formatting
@@ -82,7 +83,7 @@ class Settings(Mapping[str, Any]):
             value = defaults.pop() if len(defaults) == 1 else None  # With several, each run has its own default.
         if callable(value):
             return value(self)
-        return formatting.user_path(value) if value and declaration.type is pathlib.Path else declaration.parsed(value)
+        return files.user_path(value) if value and declaration.type is pathlib.Path else declaration.parsed(value)
 
     def is_given(self, name: str) -> bool:
         """Whether the user, a file, a preset or the program sets a value instead of the default."""
@@ -117,7 +118,7 @@ class Settings(Mapping[str, Any]):
                 raise UsageError(f"{name} is not a setting: {near}")
             value = self._declared[name].converted(value)
             is_path = value and self._declared[name].type is pathlib.Path
-            converted[name] = formatting.user_path(value) if is_path else value
+            converted[name] = files.user_path(value) if is_path else value
         return converted
 
     def with_file(self, values: Mapping[str, Any]) -> "Settings":

@@ -88,7 +88,7 @@ def test_signature_and_docstring_have_every_setting_with_its_default(module):
     assert {name: parameters[name].default for name in declared} == {
         name: None if callable(setting.default) else setting.default for name, setting in declared.items()
     }
-    assert set(parameters) - set(declared) <= {"table", "policy", "rewards"}
+    assert set(parameters) - set(declared) <= {"table"}
     assert {one.kind for one in parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
     lines = {line.strip().partition(":")[0] for line in package.run.__doc__.splitlines()}
     assert set(parameters) <= lines
@@ -241,14 +241,31 @@ def test_a_policy_of_ones_own_explores_is_recorded_and_continued(rules, run, fol
     own = bandits.run(policy=rules.Tempered(0.05), **where)  # The default strategy, with its temperature.
     assert "Tempered(temperature=0.05): 4 rounds, average reward" in capfd.readouterr().out
     _assert_close(own.metrics, run.metrics)
-    assert own.folder.name == "digits_scratch_softmax_Tempered_seed_7"
-    assert own.flags["python_policy"].startswith("users_policies:Tempered(temperature=0.05) ")
+    assert own.folder.name == "digits_scratch_Tempered_seed_7"
+    assert own.flags["policy"].startswith("users_policies:Tempered(temperature=0.05) ")
     again = bandits.run(policy=rules.Tempered(0.05), **where)
     pd.testing.assert_frame_equal(again.metrics, own.metrics)
-    with pytest.raises(UsageError, match=r"--python_policy was .*0.05.* is .*0.06"):
+    with pytest.raises(UsageError, match=r"--policy was .*0.05.* is .*0.06"):
         bandits.run(policy=rules.Tempered(0.06), **where)
-    with pytest.raises(UsageError, match="--python_policy was None"):
+    with pytest.raises(UsageError, match="--policy was None"):
         bandits.run(policy=rules.Tempered(0.05), experiment_name="run", **where)
+
+
+def test_a_callback_of_a_notebook_leaves_the_run_in_its_folder(run, folder, capfd):
+    notes = []
+
+    class Notes:
+        def on_start(self, run):
+            notes.append(run.first_round)
+
+        def on_round(self, row):
+            notes.append(row["round_num"])
+
+    noted = bandits.run(callbacks=Notes(), root_output_dir=folder, experiment_name="noted", **SHORT)
+    assert noted.folder == folder / "noted"
+    assert notes == [0, 1, 2, 3, 4]
+    _assert_same(noted.metrics, run.metrics)
+    assert "ends with this process" not in capfd.readouterr().err
 
 
 def test_rewards_of_ones_own_are_paid(rules, run, folder):
@@ -256,7 +273,7 @@ def test_rewards_of_ones_own_are_paid(rules, run, folder):
     plain = bandits.run(bandits_type="uniform", root_output_dir=folder, **SHORT)
     name = "bandits/round_rewards"
     np.testing.assert_allclose(own.metrics[name], 0.25 + 0.75 * plain.metrics[name], rtol=1e-6)
-    assert own.flags["python_rewards"].startswith("users_policies:Near(share=0.25) ")
+    assert own.flags["rewards"].startswith("users_policies:Near(share=0.25) ")
 
 
 def test_other_objects_leave_nothing(run, folder, capsys):
@@ -276,7 +293,7 @@ def test_a_keras_model_trains_as_the_same_model_of_the_project(run, folder):
     _assert_close(own.metrics, run.metrics)
     for one, other in zip(own.weights.values(), run.weights.values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-    assert own.flags["python_model"].startswith("keras:Sequential ")
+    assert own.flags["model"].startswith("keras:Sequential ")
 
 
 # Tables in memory.
@@ -348,13 +365,13 @@ def run(name):
                        rounds_per_checkpoint=0, bandits_deploy_freq=2, **flags)
 
 def broken(name, last, act, kind):
-    write = loggers.CsvFile.write
+    write = loggers.CsvFile.on_round
     def then_act(file, row):
         write(file, row)
         if row["round_num"] == last:
             act()
             time.sleep(0.1)  # For the thread that answers.
-    loggers.CsvFile.write = then_act
+    loggers.CsvFile.on_round = then_act
     try:
         run(name)
     except kind as error:
@@ -362,7 +379,7 @@ def broken(name, last, act, kind):
         assert bandits.load(folder / name).weights is None
         return str(error)
     finally:
-        loggers.CsvFile.write = write
+        loggers.CsvFile.on_round = write
     raise AssertionError("nothing was raised")
 
 def kill():

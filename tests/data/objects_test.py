@@ -1,0 +1,104 @@
+"""Tests of data.objects."""
+
+import dataclasses
+import hashlib
+import importlib
+import sys
+
+import numpy as np
+import pytest
+
+from data import objects
+from data.errors import UsageError
+
+SOURCE = """
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    share: float = 0.5
+    name: str = "a(b) c"
+    sizes: tuple = (1, (2, None))
+
+
+@dataclasses.dataclass
+class Loose:
+    share: float = 0.5
+
+
+def half(value):
+    return value / 2
+
+
+RULE = Rule(share=0.75)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "users_rules.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("users_rules")
+    del sys.modules["users_rules"]
+
+
+def test_a_frozen_dataclass_of_a_module_is_its_name_parameters_and_source(module):
+    digest = hashlib.sha256(SOURCE.encode()).hexdigest()[:16]
+    text = f"users_rules:Rule(share=0.25, name='a(b) c', sizes=(1, (2, None))) {digest}"
+    made = objects.of(module.Rule(0.25))
+    assert (made, made.problem, made.short) == (text, "", "Rule")
+    assert objects.UserObject(text).value == module.Rule(0.25)
+    assert objects.label(text) == "Rule(share=0.25, name='a(b) c', sizes=(1, (2, None)))"
+    assert objects.read("users_rules:Rule(share=0.25, name='a(b) c', sizes=(1, (2, None)))") == text
+    assert objects.read("users_rules:Rule(0.25)").value == module.Rule(0.25)
+
+
+@pytest.mark.parametrize(
+    "text", ["users_rules", "users_rules:Rule(share=open('a'))", "users_rules:Rule(", ":a", "no_rules:a"]
+)
+def test_a_text_that_is_no_object_is_refused(module, text):
+    with pytest.raises(ValueError, match=r"must be module:name|there is no module no_rules"):
+        objects.read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("users_rules:Rules", "cannot be imported"),
+        ("users_rules:Rule(size=1)", "fails"),
+        ("users_rules:Rule(1, 2, 3, 4)", "fails"),
+    ],
+)
+def test_an_object_that_cannot_be_made_is_refused(module, text, message):
+    with pytest.raises(UsageError, match=message):
+        _ = objects.read(text).value
+
+
+def test_functions_classes_and_instances_of_a_module_are_named(module):
+    assert objects.read("users_rules:half").value is module.half is objects.of(module.half).value
+    assert objects.of(module.half) == objects.read("users_rules:half")
+    assert objects.read("users_rules:Rule").value == module.Rule()
+    assert objects.read("users_rules:RULE").value is module.RULE
+
+
+def test_a_changed_source_is_another_object(module, tmp_path):
+    before = objects.of(module.Rule())
+    (tmp_path / "users_rules.py").write_text(SOURCE + "# More.\n")
+    assert objects.of(module.Rule()) != before
+    with pytest.raises(UsageError, match="users_rules:Rule has changed"):
+        _ = objects.UserObject(str(before)).value
+
+
+def test_other_objects_are_only_of_this_process(module):
+    @dataclasses.dataclass(frozen=True)
+    class Local:
+        share: float = 0.5
+
+    for one in (lambda: 0, Local(), module.Loose(), module.Rule(share=np.zeros(2)), object()):
+        made = objects.of(one)
+        assert made.problem
+        assert made.value is one
+        assert made.label
+        with pytest.raises(UsageError, match="was an object in memory"):
+            _ = objects.UserObject(str(made)).value
