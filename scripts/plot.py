@@ -13,7 +13,7 @@ from bandits.results import runs
 from data import files
 from data.errors import UsageError
 from data.settings import setting
-from optimization.study import cli
+from optimization.study import cli, results
 from optimization.study.curves import BANDS
 
 _USAGE = """
@@ -39,7 +39,7 @@ class _Flags:
         "reward; without one, the metric of the study's progress bar)",
     )
     smooth: int = setting(1, "Rounds of a moving average, which never crosses a deployment", low=1)
-    band: str = setting("ci", "Shaded band around the mean of several seeds", BANDS)
+    band: str = setting("ci", "Bars around the mean of several seeds", BANDS)
 
 
 def define() -> cli.FlagSet:
@@ -79,9 +79,9 @@ def program(settings: cli.Settings) -> None:
         tables,
         titles,
         title=settings.title,
+        bounds=[results.read_bounds(path) for paths in seeds.values() for path in paths],
         window=settings.smooth,
         kind=settings.band,
-        size=(7, 4.2) if len(titles) == 1 else None,
         marks=metrics.DEPLOYED,
     )
     for output in outputs:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from optimization.study import intervals
+from optimization.study.intervals import UNBOUNDED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +57,7 @@ STYLES = {
     "rpow_d": Style(ORANGE, ":"),
     "ucb_cs": Style(BLUE, "-."),
     "active_fl": Style(GREEN, ":"),
-    **dict.fromkeys(("mean", "fedavg"), Style(BLACK, "--")),
+    **dict.fromkeys(("mean", "fedavg", "bound"), Style(BLACK, "--")),
     "fedkp": Style(BLUE, "-"),
     **dict.fromkeys(("fedkp_c", "fedkp_with_c"), Style(SKY, "-.")),  # With clustering.
     "fedkppa": Style(GREEN, "--"),
@@ -65,6 +66,7 @@ STYLES = {
     "fedag": Style(PINK, "--"),
 }
 
+_BARS = 6  # Bars of a curve's band.
 # Legend entry of each band over seeds.
 BANDS = {
     "ci": "95% interval of the mean over seeds",
@@ -125,7 +127,12 @@ def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None 
 
 
 def band(
-    tables: "Sequence[pd.DataFrame]", column: str, window: int = 1, kind: str = "ci", marks: str | None = None
+    tables: "Sequence[pd.DataFrame]",
+    column: str,
+    window: int = 1,
+    kind: str = "ci",
+    marks: str | None = None,
+    bounds: tuple[float, float] = UNBOUNDED,
 ) -> "pd.DataFrame":
     """Mean over seeds, and a band around it, for each round.
 
@@ -135,10 +142,11 @@ def band(
       window: Number of rounds of the running mean of each seed; see `smoothed`.
       kind: One of `BANDS`.
       marks: See `smoothed`.
+      bounds: Smallest and largest possible value, at which the band ends; see `results.range_of`.
 
     Returns:
-      Columns `mean`, `low` and `high` (between 0 and 1 for shares), indexed by the rounds in which any seed has a
-      finite value. With a single seed, the bands `ci` and `sd` are NaN.
+      Columns `mean`, `low` and `high`, indexed by the rounds in which any seed has a finite value. With a single seed,
+      the bands `ci` and `sd` are NaN.
     """
     import numpy as np
     import pandas as pd
@@ -153,8 +161,8 @@ def band(
         if kind == "ci":
             half = intervals.half_width(half, together.count(axis=1).to_numpy())
         low, high = mean - half, mean + half
-    if getattr(column, "share", False):
-        low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
+    # A mean that rounding puts beyond a bound stays in its band.
+    low, high = np.minimum(mean, np.clip(low, *bounds)), np.maximum(mean, np.clip(high, *bounds))
     return pd.DataFrame({"mean": mean, "low": low, "high": high}, index=together.index)
 
 
@@ -177,9 +185,11 @@ def limits(bands: "Sequence[pd.DataFrame]") -> tuple[float, float]:
 
 
 def draw(
-    axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, **shown: Any
+    axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, place: float, **shown: Any
 ) -> "pd.DataFrame":
     """Draws a metric over rounds, with the mean and a band if there are several seeds, and returns these values.
+
+    The band is drawn as vertical bars, because shaded bands of several curves would hide each other.
 
     Args:
       axes: Matplotlib's axes.
@@ -187,8 +197,11 @@ def draw(
       column: The metric. If it measures deployed models, it is drawn in steps.
       label: Name in the legend.
       style: Style of the curve; see `styles`.
+      place: Where its bars lie in each of the equal parts of the axis, from 0 to 1; it should differ between curves.
       **shown: Arguments of `band`.
     """
+    import numpy as np
+
     is_stepped = getattr(column, "deployed", False)
     curve = band(tables, column, **shown)
     if is_stepped and len(curve):  # A step starts at the previous round, also for the first one.
@@ -197,8 +210,13 @@ def draw(
     marker = style.marker if len(curve) == 1 else None
     look = {"drawstyle": "steps-pre" if is_stepped else "default", "linestyle": style.dash, "color": style.colour}
     axes.plot(curve["mean"], label=label, marker=marker, **look)
-    if len(tables) > 1:
-        step = "pre" if is_stepped else None
-        low, high = curve["low"], curve["high"]
-        axes.fill_between(curve.index, low, high, alpha=0.2, linewidth=0, color=style.colour, step=step)
+    if len(tables) > 1 and len(curve):
+        first, last = curve.index[0], curve.index[-1]
+        at = first + (last - first) * (np.arange(_BARS) + place) / _BARS
+        after = np.searchsorted(curve.index, at)  # A step has the value of the round in which it ends.
+        low, high = (
+            values[after] if is_stepped else np.interp(at, curve.index, values)
+            for values in curve[["low", "high"]].to_numpy().T
+        )
+        axes.vlines(at, low, high, color=style.colour, linewidth=1)
     return curve

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 CONFIDENCE = 0.95
+UNBOUNDED = -math.inf, math.inf
 _ROUNDING = 1e-9  # Smaller differences are rounding errors.
 
 

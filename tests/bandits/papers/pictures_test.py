@@ -15,7 +15,8 @@ def test_a_picture_names_stand_in_data(tmp_path, monkeypatch):
     pictures.draw(figure, finished, tmp_path)
     ((picture, path),) = drawn
     assert path == tmp_path / "f1.png"
-    assert "Stand-in data, not the paper's: a toy." in picture.get_suptitle().replace("\n", " ")
+    assert picture.get_suptitle() == "Figure 1: a toy"
+    assert picture.legends[0].get_title().get_text() == "Nobody 2020. Stand-in data, not the paper's: a toy."
     names = [text.get_text() for text in picture.legends[0].get_texts()]
     assert names[:2] == ["near", "far"]
     pictures.draw(toy_figure(curves=()), finished, tmp_path)
