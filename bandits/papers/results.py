@@ -73,9 +73,9 @@ class Operand:
         return self.configuration.values[_VALUE].replace(np.inf, self.late)
 
     @property
-    def mean(self) -> float:
-        """Mean over seeds; infinite if a seed never reaches the value."""
-        return float(self.configuration.values[_VALUE].mean())
+    def estimate(self) -> Interval:
+        """Mean over all its seeds, as tables show it; infinite if a seed never reaches the value."""
+        return self.configuration.estimate(_VALUE)
 
     @property
     def size(self) -> float:

@@ -66,6 +66,9 @@ def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose
     measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
     falls = Claim("falls", "here", "order", (("arm @ peak",), ("arm @ end",)))
     figure = toy_figure(configurations=(Configuration("arm", ("arm",), ()),), measures=measures, claims=(falls,))
-    ((verdict, *_), _) = claims.judge(_results(tmp_path, figure, {"arm": [{"auc": curve} for curve in curves]}))
+    found = _results(tmp_path, figure, {"arm": [{"auc": curve} for curve in curves]})
+    ((verdict, *_), _) = claims.judge(found)
     assert (verdict.status, verdict.seeds) == (holds, 6)
-    assert f"end {last + 0.006:.3g}:" in verdict.why  # The end's mean is that of seeds 1, 3, ..., 11, too.
+    end = found.estimate("arm", "end").text().partition(" ")[0]
+    assert f"end {end}: " in verdict.why  # The mean of all seeds, as in tables.
+    assert " over 6 seeds that both have;" in verdict.why  # 1, 3, ..., 11.
