@@ -6,6 +6,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
+import itertools
 import pathlib
 
 from bandits import metrics
@@ -71,6 +72,12 @@ def program(settings: cli.Settings) -> None:
             raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
         smoothed = f", mean of the last {settings.smooth} rounds" if settings.smooth > 1 else ""
         titles[column] = f"{runs.about(column)}{smoothed}"
+        for table in itertools.chain(*tables.values()) if smoothed else ():
+            # No window of a metric of deployed models includes a deployment.
+            ends = table[metrics.DEPLOYED] if getattr(column, "deployed", False) else 0 * table["round_num"]
+            finite = table[column].where(table[column].abs() < float("inf"))
+            windows = finite.groupby(ends.shift(fill_value=0).cumsum()).rolling(settings.smooth, min_periods=1)
+            table[column] = windows.mean().droplevel(0).where(finite.notna())
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each run is a single seed.")
     from optimization.study import panels
@@ -80,7 +87,6 @@ def program(settings: cli.Settings) -> None:
         titles,
         title=settings.title,
         bounds=[results.read_bounds(path) for paths in seeds.values() for path in paths],
-        window=settings.smooth,
         kind=settings.band,
         marks=metrics.DEPLOYED,
     )

@@ -284,9 +284,9 @@ def _described(first: Operand, second: Operand, results: Results) -> str:
     for one in (first, second):
         name = one.measure.name.replace("_", " ") if is_same else one.label
         means.append(f"{name} {one.estimate.mean_text()}{baseline_note(one.label, one.measure.name, results)}")
-    is_of_all = {first.estimate.size, second.estimate.size} == {test.pairs}
-    over = "" if is_of_all else f" over {phrases.seeds(test.pairs)} that both have"
-    shown = f"{', '.join(means)}: {interval_of(test).text(signed=True)}{over}"
+    shown = f"{', '.join(means)}: {interval_of(test).text(signed=True)}"
+    if {first.estimate.size, second.estimate.size} != {test.pairs}:
+        shown += f" over {phrases.seeds(test.pairs)} that both have"
     return "; ".join(filter(None, [shown, first.lost, second.lost]))
 
 
@@ -402,8 +402,7 @@ def _above_fixed(value: Operand, results: Results) -> _Statement:
     if not against:
         raise MissingError(f"best fixed action beside {value.label}")
     shown, key = interval_of(against), (value.label, value.measure.name, "best fixed action")
-    best = number(against.reference_mean)
-    why = f"{value.label} {value.estimate.mean_text()}, best fixed action {best}: "
+    why = f"{value.label} {value.estimate.mean_text()}, best fixed action {number(against.reference_mean)}: "
     p, margin = (against.p, shown.low) if against.is_judged else (math.nan, -math.inf)
     return _Statement(bool(against.is_better), key, p, why + shown.text(signed=True), against.pairs, margin)
 

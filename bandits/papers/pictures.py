@@ -2,7 +2,6 @@
 
 import functools
 import pathlib
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +18,6 @@ from optimization.study.results import Run
 OVER_TASKS = "over tasks"  # Stands for a file: the normalized scores over all tasks.
 _SPEC = pathlib.Path(__file__).with_name("docs_pictures.toml")
 _LABELS = ("title", "xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale")
-_CELL = re.compile(r"([-+\d.]+) \(([-+\d.]+) to ([-+\d.]+)\)")
 
 
 def draw(figure: Figure, finished: Mapping[str, Sequence[Run]], folder: pathlib.Path) -> None:
@@ -32,7 +30,8 @@ def draw(figure: Figure, finished: Mapping[str, Sequence[Run]], folder: pathlib.
     """
     from optimization.study import panels
 
-    drawn = [one for one in figure.configurations if one.is_drawn and one.label in finished]
+    ended = [one for one in figure.configurations if one.label in finished]
+    drawn = [one for one in ended if one.is_drawn] or ended
     for words, group in runs.grouped(drawn, lambda one: one.words[1:]).items():
         tables = {one.words[0]: [run.metrics for run in finished[one.label]] for one in group}
         columns = [name for name in figure.curves if any(name in some[0] for some in tables.values())]
@@ -42,7 +41,7 @@ def draw(figure: Figure, finished: Mapping[str, Sequence[Run]], folder: pathlib.
         picture = panels.draw(
             tables,
             metrics,
-            title=", ".join((figure.about, *words)),
+            title=", ".join((figure.about.partition(";")[0], *words)),
             note=" ".join(filter(None, [f"{figure.text}.", figure.data_note])),
             bounds=[run.bounds for one in group for run in finished[one.label]],
         )
@@ -103,10 +102,10 @@ def values(panel: Mapping[str, Any], evidence: pathlib.Path) -> dict[str, dict[s
     """Means with 95% intervals of a panel, by group and strategy."""
     means: dict[str, dict[str, Interval]] = {}
     if panel["kind"] == "curves":
-        table = _table(evidence / panel["file"]).set_index("curve").sort_values("x")
-        for name, curve in panel["series"].items():
-            for x, *interval in table.loc[curve, ["x", "mean", "low", "high"]].to_numpy():
-                means.setdefault(f"{x:g}", {})[name] = Interval(*interval, 0)
+        table = _table(evidence / panel["file"]).set_index("arm").sort_values("x")
+        for name, arm in panel["series"].items():
+            for x, mean, low, high in table.loc[arm, ["x", "mean", "low", "high"]].to_numpy():
+                means.setdefault(f"{x:g}", {})[name] = Interval(mean, low, high, 0)
         return dict(sorted(means.items(), key=lambda group: float(group[0])))
     bounds = panel.get("bounds", intervals.UNBOUNDED)
     for group in panel["groups"]:
@@ -122,9 +121,9 @@ def _interval(evidence: pathlib.Path, file: str, measure: str, arm: str, referen
 
     Args:
       evidence: Folder of the records.
-      file: CSV file, Markdown file with tables, or OVER_TASKS.
-      measure: Column.
-      arm: Configuration; in a Markdown table, the start of a row.
+      file: CSV file, or OVER_TASKS.
+      measure: Column; not used for a file of points.
+      arm: Configuration.
       reference: Configuration that is subtracted; empty for none.
 
     Raises:
@@ -133,9 +132,10 @@ def _interval(evidence: pathlib.Path, file: str, measure: str, arm: str, referen
     try:
         if file == OVER_TASKS:
             return _scores(evidence, measure)[arm]
-        if file.endswith(".md"):
-            return _of_page((evidence / file).read_text(encoding="utf-8"), measure, arm)
-        table = _table(evidence / file).pivot(index="seed", columns="arm", values=measure)
+        table = _table(evidence / file)
+        if "mean" in table:
+            return Interval._make([*table.set_index("arm").loc[arm, ["mean", "low", "high"]], 0])
+        table = table.pivot(index="seed", columns="arm", values=measure)
         shown = table[arm] - table[reference] if reference else table[arm]
         return intervals.of_mean(shown.dropna().tolist())
     except (OSError, KeyError) as error:
@@ -156,14 +156,3 @@ def _table(path: pathlib.Path) -> Any:
 @functools.cache
 def _scores(evidence: pathlib.Path, measure: str) -> Mapping[str, Interval]:
     return page.scores_over_tasks(evidence)[measure].scores
-
-
-def _of_page(text: str, measure: str, arm: str) -> Interval:
-    """Interval from a Markdown page's first table with the column `measure` and a row that starts with `arm`."""
-    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
-        head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
-        for row in rows if measure in head else ():
-            if row[0].startswith(arm) and (match := _CELL.fullmatch(row[head.index(measure)])):
-                mean, low, high = map(float, match.groups())
-                return Interval(mean, low, high, 0)
-    raise KeyError(arm)

@@ -8,6 +8,7 @@ from optimization.study import intervals
 from optimization.study.intervals import UNBOUNDED
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish, except for yellow, which is invisible on white.
@@ -66,8 +67,7 @@ STYLES = {
     "fedag": Style(PINK, "--"),
 }
 
-_BARS = 6  # Bars of a curve's band.
-# Legend entry of each band over seeds.
+# Name of each band over seeds.
 BANDS = {
     "ci": "95% interval of the mean over seeds",
     "minmax": "lowest to highest of the seeds",
@@ -99,50 +99,16 @@ def styles(names: Sequence[str]) -> list[Style]:
     return chosen
 
 
-def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None = None) -> "pd.Series":
-    """Values of a metric, or its running mean. Values that are not finite are missing.
-
-    Args:
-      table: A run's `metrics.csv`.
-      column: The metric.
-      window: Number of rounds of the running mean.
-      marks: Column that is 1 in rounds that end with a jump. No window includes a jump, unless windows are longer than
-        the time between jumps.
-
-    Returns:
-      Values, indexed by round.
-    """
-    import numpy as np
-    import pandas as pd
-
-    values = table[column].to_numpy(float)
-    curve = pd.Series(np.where(np.isfinite(values), values, np.nan), index=pd.Index(table["round_num"]), name=column)
-    if window == 1:
-        return curve
-    table = table.set_index("round_num")
-    periods = 0 * table.index
-    if marks in table and table[marks].mean() * window <= 1:
-        periods = (table[marks].cumsum() - table[marks]).to_numpy()
-    return curve.groupby(periods).rolling(window, min_periods=1).mean().droplevel(0).where(curve.notna())
-
-
 def band(
-    tables: "Sequence[pd.DataFrame]",
-    column: str,
-    window: int = 1,
-    kind: str = "ci",
-    marks: str | None = None,
-    bounds: tuple[float, float] = UNBOUNDED,
+    tables: "Sequence[pd.DataFrame]", column: str, kind: str = "ci", bounds: tuple[float, float] = UNBOUNDED
 ) -> "pd.DataFrame":
     """Mean over seeds, and a band around it, for each round.
 
     Args:
       tables: Metrics of each seed.
       column: The metric.
-      window: Number of rounds of the running mean of each seed; see `smoothed`.
       kind: One of `BANDS`.
-      marks: See `smoothed`.
-      bounds: Smallest and largest possible value, at which the band ends; see `results.range_of`.
+      bounds: Smallest and largest possible value, at which the band ends; see `metrics.range_of`.
 
     Returns:
       Columns `mean`, `low` and `high`, indexed by the rounds in which any seed has a finite value. With a single seed,
@@ -151,9 +117,8 @@ def band(
     import numpy as np
     import pandas as pd
 
-    marks = marks if getattr(column, "deployed", False) else None
-    curves = [smoothed(table, column, window, marks) for table in tables]
-    together = pd.concat(curves, axis=1).sort_index().dropna(how="all")
+    together = pd.concat([table.set_index("round_num")[column] for table in tables], axis=1).sort_index()
+    together = together.where(np.isfinite(together)).dropna(how="all")
     values = together.to_numpy(float)
     mean, low, high = np.nanmean(values, axis=1), np.nanmin(values, axis=1), np.nanmax(values, axis=1)
     if kind != "minmax":
@@ -185,7 +150,7 @@ def limits(bands: "Sequence[pd.DataFrame]") -> tuple[float, float]:
 
 
 def draw(
-    axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, place: float, **shown: Any
+    axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, at: "np.ndarray", **shown: Any
 ) -> "pd.DataFrame":
     """Draws a metric over rounds, with the mean and a band if there are several seeds, and returns these values.
 
@@ -197,7 +162,7 @@ def draw(
       column: The metric. If it measures deployed models, it is drawn in steps.
       label: Name in the legend.
       style: Style of the curve; see `styles`.
-      place: Where its bars lie in each of the equal parts of the axis, from 0 to 1; it should differ between curves.
+      at: Places of its bars, from 0 for the first round to 1 for the last one; they should differ between curves.
       **shown: Arguments of `band`.
     """
     import numpy as np
@@ -212,11 +177,11 @@ def draw(
     axes.plot(curve["mean"], label=label, marker=marker, **look)
     if len(tables) > 1 and len(curve):
         first, last = curve.index[0], curve.index[-1]
-        at = first + (last - first) * (np.arange(_BARS) + place) / _BARS
+        at = first + (last - first) * at
         after = np.searchsorted(curve.index, at)  # A step has the value of the round in which it ends.
         low, high = (
             values[after] if is_stepped else np.interp(at, curve.index, values)
             for values in curve[["low", "high"]].to_numpy().T
         )
-        axes.vlines(at, low, high, color=style.colour, linewidth=1)
+        axes.vlines(at, low, high, color=style.colour, linewidth=1, alpha=0.7)
     return curve

@@ -24,6 +24,7 @@ _COLUMNS = 2
 _SIZE, _SINGLE = (4.8, 3.2), (8, 4.2)  # Size of a panel in inches, among others and alone.
 _LETTERS, _SMALL_LETTERS = 12, 15  # Per inch of text, and of a legend's text.
 _HANDLE = 7  # Width of a line in a legend, in letters.
+_BARS = 16  # In a panel, or two for each curve.
 _MOST_MARKS = 40  # More lines would hide the curves.
 _LOOK: dict[Any, Any] = {
     "font.size": 9,
@@ -76,7 +77,7 @@ def label(axes: Any, **words: Any) -> None:
     """Sets title, labels, scales and limits of a panel in this project's look."""
     if "ylabel" in words and "\n" not in words["ylabel"]:
         height = axes.figure.get_figheight() / axes.get_gridspec().nrows
-        words["ylabel"] = textwrap.fill(words["ylabel"], max(12, int(_LETTERS * height)))
+        words["ylabel"] = textwrap.fill(words["ylabel"], max(12, int(0.75 * _LETTERS * height)))
     axes.set(**words)
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
@@ -103,6 +104,7 @@ def draw(
     titles: Mapping[str, str],
     title: str = "",
     note: str = "",
+    marks: str | None = None,
     bounds: Sequence[Mapping[str, Any]] = (),
     **shown: Any,
 ) -> Figure:
@@ -113,8 +115,9 @@ def draw(
       titles: For each column, the label of its panel's vertical axis.
       title: Title of the figure.
       note: Sentences below the panels.
+      marks: Column that is 1 in rounds that are marked by a line.
       bounds: Contents of the runs' `bounds.json`. Intervals end at the smallest and largest possible values.
-      **shown: Arguments of `curves.band`. The legend names its `kind`. Rounds in which column `marks` is 1 are marked.
+      **shown: Arguments of `curves.band`. The note names its `kind`.
     """
     width = min(_COLUMNS, len(titles))
     height = math.ceil(len(titles) / width)
@@ -124,29 +127,25 @@ def draw(
     for axes, (column, words) in zip(together.flat, titles.items(), strict=False):
         bands = []
         possible = range_of(bounds, column)
-        places = np.linspace(0, 1, len(tables) + 1)
-        for style, place, (name, seeds) in zip(looks, places[1:], tables.items(), strict=True):
+        places = np.linspace(0, 1, len(tables) * max(2, _BARS // len(tables)) + 1)[1:]
+        for index, (style, (name, seeds)) in enumerate(zip(looks, tables.items(), strict=True)):
             if having := [seed for seed in seeds if column in seed]:
-                bands.append(curves.draw(axes, having, column, name, style, place, bounds=possible, **shown))
-        if any(len(seeds) > 1 for seeds in tables.values()):
-            kind = curves.BANDS[shown.get("kind", "ci")]
-            axes.errorbar([], [], [], fmt="none", ecolor=curves.GREY, elinewidth=1, label=kind)
-        _mark(axes, next(iter(tables.values()))[0], shown.get("marks"))
+                at = places[index :: len(tables)]
+                bands.append(curves.draw(axes, having, column, name, style, at, bounds=possible, **shown))
+        first = next(iter(tables.values()))[0]
+        rounds = first.loc[first[marks] == 1, "round_num"] if marks in first else []
+        if 0 < len(rounds) <= _MOST_MARKS:
+            whole, name = axes.get_xaxis_transform(), str(marks).rpartition("/")[2]
+            axes.vlines(rounds, 0, 1, curves.GREY, ":", name, transform=whole, linewidth=0.8)
         label(axes, xlabel="round", ylabel=words)
         axes.locator_params(axis="x", integer=True)
         axes.set_ylim(curves.limits(bands))
     for axes in together.flat[len(titles) :]:
         axes.remove()
-    add_legend(figure, note)
+    if any(len(seeds) > 1 for seeds in tables.values()):
+        note += f" Bars: {curves.BANDS[shown.get('kind', 'ci')]}."
+    add_legend(figure, note.strip())
     return figure
-
-
-def _mark(axes: Any, table: pd.DataFrame, column: str | None) -> None:
-    """Draws a line at each round in which a marking column is 1."""
-    rounds = table.loc[table[column] == 1, "round_num"] if column in table else []
-    for index, round_num in enumerate(rounds if len(rounds) <= _MOST_MARKS else ()):
-        label = None if index else str(column).rpartition("/")[2]
-        axes.axvline(round_num, color=curves.GREY, linewidth=0.8, linestyle=":", label=label)
 
 
 @styled

@@ -29,6 +29,22 @@ def known(monkeypatch):
     return use
 
 
+def test_a_rehearsal_is_shown_without_verdicts_wherever_its_records_lie(tmp_path, known):
+    figure = toy_figure(own=True)
+    known(figure, toy_figure(name="f2"))
+    table = toy_table().assign(rehearsal=9)
+    save(figure.marked(9), table, tmp_path / "evidence")
+    assert (tmp_path / "evidence" / "paper_rehearsal" / "f1.csv").is_file()
+    save(toy_figure(name="f2"), table, tmp_path / "evidence")
+    made = page.made(tmp_path / "evidence")
+    assert "**f1**: Rehearsal of 9 rounds, no result: Figure 1: a toy" in made
+    assert "./scripts/python -m scripts.reproduce --figure=f1 --rounds=9\n" in made
+    assert "**f2**: Rehearsal of 9 rounds, no result: Figure 1: a toy" in made
+    assert "| near | 4.00 (3.75 to 4.25) |" in made
+    assert "near is better" not in made
+    assert page.Judged.of(results.read(figure, tmp_path / "evidence" / "paper" / "f2.csv")).lines == []
+
+
 def test_a_configuration_no_better_than_the_uniform_policy_is_noted():
     table = toy_table(chance=1.0).assign(score=[3.9, 4.0, 4.1, 0.9, 1.1, 1.05])
     found = results.Results(toy_figure(), table)

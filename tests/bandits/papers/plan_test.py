@@ -41,6 +41,23 @@ def test_a_measure_is_taken_at_its_round(tmp_path, at, seeds, expected):
     assert Measure("m", "score", at).values(found) == pytest.approx(expected, nan_ok=True)
 
 
+@pytest.mark.parametrize(
+    ("measure", "at", "column"),
+    [
+        (Measure("m", "reward", 10), 2, "reward"),
+        (Measure("m", "reward", 11), 3, "reward"),  # Rounded up.
+        (Measure("m", "reward", "last 20"), "last 4", "reward"),
+        (Measure("m", "reward", "rounds to 0.5"), "rounds to 0.5", "reward"),
+        (Measure("m", "reward", "mean"), "mean", "reward"),
+        (Measure("m", "diagnosis_round_50.npz:|skewness|"), "last", "diagnosis_round_10.npz:|skewness|"),
+    ],
+)
+def test_a_measure_of_a_rehearsal_is_shortened_with_its_runs(measure, at, column):
+    shorter = measure.shortened(10, 50)
+    assert (shorter.at, shorter.column) == (at, column)
+    assert measure.shortened(60, 50) == measure  # The run has only 50 rounds.
+
+
 def test_an_array_of_the_run_folder_is_measured_by_its_mean_or_that_of_absolute_values(tmp_path):
     found = toy_runs(tmp_path, "arm", {"score": [1.0]})
     np.savez(found[0].folder / "d.npz", skewness=[-1.0, 3.0, math.nan])

@@ -21,10 +21,12 @@ def test_curves_have_a_panel_for_each_metric_and_one_legend():
     figure = panels.draw(tables, {"score": "Score", "loss": "Loss"}, marks="deployed")
     assert [axes.get_ylabel() for axes in figure.axes] == ["Score", "Loss"]
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert sorted(names) == sorted(["a", "b", curves.BANDS["ci"], "deployed"])
-    mean, single, mark = figure.axes[0].get_lines()
+    assert sorted(names) == ["a", "b", "deployed"]
+    assert figure.legends[0].get_title().get_text() == f"Bars: {curves.BANDS['ci']}."
+    mean, single = figure.axes[0].get_lines()
+    mark = figure.axes[0].collections[-1]
     assert (list(mean.get_ydata()), list(single.get_ydata())) == ([2.0, 3.0], [0.0, 1.0])
-    assert list(mark.get_xdata()) == [2, 2]
+    assert [segment[:, 0].tolist() for segment in mark.get_segments()] == [[2, 2]]
 
 
 def test_intervals_of_several_curves_are_bars_within_the_possible_values_that_do_not_overlap():
