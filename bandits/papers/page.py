@@ -167,20 +167,15 @@ def made(folder: pathlib.Path) -> str:
         statuses=list(claims.STATUSES),
         counts=_counts(lines),
         without_small=figures.without_small(),
-        rehearsals=_rehearsals(folder),
+        rehearsals=[
+            Judged.of(results.read(figures.load(scale)[path.stem], path))
+            for scale in figures.SCALES
+            for path in sorted(folder.glob(f"{scale}_{results.REHEARSAL}/*.csv"))
+        ],
         papers=runs.grouped(shown, lambda judged: judged.figure.text),
         table=lambda heads, rows: f"{tables.markdown(heads, rows)}\n",
         count=phrases.count,
     )
-
-
-def _rehearsals(folder: pathlib.Path) -> list[Judged]:
-    """Rehearsals of all scales, which have numbers but no verdicts."""
-    return [
-        Judged.of(results.read(figures.load(scale)[path.stem], path))
-        for scale in figures.SCALES
-        for path in sorted(folder.glob(f"{scale}_{results.REHEARSAL}/*.csv"))
-    ]
 
 
 def _read(figure: Figure, folder: pathlib.Path) -> Judged:

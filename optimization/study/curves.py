@@ -176,8 +176,7 @@ def draw(
     look = {"drawstyle": "steps-pre" if is_stepped else "default", "linestyle": style.dash, "color": style.colour}
     axes.plot(curve["mean"], label=label, marker=marker, **look)
     if len(tables) > 1 and len(curve):
-        first, last = curve.index[0], curve.index[-1]
-        at = first + (last - first) * at
+        at = np.interp(at, (0, 1), (curve.index[0], curve.index[-1]))
         after = np.searchsorted(curve.index, at)  # A step has the value of the round in which it ends.
         low, high = (
             values[after] if is_stepped else np.interp(at, curve.index, values)

@@ -126,12 +126,11 @@ def draw(
     looks = curves.styles(list(tables))
     for axes, (column, words) in zip(together.flat, titles.items(), strict=False):
         bands = []
-        possible = range_of(bounds, column)
         places = np.linspace(0, 1, len(tables) * max(2, _BARS // len(tables)) + 1)[1:]
         for index, (style, (name, seeds)) in enumerate(zip(looks, tables.items(), strict=True)):
             if having := [seed for seed in seeds if column in seed]:
-                at = places[index :: len(tables)]
-                bands.append(curves.draw(axes, having, column, name, style, at, bounds=possible, **shown))
+                at, limits = places[index :: len(tables)], range_of(bounds, column)
+                bands.append(curves.draw(axes, having, column, name, style, at, bounds=limits, **shown))
         first = next(iter(tables.values()))[0]
         rounds = first.loc[first[marks] == 1, "round_num"] if marks in first else []
         if 0 < len(rounds) <= _MOST_MARKS:
