@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import held_out, metrics, policies, process, process_factory, round_parts
+from bandits import held_out, metrics, object_flags, policies, process, process_factory, round_parts
 from bandits.options import Phase
 from bandits.round_parts import Cohort, Participation, Prepare, Read, period
 from data import clients, keys, tasks
@@ -78,6 +78,7 @@ class BanditRounds(runner.Rounds):
         self._rounds = process_factory.rounds(task, phase, self._definition, initial_weights, folder)
         self._parts = process_factory.parts(task, phase, mechanism, self._definition, self._rounds.initialize)
         self.loggers = self._rounds.loggers
+        self.own_columns = object_flags.metric_columns(phase.own_metrics)
         self.evaluation = held_out.Evaluation(task, phase, capped, self._definition, mechanism.kind != "none")
         changes = [part.inputs for part in self._parts]
         self.participations = functools.partial(read_clients, task, phase, capped, changes)

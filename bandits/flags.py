@@ -22,7 +22,7 @@ from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.settings import declared, make_options, parameters, setting
 from optimization import corrections
-from optimization.options import Aggregation, Cohorts, Target, first_clip_norm
+from optimization.options import Aggregation, Cohorts, Target, adapts_clipping, first_clip_norm
 from optimization.posterior import flags as posterior_flags
 from optimization.study import aggregation_flags, cli, selector_flags, task_flags, training_flags
 
@@ -38,6 +38,7 @@ A default that is missing here depends on the task. config.json in the run's fol
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
+_WITH_AGGREGATOR = {"aggregator_type": ("mean",), "model_aggregation": ("mean",), "federation": ("federated",)}
 _PUBLISHED_FIRST_CLIP_NORM = 1.0  # The default of TFF's robust aggregator.
 
 # Algorithms of run_posterior that are not separate algorithms here, or are not available.
@@ -74,9 +75,7 @@ class _Export:
 
 def _adapts_clipping(settings: cli.Settings) -> bool:
     """Default of `--adaptive_clipping`: False for aggregations that need each client's model."""
-    return (
-        settings.aggregator_type in ("mean", "secure_sum") and settings.model_aggregation not in posterior_flags.MODES
-    )
+    return adapts_clipping(settings) and settings.model_aggregation not in posterior_flags.MODES
 
 
 def _first_clip_norm(settings: cli.Settings) -> float | None:
@@ -99,15 +98,17 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(*schedule_flags.SETTINGS, options_lib.Learning)
     flags.group("Rounds and clients", options_lib.RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
-    flags.add(options_lib.Clients, *training_flags.CORRECTIONS)
+    others = training_flags.CLIENT_HYPERPARAMETERS + training_flags.CORRECTIONS
+    flags.group("Clients' training", options_lib.Clients, *others, client_work=False)
     flags.group("Parts of your own, see docs/python.md", options_lib.OwnParts)
     rate = {"default": options_lib.of_task("server_learning_rate")}
     flags.group("Server", *training_flags.server({"default": "adam"}, rate))
-    clipping: dict[str, Any] = {
+    changes: dict[str, Any] = {
+        "aggregator": {"only": _WITH_AGGREGATOR},
         "adaptive_clipping": {"default": _adapts_clipping},
         "clip_norm": {"default": _first_clip_norm},
     }
-    flags.group("Aggregation and privacy", *declared(Aggregation, **clipping), Cohorts, Target, _Models)
+    flags.group("Aggregation and privacy", *declared(Aggregation, **changes), Cohorts, Target, _Models)
     posterior_flags.define_algorithms(flags, "model_aggregation")
     federation_flags.define(flags)
     initial_flags.define(flags)
@@ -173,6 +174,8 @@ def _check_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntr
         raise UsageError(f"{flag} is {_NOT_HERE[name]}.")
     if name != "mean" and not bandit.trains:
         raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}.")
+    if name in posterior_flags.CHAINS and settings.client_optimizer != "sgd":
+        raise UsageError(f"{flag} samples from the steps of SGD: leave out --client_optimizer.")
     if name not in posterior_flags.MODES:
         return
     if settings.aggregator_type != "mean":
@@ -189,7 +192,8 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that have no effect in combination with the others."""
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in options_lib.UNTRAINED:
-        for name in sorted(settings.set_by_user & (aggregation_flags.OF_TRAINING | {"loss", *corrections.CORRECTIONS})):
+        of_training = {*aggregation_flags.OF_TRAINING, "loss", "client_work", *corrections.CORRECTIONS}
+        for name in sorted(settings.set_by_user & of_training):
             raise UsageError(f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
 
 
@@ -224,7 +228,9 @@ def options(settings: cli.Settings) -> BanditOptions:
         ),
         selection=selector_flags.options(settings),
         corrections=corrections.chosen(settings),
+        client_hyperparameters=training_flags.hyperparameters("client", settings),
         personalization=federation_flags.options(settings),
+        own_metrics=tuple(settings.get("metrics") or ()),
         server_optimizer=training_flags.server_optimizer(settings),
         aggregation=federation_flags.aggregation(settings),
         posterior=posterior_flags.posterior_options(settings, "model_aggregation") if is_posterior else None,

@@ -105,10 +105,8 @@ class Evaluation:
         rewards = np.array(self.client_rewards["rewards"])
         # With few clients, the worst tenth is a single client, whose reward a private run must not show.
         is_hidden = not is_apart and self._is_private and len(rewards) <= _FEW_CLIENTS
-        # Only labels define which action is correct; a positive reward in a table or a log does not.
-        has_right = not self._phase.task.reward_columns and self._phase.task.task_type != "logged"
         return {
-            metrics.ACCURACY: right / count if has_right else np.nan,
+            metrics.ACCURACY: np.nan if self._task.has_reward_labels else right / count,
             metrics.HELD_OUT_REWARD: reward / count,
             metrics.WORST_TENTH: np.nan if is_hidden else metrics.worst_tenth(rewards),
             metrics.JAIN_INDEX: metrics.jain_index(rewards),
@@ -123,13 +121,18 @@ class Evaluation:
             run_folder.ADAPTED_FILE: self.adapted_rewards,
         }
 
-    def compared_with_references(self, server: fed_avg.State, action: int, name: str) -> str:
-        """Lines that compare the latest evaluation with the uniform policy and with the best fixed action.
+    def compared_with_references(
+        self, server: fed_avg.State, action: int, name: str
+    ) -> tuple[list[str], dict[str, float]]:
+        """Compares the latest evaluation with the uniform policy and with the best fixed action.
 
         Args:
           server: Final state of the server.
           action: The best fixed action.
           name: Name of that action.
+
+        Returns:
+          The comparison as lines of text, and as content of `bounds.json` for `references.notice`.
         """
         held_out = self._held_out
         matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
@@ -139,7 +142,8 @@ class Evaluation:
             f"{references.FIXED}, {name}": rewards[:, action],
         }
         sums = {reference: held_out.sums(each) for reference, each in by_reference.items()}
-        return references.compared(held_out.sums(self._earned), sums, np.array(held_out.sizes))
+        lines, is_above = references.compared(held_out.sums(self._earned), sums, np.array(held_out.sizes))
+        return lines, {"reward": float(self._earned.mean()), **dict(zip(references.KEYS, is_above, strict=True))}
 
     def _evaluate_adapted(self, server: fed_avg.State) -> dict[str, float]:
         """Metrics of the policy with adapted models; empty without personalization."""

@@ -24,7 +24,7 @@ class _Training:
     init_adaptive_clipping: bool = setting(
         None,
         "Clip updates adaptively; false for no clipping (default: the same aggregation as for the bandits)",
-        only={"aggregator_type": ("mean",)},
+        only={"aggregator_type": ("mean",), "aggregator": False},
     )
 
 

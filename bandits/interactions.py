@@ -51,35 +51,27 @@ class LoggedRound(NamedTuple):
     columns: Mapping[str, np.ndarray]
 
 
-class LogFiles(loggers.Logger):
+class LogFiles(loggers.Callback):
     """Writes a run's log in parts. Each part is complete before its last round's checkpoint is saved."""
 
-    def __init__(
-        self,
-        task: tasks.Task,
-        deploy_every: int,
-        last_logged: Callable[[], LoggedRound],
-        folder: run_folder.RunFolder,
-        columns: Sequence[str],
-        last_round: int,
-    ):
-        """Deletes the files of rounds after `last_round`, because these rounds will run again.
+    def __init__(self, task: tasks.Task, deploy_every: int, last_logged: Callable[[], LoggedRound]):
+        """Stores what identifies the rows of the log.
 
         Args:
           task: The run's task.
           deploy_every: Rounds between deployments.
           last_logged: Returns the log of the last round.
-          folder: The run's folder.
-          columns: Columns of the run's metrics, which are not logged here; see `loggers.MakeLogger`.
-          last_round: The round that the run continues from; 0 for a new one.
+        """
+        self._task, self._deploy_every, self._last_logged = task, deploy_every, last_logged
+
+    def on_start(self, run: loggers.ObservedRun) -> None:
+        """Deletes the files of rounds after `run.first_round`, because these rounds will run again.
 
         Raises:
           Failure: If the folders cannot be written.
         """
-        del columns
-        self._task, self._last_logged = task, last_logged
-        self._parts = folder.path / run_folder.INTERACTIONS
-        self._models = folder.path / run_folder.DEPLOYED_MODELS
+        self._parts = run.folder / run_folder.INTERACTIONS
+        self._models = run.folder / run_folder.DEPLOYED_MODELS
         self._waiting: list[LoggedRound] = []
         self._period = -1
         with files.write_errors(self._parts):
@@ -87,13 +79,13 @@ class LogFiles(loggers.Logger):
                 path.mkdir(exist_ok=True)
             self._parts.chmod(0o700)
             for part, (first, _) in _numbered(self._parts, _PART):
-                if first > last_round:
+                if first > run.first_round:
                     part.unlink()
             for model, (period,) in _numbered(self._models, _PERIOD):
-                if period * deploy_every >= last_round:
+                if period * self._deploy_every >= run.first_round:
                     model.unlink()
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def on_round(self, row: Mapping[str, Any]) -> None:
         """Adds the log of the last round to the rows in memory.
 
         Raises:
@@ -108,9 +100,9 @@ class LogFiles(loggers.Logger):
             self._period = logged.period
         self._waiting.append(logged._replace(deployed={}))
         if sum(len(each.columns["rows"]) for each in self._waiting) >= _MOST_ROWS:
-            self.flush()
+            self.on_save()
 
-    def flush(self) -> None:
+    def on_save(self) -> None:
         """Writes the rows in memory to disk as one part.
 
         Raises:
@@ -123,8 +115,8 @@ class LogFiles(loggers.Logger):
             interaction_log.write(_joined(self._waiting, self._task), file)
         self._waiting = []
 
-    def close(self) -> None:
-        """Closes the logger. Rows that were not flushed are dropped, because they belong to no checkpoint."""
+    def on_end(self, run: loggers.ObservedRun) -> None:
+        """Drops rows that were not written, because they belong to no checkpoint."""
         self._waiting = []
 
 

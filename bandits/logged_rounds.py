@@ -9,7 +9,6 @@ their logs.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -85,7 +84,13 @@ def type_of_group(definition: process.BanditProcess) -> tff.Type:
 
 
 class LoggedRounds(round_parts.FederatedRounds):
-    """Rounds whose clients act before the round trains on their logs, so that the logs can be written."""
+    """Rounds whose clients act before the round trains on their logs, so that the logs can be written.
+
+    Attributes:
+      logged: The log of the last round.
+    """
+
+    logged: interactions.LoggedRound
 
     def __init__(self, task: tasks.Task, acting: process.BanditProcess, process_of: Callable[[int], Any]):
         """Builds the computation.
@@ -96,8 +101,7 @@ class LoggedRounds(round_parts.FederatedRounds):
           process_of: Returns the process of a round of `trained(acting)`, given the round number.
         """
         super().__init__(process_of, acting)
-        self.loggers = [functools.partial(interactions.LogFiles, task, acting.deploy_every, lambda: self.logged)]
-        self.logged: interactions.LoggedRound | None = None
+        self.loggers = [interactions.LogFiles(task, acting.deploy_every, lambda: self.logged)]
         all_act = dataclasses.replace(acting, is_delayed=False)  # No matter when their rewards are observed.
         deployed_type = tff.to_type((acting.weights_type,) * (1 + acting.max_delay))
 
@@ -226,6 +230,8 @@ class PooledProcess(process.BanditProcess):
         if self.halves:
             for name, dtype in (("half_rewards", tf.float32), ("half_examples", tf.int32)):
                 sums[name] = tf.zeros((2, self.halves), dtype)
+        if self.own_metrics:
+            sums["own"] = tf.zeros((len(self.own_metrics), 2))
 
         def act(place, logs, sums):
             logged = process.BanditProcess.log(self, deployed, group.client(place))

@@ -19,7 +19,7 @@ ROUND_REWARD = Metric(
 )
 AVERAGE_REWARD = Metric(
     "bandits/average_rewards",
-    "Running average reward",
+    "Average reward over all rounds",
     better="up",
     drawn=True,
     in_summary=True,
@@ -80,6 +80,15 @@ JAIN_INDEX = Metric(
 )
 
 COLUMNS = declared(vars())
+
+
+def last_tenth(values: np.ndarray) -> float:
+    """Mean over the last tenth of the rounds, at least one round; NaN without rounds.
+
+    Args:
+      values: float [rounds], such as rewards.
+    """
+    return float(np.mean(values[-max(1, len(values) // 10) :])) if len(values) else math.nan
 
 
 def worst_tenth(values: np.ndarray, *, largest: bool = False) -> float:

@@ -1,9 +1,11 @@
-"""Parts of the user's own in place of settings: a policy, a reward function, a Keras model."""
+"""Parts of the user's own in place of settings, such as a policy, metrics, a Keras model, or the clients' training."""
 
 import dataclasses
 import inspect
+import itertools
 import pathlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,10 @@ from data.settings import names
 from data.tasks.options import SIMULATOR
 from optimization.options import NOISY
 from optimization.study import cli, run_folder
+from optimization.study.metrics import Metric
 
 _LOSSES = ("softmax", "softmax_ce")
-_PARTS = (*names(OwnParts), "model")
+_PARTS = (*names(OwnParts), "data", "model", "client_optimizer", "server_optimizer", "aggregator")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,14 +70,12 @@ def check(settings: cli.Settings) -> None:
             raise UsageError("--export does not go with this policy, which draws random numbers from its key.")
 
 
-def recorded(name: str, value: Any) -> UserObject:
-    """Object that is given in Python. A Keras model is recorded by its architecture.
+def recorded(value: Any) -> UserObject:
+    """A Keras model that is given in Python, which is recorded by its architecture.
 
     Raises:
       UsageError: If it is no valid model.
     """
-    if name != "model":
-        return objects.of(value)
     from optimization import keras_models
 
     return objects.of(value, repr(keras_models.Architecture(value)))
@@ -94,7 +95,7 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
         probabilities.
     """
     if options.reward_function:
-        if options.task.task_type == "logged" or options.task.reward_columns:
+        if task.has_reward_labels:
             raise UsageError("rewards has no effect here: this data has rewards, and no labels.")
         task = dataclasses.replace(
             task, rewards={"exact": _matrix(_callable("rewards", options.reward_function), task)}
@@ -118,6 +119,8 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
             raise UsageError("policy asks for the representation, which a Keras model does not give.")
         _check_state(policy, options)
         policy_checks.check(policy, task, options.heads)
+    if metric_columns(options.own_metrics):
+        _check_metrics(options.own_metrics, task)
     return task
 
 
@@ -146,6 +149,46 @@ def _check_state(policy: Any, options: BanditOptions) -> None:
     if flags := [flag for flag, is_set in refused.items() if is_set]:
         what = "sums over clients" if policy.sums else "the round"
         raise UsageError(f"{flags[0]} does not go with policy {policy.name}, which depends on {what}: leave it out.")
+
+
+def metric_columns(given: Iterable[UserObject]) -> list[Metric]:
+    """Columns of `metrics.csv` for the user's metrics, with their optional attributes name, about, better and shown.
+
+    Raises:
+      UsageError: If an object cannot be imported or called, or if its name is invalid or not unique.
+    """
+    columns: list[Metric] = []
+    for each in given:
+        metric = _callable("metrics", each)
+        name = getattr(metric, "name", getattr(metric, "__name__", type(metric).__name__))
+        if not re.fullmatch(r"[\w.-]+", name) or f"own/{name}" in columns:
+            raise UsageError(f"metrics need different names in letters, digits, _, . and -: one is {name!r}.")
+        better, shown = getattr(metric, "better", None), getattr(metric, "shown", True)
+        columns.append(Metric(f"own/{name}", getattr(metric, "about", name), better=better, in_summary=shown))
+    return columns
+
+
+def _check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
+    """Calls metrics with the contexts of the first client, and with an empty log.
+
+    Raises:
+      UsageError: If one of them fails, or returns anything but a finite number or two.
+    """
+    import tensorflow as tf
+
+    from bandits import process
+    from optimization import models
+
+    first = task.clients.load(0)
+    for each, count in itertools.product(given, (len(first.labels), 0)):
+        features = models.dense(task.normalize(first.take(np.arange(count)).features))
+        log = {"action": tf.zeros(count, tf.int32), "reward": tf.zeros(count), "propensity": tf.ones(count)}
+        try:
+            totals = tf.function(process.metric_sums, autograph=False)([each], log, features).numpy()
+            if not np.isfinite(totals[:, 0]).all():
+                raise ValueError("the value is not finite")
+        except Exception as error:  # The user's code can raise anything.
+            raise UsageError(f"metrics: {each.label} returns no sums for {count} interactions: {error}.") from error
 
 
 def _callable(name: str, given: UserObject) -> Any:

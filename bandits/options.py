@@ -17,7 +17,7 @@ from bandits.task_defaults import PRETRAINED
 from data import tasks
 from data.errors import UsageError
 from data.objects import UserObject
-from data.settings import Count, Positive, setting
+from data.settings import Count, Positive, none_of, setting
 from data.tasks import registry as task_registry
 from data.tasks.options import TaskOptions
 from optimization import options
@@ -31,6 +31,8 @@ ALONE, POOLED = "alone", "pooled"
 FINE_TUNE, LOCAL_HEAD = "fine_tune", "local_head"
 # Offline training has a greedy policy, whose actions matter only in evaluation.
 _TRAINED_AS: Mapping[str, str] = {"regression": "greedy", "ips": "greedy", "dr": "supervised_mse"}
+_WITH_WORK = {"federation": ("federated", ALONE), "model_aggregation": ("mean",)}
+_WITH_RATE = {"client_optimizer": [*options.OPTIMIZERS], "client_work": False}
 _PERSONAL = {"personalization": (FINE_TUNE, LOCAL_HEAD)}
 _Default = Callable[[Mapping[str, Any]], Any]
 
@@ -210,21 +212,23 @@ class RoundsAndClients:
         name="redraw_examples",
         unset=False,
     )
-    client_batch_size: Count = setting(of_task("client_batch_size"), "Examples per mini-batch")
-    client_epochs: Count = setting(
-        of_task("client_epochs_per_round"), "Epochs that a client trains on its cache", name="client_epochs_per_round"
+    non_private_selection: bool = setting(
+        False, "Select by losses even with differential privacy; the privacy loss of the selection is not counted"
     )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Clients:
-    """Clients."""
+    """Clients' training."""
 
-    non_private_selection: bool = setting(
-        False, "Select by losses even with differential privacy; the privacy loss of the selection is not counted"
+    client_batch_size: Count = setting(of_task("client_batch_size"), "Examples per mini-batch")
+    client_epochs: Count = setting(
+        of_task("client_epochs_per_round"), "Epochs that a client trains on its cache", name="client_epochs_per_round"
     )
-    client_optimizer: str = setting("sgd", "Optimizer on the client", ["sgd"])
-    client_learning_rate: float = setting(of_task("client_learning_rate"), "Learning rate on the client", basic=True)
+    client_optimizer: str = setting("sgd", "Optimizer on the client", [*options.OPTIMIZERS], takes_objects=True)
+    client_learning_rate: float = setting(
+        of_task("client_learning_rate"), "Learning rate on the client", basic=True, only=_WITH_RATE
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -245,6 +249,15 @@ class OwnParts:
         name="rewards",
         takes_objects=True,
     )
+    own_metrics: tuple[UserObject, ...] = setting(
+        None,
+        "A function of a client's log, whose sum over the cohort becomes a column of metrics.csv; can be repeated",
+        list,
+        name="metrics",
+        takes_objects=True,
+        convert=none_of([]),
+    )
+    client_work: UserObject | None = setting(None, "A ClientWork instead of SGD", takes_objects=True, only=_WITH_WORK)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -324,7 +337,7 @@ class InitialTraining:
     total_rounds: Count = setting(of_task("init_rounds"), "Number of rounds", name="init_rounds")
     server_optimizer: options.ServerOptimizer
     client_learning_rate: float = setting(
-        of_task("init_client_learning_rate"), "Client learning rate", name="init_client_learning_rate"
+        of_task("init_client_learning_rate"), "Client learning rate", name="init_client_learning_rate", only=_WITH_RATE
     )
     aggregation: options.Aggregation
 
@@ -400,6 +413,7 @@ class BanditOptions(
       cohorts: How clients are sampled, if no selector chooses them.
       selection: How cohorts are selected; uniform selection uses `cohorts`.
       corrections: Corrections of clients' gradients, also in the initial training.
+      client_hyperparameters: (name, value) of the client optimizer's hyperparameters that differ from their defaults.
       server_optimizer: Server optimizer.
       aggregation: How client updates are aggregated.
       posterior: How client models are combined, if `aggregation` is not used.
@@ -421,11 +435,18 @@ class BanditOptions(
     cohorts: options.Cohorts
     selection: selectors.Selection
     corrections: tuple[Correction, ...]
+    client_hyperparameters: tuple[tuple[str, float], ...]
     server_optimizer: options.ServerOptimizer
     aggregation: options.Aggregation
     posterior: posterior_flags.Posterior | None
     rounds_per_checkpoint: int
     personalization: Personalization | None
+
+    @property
+    def has_user_training(self) -> bool:
+        """Whether the model is trained, and a part of the training is the user's own."""
+        parts = self.client_work, self.client_optimizer, self.server_optimizer.name, self.aggregation.own
+        return self.bandit.trains and any(isinstance(part, UserObject) for part in parts)
 
     @property
     def half_sum(self) -> bool:

@@ -75,7 +75,7 @@ class ReconstructedHead:
     """
 
     head: client_work.LocalSgd
-    body: client_work.LocalSgd
+    body: client_work.ClientWork
 
     def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
         return self.body.examples_trained(num_examples)

@@ -24,7 +24,7 @@ from optimization.study import aggregation_flags, run_folder, selector_flags
 # contents of files.
 _NOT_OF_CLIENTS = {"data_file", "missing_values", "public_statistics", "model", "hidden", "norm", "init_labels"}
 _NOT_OF_CLIENTS |= {"ignore_columns", "category_columns", "text_columns", "action_prices", "reward_bounds"}
-_NOT_OF_CLIENTS |= {"decimal", "max_table_rows"}
+_NOT_OF_CLIENTS |= {"decimal", "max_table_rows", "data", "eval_data", "actions"}
 
 
 @dataclasses.dataclass(frozen=True)

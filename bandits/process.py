@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 
 from bandits import losses, policies
 from data import clients
+from data.objects import UserObject
 from data.reward_bounds import RewardBounds
 from optimization import fed_avg, models
 
@@ -83,6 +84,7 @@ class BanditProcess(fed_avg.Process):
       clips_rewards: Whether mapped rewards are clipped. Doubly robust rewards, which can exceed any bounds, are not.
       halves: Number of separate sums over halves: 1 for sums over the cohort, the cohort's size for sums per client, 0
         for no sums.
+      own_metrics: The user's metrics.
     """
 
     loss: losses.Loss
@@ -94,6 +96,7 @@ class BanditProcess(fed_avg.Process):
     halves: int = 0
     reward_bounds: RewardBounds | None = None
     clips_rewards: bool = True
+    own_metrics: tuple[UserObject, ...] = ()
 
     @property
     def client_type(self) -> tff.Type:
@@ -147,6 +150,8 @@ class BanditProcess(fed_avg.Process):
         sums = {"reward_sum": tf.reduce_sum(cache["reward"]), "propensity_sum": tf.reduce_sum(cache["propensity"])}
         if self.halves:
             sums |= self.half_sums(cache, client.position)
+        if self.own_metrics:
+            sums["own"] = metric_sums(self.own_metrics, cache, examples["features"])
         log = fed_avg.Log(examples, count, tf.cast(count, tf.float32), client.keys.training, sums=sums)
         if not self.policy.sums:
             return log
@@ -237,6 +242,24 @@ class BanditProcess(fed_avg.Process):
         if self.model.heads == 1:
             return cache
         return {**cache, losses.BOOTSTRAP: losses.bootstrap(key, tf.size(cache["action"]), self.model.heads)}
+
+
+def metric_sums(given: Sequence[UserObject], log: Mapping[str, tf.Tensor], features: Any) -> tf.Tensor:
+    """Returns the values of the user's metrics for a client.
+
+    Args:
+      given: The metrics.
+      log: Columns of the client's log. Metrics get `action` (int32), `reward` and `propensity` (float32), each
+        [interactions].
+      features: The contexts of the interactions, in the form that the model takes, which metrics also get.
+
+    Returns:
+      float32 [metrics, 2], numerators and denominators. The denominator of a plain sum is NaN.
+    """
+    shown = {name: log[name] for name in ("action", "reward", "propensity")} | {"features": features}
+    values = [metric.value(dict(shown)) for metric in given]
+    pairs = [value if isinstance(value, tuple) else (value, np.nan) for value in values]
+    return tf.stack([[tf.ensure_shape(tf.cast(part, tf.float32), ()) for part in pair] for pair in pairs])
 
 
 def mixture(matrices: np.ndarray, environment_position: tf.Tensor) -> np.ndarray | tf.Tensor:

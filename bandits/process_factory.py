@@ -11,11 +11,12 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import alone, logged_rounds, losses, personalization, process, resets, round_parts
 from bandits.options import Phase
-from data import download, tasks
+from data import clients, download, objects, tasks
 from data.settings import make_options
 from optimization import aggregators, client_work, fed_avg, models, options
 from optimization.posterior import algorithms
@@ -52,7 +53,13 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
     bandit, model = phase.bandit, models.of_task(task, phase.heads)
     batch_size = phase.client_batch_size * (phase.cohorts.size if phase.pooled_steps == "client" else 1)
     local_sgd = client_work.LocalSgd(
-        phase.client_learning_rate, batch_size, phase.client_epochs, corrections=phase.corrections
+        phase.client_learning_rate,
+        batch_size,
+        phase.client_epochs,
+        momentum=dict(phase.client_hyperparameters).get("momentum", 0.0),
+        corrections=phase.corrections,
+        optimizer=phase.client_optimizer,
+        hyperparameters=phase.client_hyperparameters,
     )
     aggregator = noise = None
     if bandit.trains:
@@ -65,7 +72,7 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         statistics = sums.SecureSumFactory(float(policy.bound)) if is_secure else sums.SumFactory()
     kind: type[process.BanditProcess] = process.BanditProcess
     halves, personal = int(phase.has_halves), {}
-    local_work: client_work.ClientWork = local_sgd
+    local_work: client_work.ClientWork = client_work.of_user(phase.client_work) if phase.client_work else local_sgd
     if phase.is_pooled:
         kind = logged_rounds.PooledProcess
     elif chosen := phase.personalization:
@@ -74,7 +81,7 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         personal = {"adaptation": adaptation, "only_head": chosen.layers == "last"}
         if phase.has_local_head:
             kind = personalization.LocalHeadProcess
-            local_work = personalization.ReconstructedHead(adaptation, local_sgd)
+            local_work = personalization.ReconstructedHead(adaptation, local_work)
     if phase.reports_clients:
         halves = phase.cohorts.size if phase.cohorts.sampling in ("fixed", "cyclic") else len(phase.population)
     return kind(
@@ -98,8 +105,24 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         halves=halves,
         reward_bounds=task.reward_bounds,
         clips_rewards=phase.task.learn_from != "dr",
+        own_metrics=phase.own_metrics,
         **personal,
     )
+
+
+def check(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> None:
+    """Builds a phase's training with the user's parts, and trains once on a few contexts with random rewards.
+
+    Raises:
+      UsageError: If a part has the wrong type, fails, or does not fit the model.
+    """
+    definition, count = define(task, phase, mechanism), 8
+    features = models.dense(task.normalize(clients.pool(task.clients, count, phase.seed).features))
+    shapes = {"reward": [], "propensity": [], losses.FULL_FEEDBACK: [task.num_actions], losses.BOOTSTRAP: [phase.heads]}
+    log = {name: tf.random.stateless_uniform([count, *shape], [0, 1], 0.1) for name, shape in shapes.items()}
+    log |= {"features": features, "action": tf.range(count) % task.num_actions, "half": tf.range(count) % 2 > 0}
+    with objects.blamed("--client_work" if phase.client_work else "--client_optimizer"):
+        client_work.check(definition.local_work, definition.model, definition.loss, log)  # type: ignore[arg-type]
 
 
 def rounds(
@@ -162,6 +185,7 @@ def parts(
         (phase.drift.kind != "none", round_parts.DriftingRewards(phase)),
         (phase.delay.kind != "none", round_parts.DelayedRewards(phase)),
         (phase.has_halves, round_parts.Halves(phase)),
+        (phase.own_metrics, round_parts.OwnMetrics(phase)),
         (phase.reset != resets.NONE, round_parts.Resets(phase.reset, task.reward_bounds, initialize)),
         (definition.policy.has_state, round_parts.OwnPolicy(phase, definition, len(task.clients))),
         (phase.reports_clients, round_parts.ClientReports(task.clients.client_ids[: phase.population.stop])),
@@ -262,13 +286,15 @@ def _shared(
     task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
 ) -> tff.templates.IterativeProcess | SharedProcess:
     """Returns the process of a phase, from the cache if it was built before."""
-    if phase.aggregation.kind != "mean":  # Two runs must never share their noise.
+    # Two runs must never share their noise, which the user's parts may have, too.
+    if phase.aggregation.kind != "mean" or phase.has_user_training:
         return definition.build(initial_weights)
     own_key = ("rounds", key(task, phase, definition))
     folder = download.cache_folder(phase.task.cache_dir) / "rounds"
 
     def find() -> tff.templates.IterativeProcess:
-        if definition.policy.is_checked or not cached_rounds.is_versioned(*_parts(definition)):
+        is_users = definition.policy.is_checked or definition.own_metrics
+        if is_users or not cached_rounds.is_versioned(*_parts(definition)):
             return definition.build()
         return cached_rounds.process(folder, repr(own_key), definition.build)
 

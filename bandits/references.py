@@ -13,16 +13,22 @@ import functools
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bandits import metrics
 from bandits.options import BanditOptions, phases
 from data import clients, keys, logged_clients, tasks, text
 from optimization.options import Cohorts
 from optimization.study import intervals
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 UNIFORM, FIXED = "the uniform policy", "the best fixed action"
+KEYS = {"chance": UNIFORM, "constant": FIXED}  # Keys in `bounds.json`.
+GREEDY = "greedy"  # Key in `bounds.json` of the comparison on held-out data.
 LINEAR = "a linear model fitted centrally"
 _NEAR = 0.8  # Share of the linear model's gain over the uniform policy.
 _TO_99 = 2.576 / 1.960  # From the half width of a 95% interval to that of a 99% interval.
@@ -128,24 +134,54 @@ def _rewards(part: clients.ClientData, index: int, matrix: np.ndarray) -> np.nda
     return (labels @ matrix if labels.ndim > 1 else matrix[labels]).astype(float)
 
 
-def compared(earned: np.ndarray, references: Mapping[str, np.ndarray], counts: np.ndarray) -> str:
-    """Compares a policy with references in words, with 95% intervals over clients, weighted by rows.
+def compared(
+    earned: np.ndarray, references: Mapping[str, np.ndarray], counts: np.ndarray
+) -> tuple[list[str], list[bool]]:
+    """Compares a policy with references, with 95% intervals over clients, weighted by rows.
 
     Args:
       earned: float64 [clients], the sum of the policy's rewards over each client's rows.
       references: The same sums of each reference, by name.
       counts: int [clients], numbers of rows.
+
+    Returns:
+      The comparison as lines of text, and whether the policy is significantly above each reference. Without an
+      interval, its mean must be above that of the reference.
     """
-    lines, not_above = [], []
+    lines, is_above = [f"Held-out reward of the greedy policy, {earned.sum() / counts.sum():.4f}"], []
     for name, sums in references.items():
         difference = row_mean(earned, counts, minus=sums)
         has_interval = difference.high > difference.low
         text = difference.text(signed=True, label="95% CI ") if has_interval else f"{difference.mean:+.3g}"
         lines.append(f"  minus {name} ({sums.sum() / counts.sum():.4f}): {text}")
-        not_above += [name] * (not (difference.low if has_interval else difference.mean) > 0)
-    if not_above:
-        lines.append(f"On held-out data this run is not significantly above {' or '.join(not_above)}.")
-    return "\n".join([f"Held-out reward of the greedy policy, {earned.sum() / counts.sum():.4f}", *lines])
+        is_above.append(bool((difference.low if has_interval else difference.mean) > 0))
+    return lines, is_above
+
+
+def notice(table: "pd.DataFrame", recorded: Mapping[str, Mapping[str, Any]], *, explores_only: bool = False) -> str:
+    """Returns a warning if a run earned no more than the uniform policy or the best fixed action; otherwise "".
+
+    Args:
+      table: The rows of the run's `metrics.csv`.
+      recorded: Content of its `bounds.json`.
+      explores_only: Whether the run acts with the uniform policy, so that only its model can be better.
+    """
+    average, greedy = table[metrics.AVERAGE_REWARD].iloc[-1], recorded.get(GREEDY, {})
+    during, held_out = ({} if explores_only else recorded.get("participating", {})), recorded.get("held_out", {})
+    earned = [
+        f"that of {name} ({during[key]:.4f})" for key, name in KEYS.items() if average <= during.get(key, -math.inf)
+    ]
+    learned = [f"that of {name} ({held_out[key]:.4f})" for key, name in KEYS.items() if not greedy.get(key, True)]
+    parts = []
+    if learned:
+        reward = f"the held-out reward of its greedy policy ({greedy['reward']:.4f})"
+        parts.append(f"{reward} is not significantly above {' or '.join(learned)}")
+    if earned:
+        parts.append(f"its average reward over all rounds ({average:.4f}) is not above {' or '.join(earned)}")
+    if earned and greedy and not learned:
+        parts.append("its trained model is better, so deploy models more often (--bandits_deploy_freq) or explore less")
+    head = "Did not learn" if learned else "Earned no more than a simple policy"
+    return f"{head}: {'; '.join(parts)}." if parts else ""
 
 
 @dataclasses.dataclass(frozen=True)

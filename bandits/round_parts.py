@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import metrics, policies, process, resets
+from bandits import metrics, object_flags, policies, process, resets
 from bandits.options import REPLAY_ROWS, Phase
 from data import clients, files, keys
 from data.errors import Failure
@@ -20,7 +20,7 @@ from optimization import aggregators, fed_avg
 from optimization.privacy import mechanisms
 from optimization.selection import selectors
 from optimization.study import payloads, run_folder
-from optimization.study.loggers import MakeLogger
+from optimization.study.loggers import Callback
 from optimization.study.metrics import mean
 
 
@@ -73,10 +73,10 @@ class FederatedRounds:
     """Rounds that are computed by TFF. Subclasses call TFF differently.
 
     Attributes:
-      loggers: Additional loggers of a run.
+      loggers: Additional callbacks of a run, which write its files.
     """
 
-    loggers: Sequence[MakeLogger] = ()
+    loggers: Sequence[Callback] = ()
 
     def __init__(self, process_of: Callable[[int], Any], definition: Any):
         """Stores the function from a round number to its process, and the definition, a `process.BanditProcess`."""
@@ -284,8 +284,8 @@ class OwnPolicy(_OfPhase):
         counted_in[[each.client for each in ended.cohort.participations]] = ended.round_num
         pending = {name: total + counts.statistics[name] for name, total in own.pending.items()}
         if counts.deployed:
-            kept = deployed if policy.at_deployment != policies.RESTART else {policies.COUNT: deployed[policies.COUNT]}
-            deployed = {name: total + kept.get(name, 0) for name, total in pending.items()}
+            adds = {name: name == policies.COUNT or policy.at_deployment == policies.ACCUMULATE for name in pending}
+            deployed = {name: total + adds[name] * deployed[name] for name, total in pending.items()}
             pending = {name: np.zeros_like(total) for name, total in pending.items()}
         return OwnPolicyState(pending, deployed, counted_in), {}
 
@@ -293,6 +293,16 @@ class OwnPolicy(_OfPhase):
         if own.deployed:
             files.save_arrays(folder.path / run_folder.POLICY_FILE, own.deployed)
         return ()
+
+
+class OwnMetrics(_OfPhase):
+    """The user's metrics: sums over the cohort, or quotients of such sums, which are NaN if the denominator is 0."""
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        numerators, denominators = np.asarray(ended.counts.own, float).T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = numerators / np.where(np.isnan(denominators), 1, denominators)
+        return own, dict(zip(object_flags.metric_columns(self.phase.own_metrics), values.tolist(), strict=True))
 
 
 class Resets(Part):

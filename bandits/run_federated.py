@@ -74,7 +74,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
     predictor = "bandits.evaluation"
 
     def recorded_object(self, name: str, value: Any) -> UserObject:
-        return object_flags.recorded(name, value)
+        return object_flags.recorded(value) if name == "model" else super().recorded_object(name, value)
 
     def strategy(self, settings: cli.Settings) -> str:
         return settings.policy.label if settings.policy else settings.bandits_type
@@ -100,6 +100,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 phase = phase_privacy.with_planned_noise(phase, plan.mechanism)
             mechanism = phase_privacy.mechanism(phase)
             warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
+            if phase.has_user_training:
+                from bandits import process_factory
+
+                process_factory.check(task, phase, mechanism)
             if task.has_learned_bounds and phase.releases and mechanism.noise_multiplier:
                 raise UsageError(
                     "Training with noise needs --reward_bounds=LOW,HIGH: bounds learned from the clients' rewards have "
@@ -190,14 +194,15 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             phase = _with_planned_noise(phase, folder, dimension)
             logs = options.logs_interactions and phase.logs
             shown = [interactions.IN_WORDS] * logs + [federation_flags.REPORT_IN_WORDS] * phase.reports_clients
+            shown += ["the sums of your own metrics"] * bool(phase.own_metrics)
             before = None if is_last and options.is_initial_model_public else trained
             spent = trained.rounds if trained else 0
             trained = phase_privacy.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
-            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, loggers=rounds.loggers)
-            best_action = known["held_out"].action if is_last else None
-            _write_results(task, phase, trained, folder, rounds, outcome, best_action)
+            own = {"loggers": rounds.loggers} | ({"callbacks": run.callbacks} if is_last else {})
+            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, **own)
+            _write_results(task, phase, trained, folder, rounds, outcome, bounds if is_last else {})
             if outcome.signum:
                 return outcome.signum
             weights = outcome.state.server.weights
@@ -213,7 +218,7 @@ def _write_results(
     folder: run_folder.RunFolder,
     rounds: "experiment.BanditRounds",
     outcome: "runner.Outcome",
-    best_action: int | None,
+    bounds: dict[str, Any],
 ) -> None:
     """Writes the results of a phase, even if it was stopped, and prints those of a finished one.
 
@@ -224,18 +229,11 @@ def _write_results(
       folder: The folder of the phase.
       rounds: The rounds of the phase.
       outcome: How the rounds ended.
-      best_action: The best fixed action to compare the policy with; None for no comparison.
+      bounds: Content of `bounds.json`, to compare the policy with; empty for no comparison.
     """
-    from optimization.study import panels
-
     spent = trained.report(phase.accounted(outcome.round_num))
     folder.write_json(run_folder.PRIVACY_FILE, run_folder.with_disclosures(spent))
-    if outcome.round_num:
-        table = results.read_metrics(folder.path)
-        plotted: dict[str, str] = {metric: metric.about for metric in _PLOTTED if table[metric].notna().any()}
-        title = f"{phase.task.task_type}: {phase.label}"
-        picture = panels.draw({phase.label: [table]}, plotted, title=title, marks=metrics.DEPLOYED)
-        files.save_picture(picture, folder.path / "reward.png", dpi=120)
+    table, notice = results.read_metrics(folder.path) if outcome.round_num else None, ""
     if outcome.signum is None:
         # A resumed run may have been killed after its last round, so that this process has not evaluated it.
         if not rounds.evaluation.is_evaluated:
@@ -250,13 +248,19 @@ def _write_results(
         last = table.iloc[-1]
         number = int(last["round_num"])
         print(
-            f"{phase.label}: {number:,} round{'s' * (number != 1)}, average reward {last[metrics.AVERAGE_REWARD]:.4f}, "
-            f"last round {last[metrics.ROUND_REWARD]:.4f}; its greedy policy on held-out data: "
-            f"{_held_out_result(task, phase, table)}."
+            f"{phase.label}: {number:,} round{'s' * (number != 1)}, average reward {last[metrics.AVERAGE_REWARD]:.4f} "
+            f"(last tenth of the rounds: {metrics.last_tenth(table[metrics.ROUND_REWARD].dropna()):.4f}); its greedy "
+            f"policy on held-out data: {_held_out_result(task, phase, table)}."
         )
-        if best_action is not None and not (phase.is_alone or phase.has_local_head):
-            name = interactions.action_names(task)[best_action]
-            print(rounds.evaluation.compared_with_references(outcome.state.server, best_action, name))
+        if bounds and not (phase.is_alone or phase.has_local_head):
+            action = bounds["held_out"]["action"]
+            name = interactions.action_names(task)[action]
+            lines, compared = rounds.evaluation.compared_with_references(outcome.state.server, action, name)
+            print(*lines, sep="\n")
+            bounds = bounds | {references.GREEDY: compared}
+            folder.write_json(run_folder.BOUNDS_FILE, bounds)
+        if notice := references.notice(table, bounds, explores_only=phase.bandit.policy == "uniform"):
+            print(notice)
         if task.clipping and not phase_privacy.mechanism(phase).noise_multiplier:
             print(task.clipping)
         model = "" if phase.is_alone else ", model/weights.npz"
@@ -264,8 +268,20 @@ def _write_results(
         print(f"Results in {folder.path}: metrics.csv, reward.png, config.json, privacy.json{model}")
         if is_private:
             print(run_folder.NOTICE)
+    if table is not None:
+        _save_picture(phase, table, folder, notice)
     for line in rounds.finish(outcome.state, folder):
         print(line)
+
+
+def _save_picture(phase: Phase, table: "pd.DataFrame", folder: run_folder.RunFolder, notice: str = "") -> None:
+    """Draws `reward.png`, with a notice below its title."""
+    from optimization.study import panels
+
+    plotted: dict[str, str] = {metric: metric.about for metric in _PLOTTED if table[metric].notna().any()}
+    title = "\n".join(filter(None, [f"{phase.task.task_type}: {phase.label}", notice]))
+    picture = panels.draw({phase.label: [table]}, plotted, title=title, marks=metrics.DEPLOYED)
+    files.save_picture(picture, folder.path / "reward.png", dpi=120)
 
 
 def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> str:
@@ -281,7 +297,7 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
     elif phase.drift.kind != "none":  # Labels no longer define the correct action.
         text = f"{reward} in the last round's environment"
     else:  # With a reward table, no action is right or wrong.
-        text = reward if phase.task.reward_columns else f"accuracy {last[metrics.ACCURACY]:.4f}"
+        text = reward if task.has_reward_labels else f"accuracy {last[metrics.ACCURACY]:.4f}"
     if phase.task.learn_from == "replay":
         replayed, rows = table[metrics.EXAMPLES].sum(), task.report["training_rows"]
         text += f". Replay kept {replayed:,.0f} of the {rows:,} rows, {replayed / rows:.1%}"

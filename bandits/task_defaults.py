@@ -52,6 +52,7 @@ _OF_TASK: Mapping[str, Mapping[str, Any]] = {
     "synthetic": {"init_clients": 10},
     "tabular": {"init_clients": None},  # A share of the clients, because a table may have few.
     "logged": {"init_clients": None},
+    "own": {"init_clients": None},
     "stackoverflow_tag": _STUDY
     | {
         "total_rounds": 1600,

@@ -1,8 +1,8 @@
-"""Errors with messages for the user, and suggestions of similar names."""
+"""Errors with messages for the user, and what such messages share: similar names, counts and lists."""
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _MOST_NAMES = 3
 _ALIKE = 0.95  # Similarity of names in which one of twenty letters differs.
@@ -43,6 +43,16 @@ def did_you_mean(names: Iterable[str], otherwise: str) -> str:
     """Asks whether the user meant one of the first few names; returns `otherwise` if there are none."""
     first = list(names)[:_MOST_NAMES]
     return f"did you mean {' or '.join(filter(None, (', '.join(first[:-1]), first[-1])))}?" if first else otherwise
+
+
+def counted(number: int, noun: str) -> str:
+    """Formats a number of things, such as `1 row` and `2,000 rows`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def first(words: Sequence[str], most: int) -> str:
+    """Lists the first words, such as `a, b and 3 more`."""
+    return ", ".join(words[:most]) + f" and {len(words) - most:,} more" * (len(words) > most)
 
 
 def _parts(name: str) -> set[str]:

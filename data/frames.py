@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PREFIX = "dataframe:"
-_SEVERAL = (list, tuple, set, frozenset, dict, np.ndarray)
 LENT: "dict[str, pd.DataFrame]" = {}  # Frames that are available as tables, by name.
 
 
@@ -47,39 +46,6 @@ def save(frame: "pd.DataFrame", folder: pathlib.Path) -> str:
     return str(path)
 
 
-def with_plain_types(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Frame with NumPy types and NaN for missing numbers; integer and Boolean columns with gaps keep their types."""
-    columns = {name: frame[name] for name in frame.columns}
-    plain = {name: _plain(column) for name, column in columns.items()}
-    return frame.assign(**{name: column for name, column in plain.items() if column is not columns[name]})
-
-
-def _plain(column: "pd.Series") -> "pd.Series":
-    import pandas as pd
-
-    kind, types = column.dtype, pd.api.types
-    if isinstance(kind, pd.ArrowDtype) and types.is_integer_dtype(kind):
-        return column.astype(kind.numpy_dtype.name.replace("int", "Int").replace("u", "U"))
-    if isinstance(kind, pd.ArrowDtype):
-        import pyarrow as pa
-
-        return pd.Series(pa.array(column).to_pandas().array, column.index, name=column.name)
-    if isinstance(kind, pd.StringDtype) or kind.kind == "c":
-        return column.astype(object)
-    if types.is_extension_array_dtype(kind) and types.is_float_dtype(kind):
-        return pd.Series(column.to_numpy(kind.type, na_value=np.nan), column.index, name=column.name)
-    return column
-
-
-def holds_lists(column: "pd.Series") -> bool:
-    """Whether some cells hold several values: lists, arrays, sets or dictionaries."""
-    import pandas as pd
-
-    if column.dtype != object or not pd.api.types.infer_dtype(column, skipna=True).startswith("mixed"):
-        return False
-    return any(isinstance(cell, _SEVERAL) for cell in column)
-
-
 def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFrame":
     """Frame with numbered rows: a named index becomes a column, and plain row numbers are dropped.
 
@@ -93,9 +59,8 @@ def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFr
     try:
         return frame.reset_index(drop=all(name is None for name in frame.index.names))
     except ValueError as error:
-        raise UsageError(
-            f"The index of {path} is named like a column ({error}): rename it, or drop it by reset_index(drop=True)."
-        ) from error
+        remedy = "rename it, or drop it by reset_index(drop=True)"
+        raise UsageError(f"The index of {path} is named like a column ({error}): {remedy}.") from error
 
 
 def checksum(frame: "pd.DataFrame") -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from data import table_file, table_report
-from data.errors import UsageError
+from data.errors import UsageError, counted, first
 from data.schema import described
 from data.text import design, num_features
 
@@ -157,7 +157,7 @@ def check_action(name: str, action_names: Sequence[str], flag: str) -> int:
       UsageError: If the log has no action of that name.
     """
     if name not in action_names:
-        listed = ", ".join(map(repr, action_names[:_NAMED])) + (" ..." if len(action_names) > _NAMED else "")
+        listed = first(list(map(repr, action_names)), _NAMED)
         raise UsageError(
             f"{flag} names the action {name!r}, which the log lacks: its {len(action_names)} actions are {listed}. "
             "--action_names adds actions without a row."
@@ -208,8 +208,8 @@ def duplicates(log: "InteractionLog") -> Finding:
     text = "No row is duplicated." if count == 0 else "Duplicated rows were not checked."
     if count:
         text = (
-            f"{count:,} row(s) equal an earlier one in every column. Drop them if they are the same interactions, "
-            "which would count twice and make intervals too short. Keep distinct interactions that look the same."
+            f"Duplicates: {counted(count, 'row')} equal to an earlier one in every column. Drop them if they are the "
+            "same interactions, which would count twice and make intervals too short. Keep distinct ones."
         )
     return Finding("duplicates", bool(count), text)
 
@@ -226,9 +226,8 @@ def support(log: "InteractionLog", target: np.ndarray) -> Finding:
     missing = np.argsort(-chosen, kind="stable")[: np.count_nonzero(chosen)]
     if not len(missing):
         return Finding("support", False, "The log has every action that the policy chooses.")
-    names = ", ".join(repr(log.action_names[action]) for action in missing[:_NAMED])
-    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-    text = f"The log lacks {names}{more}, which the policy chooses in {chosen.sum():.2%} of interactions: "
+    names = first([repr(log.action_names[action]) for action in missing], _NAMED)
+    text = f"The log lacks {names}, which the policy chooses in {chosen.sum():.2%} of interactions: "
     text += "weighted estimates miss their rewards, and only a model can predict them."
     return Finding("support", True, text)
 
@@ -303,7 +302,7 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
     how = f"{len(family):,} tests, Holm at level {LEVEL:g}"
     how += f"; the {len(names) - 1} of {count} features that vary most" * (len(names) - 1 < count)
     columns = list(dict.fromkeys(names[place] for place in failed if place))
-    shown = ", ".join(map(repr, columns[:_NAMED])) + f" and {len(columns) - _NAMED} more" * (len(columns) > _NAMED)
+    shown = first(list(map(repr, columns)), _NAMED)
     causes = "wrong propensities" + f", or columns from after the action: {shown}" * bool(columns) + "."
     if weights is not None and fails[num_tests:].any():
         text = f"The policy's weights, its probabilities divided by propensities, average {weights.mean():.3g}, not 1 "

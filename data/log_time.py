@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from data import columns, partition, table_file
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from data.schema import UNOBSERVED, Schema
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def select(
         if start >= end:
             raise UsageError(f"--from={schema.from_time} must be before --until={schema.until_time}.")
         is_kept = (times.values >= start) & (times.values < end)
-        outside = f"; {np.sum(~is_kept):,} rows outside of --from and --until are left out" * (not is_kept.all())
+        outside = f"; left out: {counted(np.sum(~is_kept), 'row')} outside of --from and --until" * (not is_kept.all())
         span = f"{times.shown(times.values.min())} to {times.shown(times.values.max())}"
         notes.append(f"Rows are in the order of column {schema.time_column!r}, {span}{outside}.")
     if schema.is_log:
@@ -104,19 +104,20 @@ def select(
             end = float(read.get("log_until", [latest])[0])
             is_recent = is_kept & (times.values + times.window > end)
             is_kept = is_kept & ~is_recent
-            recent = f"{is_recent.sum():,} rows after {times.shown(end - times.window)}"
-            notes.append(f"{recent} are left out: too recent in a log that ends at {times.shown(end)} (--log_until).")
+            recent = f"{counted(is_recent.sum(), 'row')} after {times.shown(end - times.window)}"
+            notes.append(f"Left out: {recent}, too recent in a log that ends at {times.shown(end)} (--log_until).")
             late = int(np.sum(is_kept & is_late))
-            notes += [f"{late:,} rows without a reward within {schema.reward_window} count as 0."] * (late > 0)
+            window = f"without a reward within {schema.reward_window}"
+            notes += [f"Counted as 0: {counted(late, 'row')} {window}."] * (late > 0)
         is_unobserved = is_kept & is_missing & ~is_late
-        many, meaning = f"{is_unobserved.sum():,} rows without a reward", UNOBSERVED[schema.unobserved_rewards]
+        many = f"{counted(is_unobserved.sum(), 'row')} without a reward"
         if is_unobserved.any() and schema.unobserved_rewards == "refuse":
             raise UsageError(
                 f"--reward_column={reward.name} has {many}, first {table.place(frame.index[is_unobserved][0])} of "
                 f"{table.path}. If rewards were not observed: with --unobserved_rewards=drop such rows are "
                 f"{UNOBSERVED['drop']}; with --unobserved_rewards=zero they are {UNOBSERVED['zero']}."
             )
-        notes += [f"{many} are {meaning}."] * (schema.unobserved_rewards != "refuse")
+        notes += [f"{many}: {UNOBSERVED[schema.unobserved_rewards]}."] * (schema.unobserved_rewards != "refuse")
         is_kept = is_kept & ~(is_unobserved & (schema.unobserved_rewards == "drop"))
         if (is_zero := is_kept & (is_unobserved | is_late)).any():
             frame = frame.assign(**{schema.reward_column: reward.astype(object).mask(is_zero, 0)})
@@ -131,40 +132,37 @@ def select(
 def _read(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> tuple[dict[str, np.ndarray], str | None]:
     """Times of columns, [rows], and of flags, [1], by setting; and the zone of `Times`.
 
-    Flags are read like the columns, or as ISO dates, in UTC if the columns have time zones.
+    Flags are numbers, or ISO dates, in UTC if the columns have time zones.
     """
-    named = {name: getattr(schema, name) for name in (*_COLUMNS, *_POINTS) if getattr(schema, name)}
-    iso = {name: named.pop(name) for name in _POINTS if _ISO.match(named.get(name, ""))}
-    cells = [frame[value] if name in _COLUMNS else pd.Series([value]) for name, value in named.items()]
-    parts = list(map(table_file.as_text, cells))
+    cells = {name: frame[getattr(schema, name)] for name in _COLUMNS if getattr(schema, name)}
+    parts = [table_file.as_text(column) for column in cells.values()]
     written = pd.concat(parts).rename(schema.time_column)
     try:
         moments = columns.of_texts(written, 0.5)
     except UsageError as error:
-        raise UsageError(f"--time_column: {str(error).partition(', or leave')[0]}.") from error
+        raise UsageError(f"--time_column: {str(error).partition(', give')[0]}.") from error
     values = np.rint(moments[0].days * 86400e6) if moments else table_file.numbers(written)
-    read = dict(zip(named, np.split(values, np.cumsum(list(map(len, parts)))[:-1]), strict=True))
-    for name, cell, part in zip(named, cells, parts, strict=True):
-        if (is_wrong := ~np.isfinite(read[name]) & (part.notna() | (name != "reward_time_column"))).any():
-            where = f"{table.cells(cell[is_wrong])} of {table.path}" if name in _COLUMNS else named[name]
+    read = dict(zip(cells, np.split(values, len(cells)), strict=True))
+    for (name, column), part in zip(cells.items(), parts, strict=True):
+        if (is_wrong := ~np.isfinite(read[name]) & (part.notna() | (name == "time_column"))).any():
+            where = f"{table.cells(column[is_wrong])} of {table.path}"
             needed = "all times must be numbers, or all dates such as 2023-01-31 12:00"
-            raise UsageError(f"--{name.removesuffix('_time')}: {where} cannot be read as a time: {needed}.")
+            raise UsageError(f"--{name}: {where} cannot be read as a time: {needed}.")
     zone = "Z" * bool(_ZONE.search(written.iloc[0])) if moments else None
-    return read | {name: np.array([_point(name, text, zone)]) for name, text in iso.items()}, zone
+    flags = {name: getattr(schema, name) for name in _POINTS if getattr(schema, name)}
+    return read | {name: np.array([_point(name, text, zone)]) for name, text in flags.items()}, zone
 
 
 def _point(name: str, text: str, zone: str | None) -> float:
-    """Microseconds since 1970 of a flag's ISO date."""
-    flag = f"--{name.removesuffix('_time')}={text}"
-    if zone is None:
-        raise UsageError(f"{flag} is a date, but the times of --time_column are numbers.")
-    try:
-        point = pd.Timestamp(text)
-    except ValueError as error:
-        raise UsageError(f"{flag} is not a date such as 2023-01-31 or 2023-01-31T12:00.") from error
-    if point.tzinfo and not zone:
-        raise UsageError(f"{flag} has a time zone, but the times of --time_column have none: leave it out.")
-    return float(np.rint((point.tz_convert("UTC").tz_localize(None) if point.tzinfo else point).timestamp() * 1e6))
+    """A flag's number, or the microseconds since 1970 of its ISO date."""
+    with contextlib.suppress(ValueError):
+        point = table_file.numbers(pd.Series([text]))[0] if zone is None else pd.Timestamp(text)
+        if zone is None and np.isfinite(point):
+            return float(point)
+        if zone is not None and _ISO.match(text) and (zone or not point.tzinfo):
+            return float(np.rint(point.timestamp() * 1e6))
+    wanted = "a number" if zone is None else f"a date such as 2023-01-31T12:00{zone or ' without a time zone'}"
+    raise UsageError(f"--{name.removesuffix('_time')}={text} must be {wanted}, like the times of --time_column.")
 
 
 def _window(text: str | None, zone: str | None) -> float:
@@ -219,8 +217,9 @@ def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: i
     is_train = ~is_held_out & (times.values + times.window <= cut)
     train, held_out = (np.unique(clients[rows]).tolist() for rows in (is_train, is_held_out))
     if len(train) < 2:
-        raise UsageError(f"--hold_out=time: {len(train)} client(s) have rows to train on before {times.shown(cut)}.")
+        few = f"{counted(len(train), 'client')} with rows to train on before {times.shown(cut)}"
+        raise UsageError(f"--hold_out=time: {few}, and training needs two.")
     gap, seen = np.sum(~is_train & ~is_held_out), len(set(train) & set(held_out))
-    how = f"the rows from {times.shown(cut)} on, the latest fifth, of {len(held_out):,} clients, of whom {seen:,} were "
-    how += "seen in training" + f"; {gap:,} rows within --reward_window before are left out" * bool(gap)
+    how = f"the rows from {times.shown(cut)} on, the latest fifth, of {counted(len(held_out), 'client')}, {seen:,} of "
+    how += "them seen in training" + f"; left out: {counted(gap, 'row')} within --reward_window before" * bool(gap)
     return partition.Split(is_held_out, is_train, train, held_out, how)

@@ -5,6 +5,7 @@ Python takes the object itself, or the same text.
 """
 
 import ast
+import contextlib
 import dataclasses
 import hashlib
 import importlib
@@ -13,7 +14,7 @@ import inspect
 import pathlib
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from absl import flags
@@ -51,6 +52,23 @@ class UserObject(str):
             self._value = _rebuilt(self)
         return self._value
 
+    def made(self, name: str, kind: Any, wanted: str) -> Any:
+        """The object, or what it returns if it is a function.
+
+        Args:
+          name: Name of the setting.
+          kind: Required type.
+          wanted: The type in words.
+
+        Raises:
+          UsageError: If it has another type, or the function fails.
+        """
+        with blamed(f"{name} {self.label}"):
+            made = self.value() if inspect.isfunction(self.value) else self.value
+        if not isinstance(made, kind):
+            raise UsageError(f"{name} must be {wanted}, or a function that returns one, not {made!r}.")
+        return made
+
     @property
     def label(self) -> str:
         """The name, with the parameters if there are any."""
@@ -60,6 +78,17 @@ class UserObject(str):
     def short(self) -> str:
         """The name alone, in letters and digits."""
         return "".join(filter(str.isalnum, re.split("[.]", self.label.partition("(")[0])[-1]))
+
+
+@contextlib.contextmanager
+def blamed(name: str) -> Iterator[None]:
+    """Turns errors of the user's code into a `UsageError` that starts with the name of an object."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:  # The user's code can raise anything.
+        raise UsageError(f"{name} fails: {error}") from error
 
 
 def of(value: Any, text: str = "") -> UserObject:
@@ -82,6 +111,8 @@ def _described(value: Any) -> UserObject:
     path, problem, arguments = _source(kind), "", ""
     if path is None:
         problem = "is defined in a notebook or inside of a function, not in a module"
+    elif stored := _stored_arguments(value):
+        arguments = f"({', '.join(f'{name}={one!r}' for name, one in stored.items())})"
     elif kind is not value:
         names = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
         values = {name: getattr(value, name) for name in names}
@@ -96,6 +127,16 @@ def _described(value: Any) -> UserObject:
         return made
     module = path.stem if kind.__module__ == "__main__" else kind.__module__
     return UserObject(f"{module}:{kind.__qualname__}{arguments} {_digest(path)}")
+
+
+def _stored_arguments(value: Any) -> dict[str, Any]:
+    """Arguments of an optimizer of TFF, which stores them in their order; empty for any other object."""
+    kind = type(value)
+    if not kind.__module__.startswith("tensorflow_federated.") or not hasattr(value, "get_hparams"):
+        return {}
+    stored = [one for one in vars(value).values() if type(one) is not list]
+    arguments = dict(zip(inspect.signature(kind).parameters, stored, strict=False))
+    return arguments if all(map(_is_plain, stored)) and vars(kind(**arguments)) == vars(value) else {}
 
 
 def read(text: str) -> UserObject:
@@ -165,10 +206,9 @@ def _rebuilt(text: str) -> Any:
     if match["call"] is None and not isinstance(value, type):
         return value
     positional, named = _arguments(match["call"] or "()")
-    try:
-        return value(*positional, **named)
-    except Exception as error:  # The user's code can raise anything.
-        raise UsageError(f"{where}{match['call'] or '()'} fails: {error}") from error
+    with blamed(f"{where}{match['call'] or '()'}"):
+        value = value(*positional, **named)
+    return value
 
 
 def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:

@@ -2,14 +2,13 @@
 
 import csv
 import dataclasses
-import difflib
 import pathlib
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from data import memory
-from data.errors import UsageError
+from data.errors import UsageError, did_you_mean, first, near_names
 from data.settings import Count, setting
 
 POINT, COMMA = ".", ","  # Decimal signs.
@@ -19,26 +18,34 @@ UNOBSERVED = {
     "zero": "counted as 0",
 }
 HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly of clients seen before"}
+_TIMED = {"time_column": True}
 POLICY = "--policy=column"  # Names the columns of a target policy.
-_LISTED = 20  # If a file has more columns than this, a message lists only those with the most similar names.
-_NEAREST = 5
-_SHOWN_ACTIONS = 20
+_LISTED = 20  # Maximum number of names in a message.
 _ALSO_TIME = ("--feature_columns", "--round_column", "--period_column")
 _SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position")  # Roles that only one column has.
 
 # Column names that are common in logs, in lower case, with words joined by underscores.
-_CERTAIN = re.compile(
+_PROPENSITY = (
     r"(.*_)?(propensity|propensities|pscores?)(_.*)?|p_score"
-    r"|(action|logging|logged|behaviou?r)(_policy)?_(prob|probs|probability|probabilities)"
+    r"|(action|logging|logged|behaviou?r)(_policy)?_prob(s|ability|abilities)?"
 )
-_PROBABILITIES = {"p", "prob", "probs", "probability", "probabilities", "pi_b", "label_probability"}
-_PROBABILITIES |= {"sampling_prob", "sampling_probability", "policy_prob", "logprob", "log_prob", "ipw"}
-_ACTIONS = {"action", "action_id", "action_taken", "arm", "arm_id", "chosen", "chosen_action", "chosen_arm"}
-_ACTIONS |= {"selected_arm", "selected_action"}
-_PERHAPS_ACTIONS = {"a", "item", "item_id", "ad", "ad_id", "choice", "offer", "variant", "treatment"}
-_REWARDS = {"reward", "rewards", "payout", "payoff", "click", "is_click"}
-_LIKELY_REWARDS = {"clicked", "conversion", "converted"}  # Reward of the chosen or an earlier action.
-_PERHAPS_REWARDS = {"r", "cost", "clicks", "return", "outcome", "y"}
+_PROBABILITY = r"p|(policy_|log_?)?prob|prob(s|ability|abilities)|label_probability|sampling_prob(ability)?|pi_b|ipw"
+_ACTION = r"action(_id|_taken)?|arm(_id)?|chosen|(chosen|selected)_(arm|action)"
+_PERHAPS_ACTION = r"a|item(_id)?|ad(_id)?|choice|offer|variant|treatment"
+_REWARD = r"rewards?|payout|payoff|(is_)?click"
+_LIKELY_REWARD = r"clicked|conversion|converted"  # Reward of the chosen or an earlier action.
+_ANY_ACTION, _ANY_REWARD = f"{_ACTION}|{_PERHAPS_ACTION}", f"{_REWARD}|{_LIKELY_REWARD}|r|cost|clicks|return|outcome|y"
+# Columns that together make a log: its action, reward and propensity. The label is preceded by an `@`.
+_LOGS = (
+    (f"@?({_ANY_ACTION})", f"@?({_ANY_REWARD})", f"@?({_PROPENSITY})"),
+    ("", "", f"@?({_PROPENSITY})"),
+    (f"@?({_ANY_ACTION})", _ANY_REWARD, _PROBABILITY),
+    (f"@?({_ACTION})", f"@?({_REWARD})", ""),
+    (_ACTION, _LIKELY_REWARD, ""),
+    (f"@({_PERHAPS_ACTION})", _REWARD, ""),
+    ("(item|ad)_id", "(is_)?click", ""),
+)
+_PARTS_OF_A_LOG = ("the chosen action", "its reward", "its propensity")
 
 
 def listed(flag: str | None) -> list[str]:
@@ -51,14 +58,10 @@ def action_entries(text: str | None, names: Sequence[str]) -> list[tuple[str, st
 
     Args:
       text: Value of the flag.
-      names: All columns of the file; column names that contain `=` are recognized.
+      names: All columns of the file; names with `=` among them are no pairs.
     """
-    entries = []
-    for entry in listed(text):
-        splits = [(entry[: sign.start()].strip(), entry[sign.end() :].strip()) for sign in re.finditer("=", entry)]
-        known = [pair for pair in splits if pair[1] in names]
-        entries.append(("", entry) if entry in names or not splits else (known or splits)[0])
-    return entries
+    pairs = [entry.partition("=") if entry not in names and "=" in entry else ("", "", entry) for entry in listed(text)]
+    return [(action.strip(), column.strip()) for action, _, column in pairs]
 
 
 def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
@@ -72,29 +75,14 @@ class Table:
     """Settings of the user's own table."""
 
     data_file: str = setting(
-        None,
-        "Table: .csv or .tsv (a header line; commas, semicolons or tabs; also gzipped) or .parquet; looked up in the "
-        "working directory, --data_dir or FEDBANDITS_DATA_DIR, and data/examples",
-        pathlib.Path,
-        unset="",
-        basic=True,
+        None, "Table: .csv or .tsv (also gzipped) or .parquet, see docs/tasks.md", pathlib.Path, unset="", basic=True
     )
-    client_column: str = setting(
-        None, "Column that names the client of a row; rows:N partitions the rows over N clients", unset="", basic=True
-    )
+    client_column: str = setting(None, "Column of each row's client, or rows:N for N clients", unset="", basic=True)
     label_column: str | None = setting(None, "Column of the correct action, whose reward is 1", basic=True)
-    reward_columns: str | None = setting(
-        None, "Instead, a column of rewards for each action, separated by commas, or all"
-    )
+    reward_columns: str | None = setting(None, "Instead, a column of rewards for each action, or all")
     feature_columns: str | None = setting(None, "Columns of the context, separated by commas (default: the others)")
-    text_columns: str | None = setting(
-        None, "Columns of text, separated by commas, which become counts of words (default: none)"
-    )
-    partition_column: str | None = setting(
-        None,
-        "With rows:N, column by whose values rows are partitioned: each client has a mix from a Dirichlet distribution "
-        "of --partition_alpha (default: at random)",
-    )
+    text_columns: str | None = setting(None, "Columns of text, which become counts of words (default: none)")
+    partition_column: str | None = setting(None, "With rows:N, column of whose values each client has a mix")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,19 +91,9 @@ class Columns:
 
     ignore_columns: str | None = setting(None, "Columns to leave out, such as identifiers, separated by commas")
     category_columns: str | None = setting(None, "Numeric or date features to treat as categories")
-    missing_values: str | None = setting(
-        None,
-        "Texts that mean a missing value, separated by commas, besides NA, nan, null ... in features. In columns of "
-        "clients, labels and actions, only empty cells are missing otherwise",
-    )
-    decimal: str = setting(
-        POINT,
-        "Decimal sign of numbers that are written as text; with a comma, points group thousands, as in 1.234,56",
-        [POINT, COMMA],
-    )
-    max_table_rows: Count = setting(
-        memory.MAX_ROWS, "Maximum number of rows; a larger table is refused before it is read"
-    )
+    missing_values: str | None = setting(None, "Texts that mean a missing value, besides NA, nan, null ... in features")
+    decimal: str = setting(POINT, "Decimal sign; with a comma, points group thousands: 1.234,56", [POINT, COMMA])
+    max_table_rows: Count = setting(memory.MAX_ROWS, "Maximum number of rows; larger tables are refused")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,25 +109,13 @@ class Log:
 class Time:
     """Settings of the time column in a table or log."""
 
-    time_column: str | None = setting(
-        None,
-        "Column of each row's time, dates or numbers. Rows are read in this order. It is a feature only if "
-        "--feature_columns names it",
-    )
+    time_column: str | None = setting(None, "Column of dates or numbers, by which rows are ordered")
     from_time: str | None = setting(
-        None,
-        "First time of the rows that are read, such as 2023-01-31; also --from (default: all)",
-        only={"time_column": True},
-        alias="from",
+        None, "First time to read, such as 2023-01-31; also --from", only=_TIMED, alias="from"
     )
-    until_time: str | None = setting(
-        None, "Time before which rows are read; also --until (default: all)", only={"time_column": True}, alias="until"
-    )
+    until_time: str | None = setting(None, "Time before which to read; also --until", only=_TIMED, alias="until")
     reward_window: str | None = setting(
-        None,
-        "Time after an action in which its reward counts, such as 7d, or a number if times are numbers. Later rewards "
-        "count as 0, and rows that are too recent are left out. --hold_out=time leaves as long a gap",
-        only={"time_column": True},
+        None, "Time in which a reward counts, such as 7d, or a number; later rewards are 0", only=_TIMED
     )
 
 
@@ -164,14 +130,8 @@ class HeldOut:
 class RewardTime:
     """Settings of delayed and missing rewards in a log."""
 
-    reward_time_column: str | None = setting(
-        None, "Column of the time at which the reward was observed; empty where it was not", only={"time_column": True}
-    )
-    log_until: str | None = setting(
-        None,
-        "Time until which rewards were observed (default: the latest time in the log)",
-        only={"reward_window": True},
-    )
+    reward_time_column: str | None = setting(None, "Column of the time of the reward; empty without one", only=_TIMED)
+    log_until: str | None = setting(None, "Time until which rewards were observed", only={"reward_window": True})
     unobserved_rewards: str = setting("refuse", "Meaning of an empty reward", UNOBSERVED)
 
 
@@ -224,9 +184,9 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
         Raises:
           UsageError: If N is not a whole number, or is below 2.
         """
-        if self.is_log or not self.client_column.startswith("rows:"):
+        kind, _, number = self.client_column.partition(":")
+        if self.is_log or kind != "rows" or ":" not in self.client_column:
             return 0
-        number = self.client_column.removeprefix("rows:")
         if not number.isdecimal() or int(number) < 2:
             raise UsageError(f"--client_column={self.client_column} must be rows:N, N at least 2, or a column.")
         return int(number)
@@ -257,12 +217,10 @@ class Roles:
       clients: Columns that name the client; empty for synthetic clients.
       label: Column of the label, or of the chosen action; None for a table of rewards.
       rewards: Columns with the reward of each action, if there is no label.
-      uses: For each column, the flag that names it.
+      uses: For each column that a flag names, the flag.
       features: Feature columns.
       texts: Feature columns whose words are counted.
-      ignored: Columns that are left out.
       named: Features that flags name explicitly.
-      suspected: Columns that suggest that the file is a log, although the schema is that of a table.
     """
 
     clients: list[str]
@@ -271,9 +229,7 @@ class Roles:
     uses: dict[str, str]
     features: list[str]
     texts: list[str]
-    ignored: list[str]
     named: list[str]
-    suspected: list[str]
 
 
 def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
@@ -285,7 +241,8 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
       path: The file, for messages.
 
     Raises:
-      UsageError: If a column is missing or has two roles, or if there are fewer than two reward columns.
+      UsageError: If a column is missing or has two roles, if there are fewer than two reward columns, or if a log is
+        read as a table.
     """
     if len(names) == 1:
         raise UsageError(
@@ -293,44 +250,39 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
             "lines before the header."
         )
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
-    clients = [] if schema.num_synthetic_clients else clients
-    features, ignored, categories, texts = (
-        listed(flag)
-        for flag in (schema.feature_columns, schema.ignore_columns, schema.category_columns, schema.text_columns)
-    )
     label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
-    position = schema.position_column
-    used = {*clients, label, *features, *ignored, *categories, *texts, schema.partition_column, schema.time_column}
-    rewards = [name for name in names if name not in used] if takes_all else listed(schema.reward_columns)
+    features, categories = listed(schema.feature_columns), listed(schema.category_columns)
     chosen: dict[str, Sequence[str | None]] = {
-        "--client_column": clients,
-        "--reward_columns": rewards,
+        "--client_column": [] if schema.num_synthetic_clients else clients,
+        "--reward_columns": [] if takes_all else listed(schema.reward_columns),
         **{f"--{role}_column": [getattr(schema, f"{role}_column")] for role in _SINGLE},
         "--propensity_columns": [column for _, column in action_entries(schema.propensity_columns, names)],
         POLICY: [column for _, column in action_entries(schema.probability_columns, names)],
-        "--feature_columns": [name for name in features if name != position],
-        "--text_columns": texts,
+        "--feature_columns": [name for name in features if name != schema.position_column],
+        "--text_columns": listed(schema.text_columns),
         "--partition_column": [schema.partition_column],
-        "--ignore_columns": ignored,
+        "--ignore_columns": listed(schema.ignore_columns),
         "--reward_time_column": [schema.reward_time_column],
         "--time_column": [schema.time_column],
     }
     uses: dict[str, str] = {}
-    for flag, named in chosen.items():
-        for name in filter(None, named):
-            _check_known(flag, name, names, path)
-            if flag == "--time_column" and uses.get(name) in _ALSO_TIME:
-                continue
-            if name in uses:
-                other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
-                raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
-            uses[name] = flag
+    for flag, name in [(flag, name) for flag, named in chosen.items() for name in named if name]:
+        _check_known(flag, name, names, path)
+        if flag == "--time_column" and uses.get(name) in _ALSO_TIME:
+            continue
+        if name in uses:
+            other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
+            raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
+        uses[name] = flag
+    if takes_all:
+        uses |= dict.fromkeys([name for name in names if name not in {*uses, *categories}], "--reward_columns")
+    by_flag = {flag: [name for name in uses if uses[name] == flag] for flag in chosen}
+    rewards, left = by_flag["--reward_columns"], [name for name in names if name not in uses]
     if schema.reward_columns and len(rewards) < 2:
         raise UsageError(f"--reward_columns={schema.reward_columns}: a bandit needs two actions, a column each.")
-    left = [name for name in names if name not in uses]
     context = features or left
     if schema.is_log:
-        context = [name for name in names if name in {position, *context}]
+        context = [name for name in names if name in {schema.position_column, *context}]
     for name in categories:
         _check_known("--category_columns", name, names, path)
         if name not in context:
@@ -338,17 +290,18 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     suspected = rewards if takes_all else []
     if not features and (left or label or takes_all):
         suspected = [*filter(None, [label]), *rewards, *left]
-    return Roles(clients, label, rewards, uses, context, texts, ignored, [*features, *schema.categories], suspected)
+    if not schema.is_log:
+        check_no_log(suspected, path, label)
+    named = [*features, *schema.categories]
+    return Roles(by_flag["--client_column"], label, rewards, uses, context, by_flag["--text_columns"], named)
 
 
 def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:
     if name not in names:
-        shown, which = names, "its columns are"
-        if len(names) > _LISTED:
-            shown = difflib.get_close_matches(name, names, _NEAREST) or names[:_NEAREST]
-            which = f"of its {len(names)} columns the nearest are"
+        every = f"its columns are {first(names, _LISTED)}."
+        hint = every if len(names) <= _LISTED else did_you_mean(near_names(name, names), every)
         comment = " Remove comments, and other lines before the header." * names[0].startswith(("#", "sep="))
-        raise UsageError(f"{flag}: there is no column {name!r} in {path}; {which} {', '.join(shown)}.{comment}")
+        raise UsageError(f"{flag}: there is no column {name!r} in {path}; {hint}{comment}")
 
 
 def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> None:
@@ -366,42 +319,22 @@ def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> N
     Raises:
       UsageError: If the file is a log; the message names the columns.
     """
-    every = {name: _words(name) for name in names}
-    others = {name: words for name, words in every.items() if name != label}
-    labels = {name: words for name, words in every.items() if name == label}
-    rewards = _REWARDS, _LIKELY_REWARDS, _PERHAPS_REWARDS
-    action, reward = _first(every, _ACTIONS, _PERHAPS_ACTIONS), _first(others, *rewards)
-    if propensity := next((name for name, words in every.items() if _CERTAIN.fullmatch(words)), None):
-        reward = reward or _first(every, *rewards)
-        reward = None if reward == action else reward
-    elif action and reward:
-        propensity = _first(others, _PROBABILITIES)
-    if propensity is None:
-        pairs = (
-            (_first(every, _ACTIONS), _first(every, _REWARDS)),
-            (_first(others, _ACTIONS), _first(others, _LIKELY_REWARDS)),
-            (_first(labels, _PERHAPS_ACTIONS), _first(others, _REWARDS)),
-            (_first(others, {"item_id", "ad_id"}), _first(others, {"click", "is_click"})),
-        )
-        action, reward = next((pair for pair in pairs if all(pair)), (None, None))
-    if propensity or action:
-        roles = {"as the chosen action": action, "as its reward": reward, "as its propensity": propensity}
-        shown = ", ".join(f"{name!r} {role}" for role, name in roles.items() if name)
-        raise UsageError(
-            f"{path} looks like a log of a bandit, with {shown}. A log has only the chosen action's reward, and this "
-            "task needs the correct action of each row, or every action's reward. If it is no log, name the features "
-            "with --feature_columns, or leave such columns out with --ignore_columns. To evaluate policies on a log: "
-            "scripts.evaluate_policy; to learn and simulate from one: --task_type=logged (docs/logs.md)."
-        )
+    written = {name: "@" * (name == label) + _words(name) for name in names}
+    for patterns in _LOGS:
+        columns = [next((name for name in names if re.fullmatch(one, written[name])), "") for one in patterns]
+        if all(column or not pattern for column, pattern in zip(columns, patterns, strict=True)):
+            shown = [f"{name!r} as {part}" for name, part in zip(columns, _PARTS_OF_A_LOG, strict=True) if name]
+            raise UsageError(
+                f"{path} looks like a log of a bandit, with {', '.join(shown)}. A log has only the chosen action's "
+                "reward, and this task needs the correct action of each row, or every action's reward. If it is no "
+                "log, name features with --feature_columns, or leave such columns out with --ignore_columns. For logs, "
+                "there are scripts.evaluate_policy and --task_type=logged (docs/logs.md)."
+            )
 
 
 def _words(name: str) -> str:
     """Converts a name to lower case with underscores between words, such as `actionId` to `action_id`."""
     return "_".join(re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()))
-
-
-def _first(called: Mapping[str, str], *known: set[str]) -> str | None:
-    return next((name for words in known for name, own in called.items() if own in words), None)
 
 
 def matched(text: str, names: Sequence[str], actions: Sequence[str], flag: str) -> dict[str, str]:
@@ -420,39 +353,32 @@ def matched(text: str, names: Sequence[str], actions: Sequence[str], flag: str) 
       UsageError: If the columns do not match the actions.
     """
     pairs = action_entries(text, names)
-    columns = [column for _, column in pairs]
+    columns, by_action = [column for _, column in pairs], dict(pairs)
     if len(set(columns)) == len(columns) == len(actions):
-        if not any(action for action, _ in pairs):
-            ways = [by_name(columns, actions), by_name(columns, actions, str.casefold)]
-            pairs = [pair for way in ways if way for pair in way.items()][: len(actions)]
-        if sorted(action for action, _ in pairs) == sorted(actions):
-            return {action: dict(pairs)[action] for action in actions}
-    example = as_flag(
-        [f"{action}=COLUMN" for action in actions[:_SHOWN_ACTIONS]] + ["..."] * (len(actions) > _SHOWN_ACTIONS)
-    )
+        if not any(by_action):
+            by_action = by_name(columns, actions) or by_name(columns, actions, str.casefold) or {}
+        if set(by_action) == set(actions):
+            return {action: by_action[action] for action in actions}
+    example = as_flag([f"{action}=COLUMN" for action in actions[:_LISTED]])
     raise UsageError(
         f"{flag} must name one column for each action, and it is not clear which: the {len(actions)} actions are "
-        f"{_shown(actions)}, and the {len(columns)} columns are {_shown(columns)}. Write pairs: {flag}:{example}."
+        f"{first(actions, _LISTED)}, and the {len(columns)} columns are {first(columns, _LISTED)}. Write pairs: "
+        f"{flag}:{example}."
     )
 
 
 def described(by_action: Mapping[str, object]) -> str:
     """Describes a mapping from actions, such as `low: pi_low, high: pi_high`."""
-    shown = ", ".join(f"{action}: {value}" for action, value in list(by_action.items())[:_SHOWN_ACTIONS])
-    return shown + (f" and {len(by_action) - _SHOWN_ACTIONS} more" if len(by_action) > _SHOWN_ACTIONS else "")
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:_SHOWN_ACTIONS])) + (" ..." if len(names) > _SHOWN_ACTIONS else "")
+    return first([f"{action}: {value}" for action, value in by_action.items()], _LISTED)
 
 
 def by_name(columns: Sequence[str], actions: Sequence[str], fold: Callable[[str], str] = str) -> dict[str, str] | None:
     """Matches columns to actions by a common prefix and suffix; None if there is no way, or more than one."""
-    written, first = {fold(column): column for column in columns}, fold(actions[0])
+    written, one = {fold(column): column for column in columns}, fold(actions[0])
     ways = set()
     for column in written:
-        for place in re.finditer(f"(?={re.escape(first)})", column):
-            before, after = column[: place.start()], column[place.start() + len(first) :]
+        for place in re.finditer(f"(?={re.escape(one)})", column):
+            before, after = column[: place.start()], column[place.start() + len(one) :]
             ways.add(tuple(written.get(before + fold(action) + after, "") for action in actions))
     ways = {way for way in ways if len(set(way) - {""}) == len(actions)}
     return dict(zip(actions, ways.pop(), strict=True)) if len(ways) == 1 else None

@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data import columns, schema, statistics, table_file, tables
+from data import columns, schema, table_file, tables
+from data.errors import counted
 from data.schema import as_flag
 
 _ORDER = {"client": 0, "label": 1, "action": 1, "reward": 2, "feature": 4, "none": 5}  # Other uses have 3.
 _NO_NUMBERS = ("--feature_columns", "--position_column", "--ignore_columns", "--partition_column")
 _PRINTED = 20  # Maximum number of columns that are printed.
+_DETAILS = {
+    "categories": " ({})", "hours": " with times", "why": " ({})",
+    "imputed": ", {} imputed", "missing": ", {} missing", "unknown": ", {} unknown",
+}  # fmt: skip
 
 
 def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = False) -> dict[str, Any]:
@@ -24,60 +29,39 @@ def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = Fals
       encoded: The encoded features.
       knows_labels: Whether the labels come from a file of statistics, not from the table.
     """
-    table = rows.table
-    warnings = []
-    if rows.roles.label and not (knows_labels or rows.schema.is_log):
-        warnings += name_warnings(rows.label_names, f"--label_column={as_flag([rows.roles.label])}", "class")
-    if not rows.synthetic:
-        warnings += name_warnings(rows.client_ids, f"--client_column={as_flag(rows.roles.clients)}", "client")
-    report = {
-        "rows": len(rows.frame),
-        "dropped_rows": dict(rows.dropped),
-        "form": dict(table.form),
-        "missing_values": dict(table.missing),
-        "percents": list(table.percents),
-        "warnings": warnings,
-        "notes": list(rows.notes),
-        "synthetic_clients": rows.synthetic,
-    }
-    return report | {"clients": len(rows.client_ids), "columns": _of_columns(rows, encoded)}
+    table, roles, warnings = rows.table, rows.roles, []
+    if roles.label and not (knows_labels or rows.schema.is_log):
+        warnings += name_warnings(rows.label_names, f"--label_column={as_flag([roles.label])}", "class")
+    if not rows.synthetic_clients:
+        warnings += name_warnings(rows.client_ids, f"--client_column={as_flag(roles.clients)}", "client")
+    report = {name: getattr(table, name) for name in ("form", "missing_values", "percents")}
+    report |= {name: getattr(rows, name) for name in ("dropped_rows", "notes", "synthetic_clients")}
+    sizes = {"rows": len(rows.frame), "clients": len(rows.client_ids)}
+    return report | sizes | {"warnings": warnings, "columns": _of_columns(rows, encoded)}
 
 
 def _of_columns(rows: tables.Rows, encoded: columns.Encoded) -> list[dict[str, Any]]:
     """Describes the use and type of each column, in the order of the table."""
-    roles, wanted = rows.roles, rows.schema
-    used: dict[str, dict[str, Any]] = {
-        name: {"use": re.split("[_=]", flag.strip("-"))[0], "kind": "number"}
-        for name, flag in roles.uses.items()
-        if flag not in _NO_NUMBERS
+    roles = rows.roles
+    numbers = {
+        name: re.split("[_=]", flag.strip("-"))[0] for name, flag in roles.uses.items() if flag not in _NO_NUMBERS
     }
-    of_client = {"use": "client", "kind": "category", "categories": len(rows.client_ids)}
-    used |= {name: of_client for name in roles.clients}
+    used: dict[str, dict[str, Any]] = {name: {"use": use, "kind": "number"} for name, use in numbers.items()}
+    used |= {name: {"use": "client", "kind": "category", "categories": len(rows.client_ids)} for name in roles.clients}
     if roles.label:
-        use = "action" if wanted.is_log else "label"
+        use = "action" if rows.schema.is_log else "label"
         used[roles.label] = {"use": use, "kind": "category", "categories": len(rows.label_names)}
-    used |= {name: {"use": "feature"} | _of_feature(known, encoded, name) for name, known in encoded.learned.items()}
+    used |= {name: {"use": "feature"} | kind for name, kind in encoded.kinds.items()}
     used |= {name: {"use": "feature", "kind": "text"} for name in roles.texts}
-    why = dict.fromkeys(roles.ignored, "--ignore_columns") | dict.fromkeys(rows.table.nameless, "it has no name")
-    why |= {wanted.partition_column or "": "--partition_column", wanted.time_column or "": "--time_column"}
+    left_out = ("--ignore_columns", "--partition_column", "--time_column")
+    why = {name: flag for name, flag in roles.uses.items() if flag in left_out}
+    why |= dict.fromkeys(rows.table.nameless, "it has no name")
     why |= dict.fromkeys(roles.features, "no estimator reads features")
+    unused = {"use": "none", "kind": "dropped"}
     return [
-        {"name": name}
-        | used.get(name, {"use": "none", "kind": "dropped", "why": why.get(name, "not in --feature_columns")})
+        {"name": name} | used.get(name, unused | {"why": why.get(name, "not in --feature_columns")})
         for name in (*rows.table.frame.columns, *rows.table.nameless)
     ]
-
-
-def _of_feature(known: statistics.OfColumn | None, encoded: columns.Encoded, name: str) -> dict[str, Any]:
-    if known is None:
-        return {"kind": "dropped", "why": "no value in training rows"}
-    entry: dict[str, Any] = {"kind": "number"}
-    if isinstance(known, statistics.Categories):
-        count = len(known.categories) - (columns.MISSING_CATEGORY in known.categories)
-        entry = {"kind": "category", "categories": count}
-    elif isinstance(known, statistics.Dates):
-        entry = {"kind": "date", "hours": known.has_times}
-    return entry | encoded.gaps[name]
 
 
 def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
@@ -88,14 +72,16 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
       flag: The flag that names their column.
       what: Description of a name, such as `class`.
     """
-    is_word = np.isnan(table_file.numbers(pd.Series(list(names), dtype=object)))
-    only = [name for name, spells in zip(names, is_word, strict=True) if spells and is_word.sum() == 1 < len(names) - 1]
+    words = [
+        name
+        for name, number in zip(names, table_file.numbers(pd.Series(names, dtype=object)), strict=True)
+        if np.isnan(number)
+    ]
+    only = words if len(words) == 1 < len(names) - 1 else []
     if not (missing := [name for name in names if name in table_file.MISSING or name in only]):
         return []
-    return [
-        f"{flag} has the {what} {missing[0]!r}, which is a name here: if it means a missing value, "
-        f"--missing_values={as_flag(missing, quoted=True)} drops its rows."
-    ]
+    remedy = f"--missing_values={as_flag(missing, quoted=True)} drops its rows"
+    return [f"{flag} has the {what} {missing[0]!r}, which is a name here: if it means a missing value, {remedy}."]
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -106,11 +92,12 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         return
     described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.get(column["use"], 3))
     form = ", ".join(f"{what} {value}" for what, value in report.get("form", {}).items())
-    yield f"{report['rows']} rows of {report['clients']} clients{f' ({form})' if form else ''}. Use of each column:"
-    called = [" ".join(column["name"].split()) for column in described[:_PRINTED]]
-    width = max(map(len, called))
-    for name, column in zip(called, described, strict=False):
-        yield f"  {name:<{width}}  {column['use']:<7}  {_kind(column)}"
+    size = f"{report['rows']} rows of {counted(report['clients'], 'client')}"
+    yield f"{size}{f' ({form})' if form else ''}. Use of each column:"
+    names = [" ".join(column["name"].split()) for column in described[:_PRINTED]]
+    for name, column in zip(names, described, strict=False):
+        details = "".join(text.format(column[part]) for part, text in _DETAILS.items() if column.get(part))
+        yield f"  {name:<{max(map(len, names))}}  {column['use']:<7}  {column['kind']}{details}"
     if rest := described[_PRINTED:]:
         kinds = collections.Counter(f"{column['use']}, {column['kind']}" for column in rest)
         counts = "; ".join(f"{kind}: {count}" for kind, count in kinds.items())
@@ -121,31 +108,17 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         prices = {action: f"{price:g}" for action, price in report["prices"].items()}
         yield f"  price of each action: {schema.described(prices)}"
     if "words" in report:
-        yield f"  texts become counts of {report['words']:,} words"
+        yield f"  texts become counts of {counted(report['words'], 'word')}"
     yield from (f"  {note}" for note in report.get("notes", ()))
-    for why, count in report["dropped_rows"].items():
-        if count:
-            yield f"  {count:,} row{'s' * (count != 1)} dropped: {why.replace('_', ' ')}"
+    dropped = {why.replace("_", " "): count for why, count in report["dropped_rows"].items() if count}
+    yield from (f"  {counted(count, 'row')} dropped: {why}" for why, count in dropped.items())
     for word, count in report.get("missing_values", {}).items():
         missed = f"Warning: no cell holds {word!r}, which --missing_values names."
-        yield f"  {count} cells hold {word!r}: missing" if count else missed
+        yield f"  {counted(count, 'cell')} hold{'s' * (count == 1)} {word!r}: missing" if count else missed
     yield from (f"  in {of_percents(name)}" for name in report.get("percents", ()))
-    for warning in report.get("warnings", ()):
-        yield f"Warning: {warning}"
+    yield from (f"Warning: {warning}" for warning in report.get("warnings", ()))
 
 
 def of_percents(name: str) -> str:
     """Describes a column of percentages."""
     return f"column {name!r}, numbers have the sign '%': they are read as hundredths (0.4% is 0.004)"
-
-
-def _kind(column: Mapping[str, Any]) -> str:
-    parts = {
-        "categories": " ({})",
-        "hours": " with times",
-        "why": " ({})",
-        "imputed": ", {} imputed",
-        "missing": ", {} missing",
-        "unknown": ", {} unknown",
-    }
-    return column["kind"] + "".join(text.format(column[name]) for name, text in parts.items() if column.get(name))

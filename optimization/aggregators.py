@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
-from data import keys
+from data import keys, objects
 from optimization import options
 from optimization.privacy import dp_queries, mechanisms, sensitivities
 from optimization.runtime import private
@@ -32,8 +32,13 @@ def build(
       aggregation: Options of the aggregation.
       mechanism: The accounted mechanism, which determines the noise.
       shapes: Shapes of a delta's tensors, all float32.
+
+    Raises:
+      UsageError: If the user's object is no factory, or its process does not return a delta.
     """
     kind = aggregation.kind
+    if aggregation.own:
+        return SkipEmptyCohorts(_of_user(aggregation.own, tuple(tf.TensorSpec(shape) for shape in shapes)))
     if kind == "mean" and aggregation.client_weighting == "num_examples":
         return SkipEmptyCohorts(_clipped(aggregation, tff.aggregators.MeanFactory(no_nan_division=True)))
     if kind == "mean":
@@ -78,6 +83,18 @@ def build(
     weighted = tff.aggregators.as_weighted_aggregator(unweighted)
     # Whether any client participated is private, so every round releases noise and takes a step.
     return weighted if mechanism.noise_multiplier else SkipEmptyCohorts(weighted)
+
+
+def _of_user(own: objects.UserObject, specs: tuple[tf.TensorSpec, ...]) -> tff.aggregators.WeightedAggregationFactory:
+    """Returns the user's factory, weighted or unweighted, if it aggregates deltas of these shapes."""
+    unweighted, delta_type = tff.aggregators.UnweightedAggregationFactory, tff.types.tensorflow_to_type(specs)
+    kinds = tff.aggregators.WeightedAggregationFactory, unweighted
+    factory = own.made("aggregator", kinds, "a factory of tff.aggregators")
+    factory = tff.aggregators.as_weighted_aggregator(factory) if isinstance(factory, unweighted) else factory
+    with objects.blamed(f"aggregator {own.label}"):
+        result = factory.create(delta_type, tff.TensorType(np.float32)).next.type_signature.result.result
+        tff.FederatedType(delta_type, tff.SERVER).check_assignable_from(result)
+    return factory
 
 
 class SkipEmptyCohorts(tff.aggregators.WeightedAggregationFactory):

@@ -7,11 +7,12 @@ initializer runs, and gradient steps update them in place.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import tensorflow as tf
 
-from optimization import models
+from data.objects import UserObject
+from optimization import models, optimizers
 from optimization.corrections import Correction, Step
 
 Batch = Mapping[str, tf.Tensor]
@@ -37,8 +38,12 @@ class ClientUpdate(NamedTuple):
     loss_deviation: tf.Tensor
 
 
+@runtime_checkable
 class ClientWork(Protocol):
-    """Interface of a client's training. Equal instances have equal hashes and compute the same."""
+    """Interface of a client's training. Equal instances have equal hashes and compute the same.
+
+    A frozen dataclass with these two methods can be the user's `--client_work`; see `UserWork`.
+    """
 
     def __hash__(self) -> int: ...
 
@@ -57,8 +62,9 @@ class ClientWork(Protocol):
         Returns:
           A function of (weights, examples, key, learning_rate=None). `weights` are the weights at the start of the
           round, float32 in the model's order. `examples` is a mapping with `features` and everything that `loss` reads,
-          with the examples on the first axis. `key` is the client's int32 [2] key for the round. `learning_rate` is a
-          float32 scalar that replaces the work's learning rate.
+          with the examples on the first axis: in bandits `action` int32, `reward` and `propensity` float32, or
+          `rewards` float32 [examples, actions] with full feedback. `key` is the client's int32 [2] key for the round.
+          `learning_rate` is a float32 scalar that replaces the work's learning rate.
         """
 
 
@@ -76,6 +82,9 @@ class LocalSgd:
       steps: Number of steps, tau; None with `epochs`.
       momentum: Heavy-ball momentum, which starts at zero in every round.
       corrections: Corrections that are applied to each step's gradients, in this order.
+      optimizer: Optimizer of the steps: sgd, another name in `optimizers.OPTIMIZERS`, or the user's `UserObject`, which
+        has its own learning rate. Its state starts anew in every round.
+      hyperparameters: (name, value) of the optimizer's hyperparameters that differ from their defaults; not for sgd.
 
     Raises:
       ValueError: If not exactly one of `epochs` and `steps` is set.
@@ -87,6 +96,8 @@ class LocalSgd:
     steps: int | None = None
     momentum: float = 0.0
     corrections: tuple[Correction, ...] = ()
+    optimizer: str = "sgd"
+    hyperparameters: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self):
         if (self.epochs is None) == (self.steps is None):
@@ -98,20 +109,16 @@ class LocalSgd:
         return tf.where(num_examples > 0, self.steps * self.batch_size, 0)
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
-        # Momentum and corrections also change entries that no term reads, so they need the general walk.
-        by_terms = (
-            model.terms and getattr(loss, "needs_only_chosen_output", False) and not (self.momentum or self.corrections)
-        )
+        # All but plain SGD also change entries that no term reads, so they need the general walk.
+        is_plain = self.optimizer == "sgd" and not (self.momentum or self.corrections)
+        by_terms = is_plain and model.terms and getattr(loss, "needs_only_chosen_output", False)
         walk = self._build_walk_by_terms(model, loss) if by_terms else self.build_walk(model, loss)
 
         @tf.function(autograph=False)
         def train(
             weights: Sequence[tf.Tensor], examples: Batch, key: tf.Tensor, learning_rate: tf.Tensor | None = None
         ) -> ClientUpdate:
-            deltas, loss_sum, deviation = walk(weights, examples, key, learning_rate)
-            is_finite = has_finite_norm(deltas)
-            deltas = tf.cond(is_finite, lambda: deltas, lambda: [tf.zeros_like(delta) for delta in deltas])
-            return ClientUpdate(tuple(deltas), loss_sum, is_finite, deviation)
+            return _finite_update(*walk(weights, examples, key, learning_rate))
 
         return train
 
@@ -131,6 +138,10 @@ class LocalSgd:
         """
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
         velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
+        is_sgd = self.optimizer == "sgd"
+        optimizer = optimizers.build("client", self.optimizer, self.learning_rate, self.hyperparameters)
+        initial = () if is_sgd else optimizer.initialize(model.specs)
+        state = tf.nest.map_structure(tf.Variable, initial)
 
         def walk(weights, examples, key, learning_rate=None, on_step=None):
             rate = self.learning_rate if learning_rate is None else learning_rate
@@ -138,6 +149,9 @@ class LocalSgd:
                 variable.assign(weight)
             for velocity in velocities:
                 velocity.assign(tf.zeros_like(velocity))
+            _assign(state, initial)
+            if not is_sgd and self.optimizer in optimizers.OPTIMIZERS:
+                state["learning_rate"].assign(rate)
 
             def step(position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
                 batch = _take(dict(examples), rows)
@@ -153,8 +167,13 @@ class LocalSgd:
                 for correct in self.corrections:
                     dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
                     gradients = correct(Step(dense, variables, weights))
-                for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
-                    self._step(variable, gradient, rate, velocities[index] if velocities else None)
+                if is_sgd:
+                    for index, (variable, gradient) in enumerate(zip(variables, gradients, strict=True)):
+                        self._step(variable, gradient, rate, velocities[index] if velocities else None)
+                else:
+                    before = state, tuple(variables)
+                    slopes = tuple(map(tf.convert_to_tensor, gradients))
+                    _assign(before, optimizer.next(*tf.nest.map_structure(tf.convert_to_tensor, before), slopes))
                 if on_step:
                     on_step(variables, position)
                 return value
@@ -266,6 +285,69 @@ class LocalSgd:
             tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=learning_rate, delta=gradient)
 
 
+@dataclasses.dataclass(frozen=True)
+class UserWork:
+    """A client's training that the user provides.
+
+    It is not called for a client without examples. An update that is not finite is replaced by zeros.
+
+    Attributes:
+      work: The user's training.
+    """
+
+    work: ClientWork
+
+    def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
+        return tf.where(num_examples > 0, self.work.examples_trained(num_examples), 0)
+
+    def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
+        train = self.work.build(model, loss)
+
+        @tf.function(autograph=False)
+        def train_on_examples(weights, examples, key, learning_rate=None) -> ClientUpdate:
+            nothing = lambda: no_training(weights)  # noqa: E731
+            update = tf.cond(_count(examples) > 0, lambda: train(weights, examples, key, learning_rate), nothing)
+            return _finite_update(update.delta, update.loss_sum, update.loss_deviation)
+
+        return train_on_examples
+
+
+def of_user(given: UserObject) -> ClientWork:
+    """The user's training, from a `ClientWork` or a function that returns one.
+
+    Raises:
+      UsageError: If it has another type.
+    """
+    return UserWork(given.made("client_work", ClientWork, "a client_work.ClientWork, such as a frozen dataclass"))
+
+
+def check(work: ClientWork, model: models.Model, loss: Loss, examples: Batch) -> None:
+    """Trains once.
+
+    Args:
+      work: The clients' training.
+      model: The model.
+      loss: Mean loss of a mini-batch.
+      examples: Examples, as the training function takes them.
+
+    Raises:
+      ValueError: If the result is not a finite update of the model's shapes.
+    """
+    update = work.build(model, loss)(tuple(map(tf.constant, model.initial_weights(0))), examples, tf.constant([0, 1]))
+    wanted = ClientUpdate(model.specs, tf.TensorSpec([]), tf.TensorSpec([], tf.bool), tf.TensorSpec([]))
+    pairs = zip(tf.nest.flatten(update), tf.nest.flatten(wanted), strict=True)
+    if not isinstance(update, ClientUpdate) or not all(spec.is_compatible_with(part) for part, spec in pairs):
+        raise ValueError(f"it must return {wanted}, not {update}")
+    for part in (*update.delta, update.loss_sum):
+        tf.debugging.assert_all_finite(part, "its update or loss on random examples is not finite")
+    tf.ensure_shape(work.examples_trained(_count(examples)), [])
+
+
+def _assign(variables, values) -> None:
+    """Assigns a structure of values to a structure of variables."""
+    tf.nest.map_structure(lambda variable, value: variable.assign(value), variables, values)
+
+
 def _take(examples, rows: tf.Tensor):
     return tf.nest.map_structure(lambda values: tf.gather(values, rows), examples)
 
@@ -290,6 +372,13 @@ def has_finite_norm(delta: Sequence[tf.Tensor]) -> tf.Tensor:
     """Whether the L2 norm over all parts is finite, as clipping requires; bool scalar."""
     # Any non-finite number makes the norm non-finite. This reads the delta once and copies nothing.
     return tf.math.is_finite(2.0 * tf.add_n([tf.nn.l2_loss(part) for part in delta]))
+
+
+def _finite_update(delta: Sequence[tf.Tensor], loss_sum: tf.Tensor, loss_deviation: tf.Tensor) -> ClientUpdate:
+    """Update whose delta is zero if it is not finite."""
+    is_finite = has_finite_norm(delta)
+    kept = tf.cond(is_finite, lambda: tuple(delta), lambda: tuple(tf.zeros_like(part) for part in delta))
+    return ClientUpdate(kept, loss_sum, is_finite, loss_deviation)
 
 
 def no_training(weights: Sequence[tf.Tensor]) -> ClientUpdate:

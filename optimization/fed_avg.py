@@ -16,16 +16,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import client_work, models, options
+from optimization import client_work, models, optimizers, options
 from optimization.privacy import dp_queries
 from optimization.runtime import rounds
-
-OPTIMIZERS = {
-    "adagrad": tff.learning.optimizers.build_adagrad,
-    "adam": tff.learning.optimizers.build_adam,
-    "sgd": tff.learning.optimizers.build_sgdm,
-    "yogi": tff.learning.optimizers.build_yogi,
-}
 
 
 class State(NamedTuple):
@@ -68,6 +61,7 @@ class RoundMetrics(NamedTuple):
       statistics: float32 sums by name over the clients' logs; empty without them.
       statistics_clipped: Measurements of TFF's secure sum of `statistics`, with the number of clipped clients; empty
         for a plain sum.
+      own: float32 [metrics, 2], numerators and denominators of the user's metrics; empty without them.
     """
 
     examples: Any
@@ -87,6 +81,7 @@ class RoundMetrics(NamedTuple):
     aggregator: Any = ()
     statistics: Any = ()
     statistics_clipped: Any = ()
+    own: Any = ()
 
 
 class Log(NamedTuple):
@@ -340,7 +335,7 @@ def at_position(value: tf.Tensor, position: tf.Tensor, size: int) -> tf.Tensor:
 
 def server_optimizer(optimizer: options.ServerOptimizer) -> tff.learning.optimizers.Optimizer:
     """Builds TFF's optimizer."""
-    return OPTIMIZERS[optimizer.name](optimizer.learning_rate, **dict(optimizer.hyperparameters))
+    return optimizers.build("server", optimizer.name, optimizer.learning_rate, optimizer.hyperparameters)
 
 
 def server_step(

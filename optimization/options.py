@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from data.objects import UserObject
 from data.settings import Count, Fraction, Positive, PositiveFraction, number_or_word, setting
 from data.tasks.options import TaskOptions
 from optimization.corrections import Correction
@@ -14,7 +15,8 @@ from optimization.privacy import factorizations, mechanisms
 from optimization.selection.availability import ALWAYS, Availability
 from optimization.selection.selectors import Selection
 
-# Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>`.
+# Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>` and
+# `--client_<optimizer>_<name>`.
 # Hyperparameters that are not set have Keras' defaults, which are also TFF's.
 OPTIMIZERS: Mapping[str, Mapping[str, float | None]] = {
     "sgd": {"momentum": 1.0},
@@ -22,6 +24,7 @@ OPTIMIZERS: Mapping[str, Mapping[str, float | None]] = {
     "yogi": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None, "initial_preconditioner_value": None},
     "adagrad": {"initial_preconditioner_value": None, "epsilon": None},
 }
+_WITH_RATE = {"server_optimizer": [*OPTIMIZERS]}
 AGGREGATIONS: Mapping[str, str] = {
     "mean": "mean of the updates, by default with adaptive clipping",
     "dpsgd": "DP-FedAvg: clipped updates, Gaussian noise on their sum",
@@ -44,8 +47,10 @@ class ServerOptimizer:
       hyperparameters: (name, value) of the hyperparameters that differ from their defaults.
     """
 
-    name: str = setting(None, "Optimizer on the server", list(OPTIMIZERS), name="server_optimizer")
-    learning_rate: float = setting(None, "Learning rate on the server", name="server_learning_rate", basic=True)
+    name: str = setting(None, "Optimizer on the server", list(OPTIMIZERS), name="server_optimizer", takes_objects=True)
+    learning_rate: float = setting(
+        None, "Learning rate on the server", name="server_learning_rate", basic=True, only=_WITH_RATE
+    )
     hyperparameters: tuple[tuple[str, float], ...] = ()
 
 
@@ -75,6 +80,11 @@ class Cohorts:
 def first_clip_norm(settings: Mapping[str, Any]) -> float | None:
     """Default value of `--clip_norm`."""
     return _FIRST_CLIP_NORM if settings["adaptive_clipping"] or settings.get("target_epsilon") else None
+
+
+def adapts_clipping(settings: Mapping[str, Any]) -> bool:
+    """Default value of `--adaptive_clipping`."""
+    return settings["aggregator_type"] in ("mean", "secure_sum") and not settings["aggregator"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -118,9 +128,10 @@ class Aggregation(Target):
         spellings={"none": "mean"},
         basic=True,
     )
+    own: UserObject | None = setting(None, "Factory of tff.aggregators", name="aggregator", takes_objects=True)
     client_weighting: str = setting("uniform", "Weight of a client in the mean", ["uniform", "num_examples"])
     adaptive_clipping: bool = setting(
-        lambda settings: settings.aggregator_type in ("mean", "secure_sum"),
+        adapts_clipping,
         "Let the clip norm follow a quantile of the updates' norms (default: yes for mean and secure_sum)",
     )
     unclip_quantile: Fraction | None = setting(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import UsageError
 from data.settings import setting
-from optimization.study import cli, frame, interruption, run_folder
+from optimization.study import cli, frame, interruption, loggers, run_folder
 
 if TYPE_CHECKING:
     import psutil
@@ -108,7 +108,7 @@ def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds:
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
-        run = frame.Run(planned, options, data, run_folder.RunFolder(folder))
+        run = frame.Run(planned, options, data, run_folder.RunFolder(folder), loggers.OwnCallbacks(()))
         measured_rounds = _of_study(study, run)
         processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
         state, seconds, processor = measured_rounds.initial_state(), [], []

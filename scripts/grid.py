@@ -15,7 +15,7 @@ import os
 import pathlib
 import sys
 
-from bandits import studies
+from bandits import object_flags, studies
 from bandits.plans import executors, plan, sweep, verdict
 from data.errors import UsageError
 from data.settings import declared, no_folder, setting
@@ -100,7 +100,8 @@ def ranked_by(settings: cli.Settings, binary: str) -> Metric:
     Raises:
       UsageError: If the binary does not have the metric; the message lists its metrics.
     """
-    columns = studies.load(binary).columns
+    own = studies.parse(binary, settings.run_flags).get("metrics") or ()
+    columns = [*studies.load(binary).columns, *object_flags.metric_columns(own)]
     name = settings.metric or studies.load(binary).ranked_by
     metric = next((metric for metric in columns if name == metric), None)
     if metric is None:

@@ -35,8 +35,8 @@ class _Flags:
     title: str = setting("", "Title")
     metric: str = setting(
         None,
-        "Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the round's "
-        "reward; without one, the metric of the study's progress bar)",
+        "Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the metric "
+        "of the study's progress bar, such as the average reward)",
     )
     smooth: int = setting(1, "Rounds of a moving average, which never crosses a deployment", low=1)
     band: str = setting("ci", "Shaded band around the mean of several seeds", BANDS)

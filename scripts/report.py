@@ -1,6 +1,6 @@
 """Writes a page about runs, of any experiment binary, to read in a browser: `python -m scripts.report RUN_FOLDER...`.
 
-The page is self-contained: it includes the Plotly library, and loads nothing from the network.
+The page loads nothing from the network. Its curves need the Plotly library, which is written beside it.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
@@ -33,6 +33,7 @@ class _Flags:
 
     output: pathlib.Path = setting("report.html", "Page to write")
     title: str = setting("Runs", "Title")
+    standalone: bool = setting(False, "Whether to embed plotly.min.js (5 MB), so that the page needs no other file")
     reference: str = setting(
         None,
         "Configuration that the others are compared with: its name on the page, or its strategy (default: greedy,"
@@ -56,7 +57,7 @@ def program(settings: cli.Settings) -> int:
     if not results.runs:
         searches = ["All runs here are of searches or timing: name their own folders."] * bool(results.searches)
         raise UsageError(" ".join([*results.problems, *results.waiting, *searches]))
-    files.replace(output, page.page(results, settings.title, settings.reference).encode())
+    page.write(output, results, settings.title, settings.reference, is_standalone=settings.standalone)
     parts = configurations.comparable(results.runs)
     for part in parts:
         for section in sections.dynamic_regret(part):

@@ -41,7 +41,7 @@ PAGES = (
 _TOOLS = ("mypy", "pip", "pytest", "ruff", "tensorboard.main")
 # What a test cannot install, or would be played in: its targets and flags are checked instead.
 _NOT_PLAYED = ("apt-get", "bazel", "-m pytest", "scripts/test")
-_OTHER_FLAGS = {"help", "helpfull", "logdir"}
+_OTHER_FLAGS = {"help", "helpfull", "logdir", "no"}  # `--no-deps` of pip.
 _RECORDER = '#!/bin/sh\n{ printf \'%s\\n\' "${0##*/}" "$@"; printf "\\036"; } >>"$RECORD"\n'
 
 
@@ -279,8 +279,8 @@ def test_the_readmes_commands_run_as_they_stand_from_top_to_bottom(checkout):
         if any(words in block for words in _NOT_PLAYED):
             continue
         command = ["bash", "-euc", block] if language == "sh" else ["./scripts/python", "-c", block]
-        shortened += block.count("--minutes=2")
-        command[-1] = block.replace("--minutes=2", "--minutes=1")  # `advise` uses all its minutes.
+        shortened += block.count("--minutes=3")
+        command[-1] = block.replace("--minutes=3", "--minutes=1")  # `advise` uses all its minutes.
         done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{block}{done.stderr}"
         played += 1

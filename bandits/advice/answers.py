@@ -345,11 +345,7 @@ def parts_left_out(session: Session) -> tuple[list[str], list[str]]:
 def tables(results: Findings) -> list[Table]:
     """The comparison table and, if there were runs with noise, the table of rewards by epsilon."""
     heads = ["configuration", "seeds", "average reward", "minus greedy's", "Holm-adjusted p"]
-    heads += [
-        "reward, last tenth of the rounds",
-        "held-out reward of the model",
-        "held-out reward, worst tenth of clients",
-    ]
+    heads += ["last tenth of the rounds", "held-out reward of the model", "held-out reward, worst tenth of clients"]
     rows = []
     for name, runs in results.configurations.items():
         against = results.verdict.than(name, GREEDY)

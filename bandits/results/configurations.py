@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROLES = Baseline.uniform_policy, Baseline.full_feedback  # Baselines that are runs themselves.
 GREEDY = "greedy"  # The default reference of comparisons.
 # Flags for folders, seeds and execution, which do not define a configuration.
-_FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets"}
+_FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets", "metrics"}
 # Options of the task, except for options of the model and the locations of files.
 _OF_DATA = sorted(
     {field.name for field in dataclasses.fields(TaskOptions)}
@@ -231,7 +231,7 @@ def comparable(all_runs: Iterable[runs.Run], *, is_judged: bool = True) -> list[
 
     Args:
       all_runs: The runs.
-      is_judged: Whether to give verdicts. If not, the metric that the study ranks by comes first.
+      is_judged: Whether to give verdicts.
     """
     groups = runs.grouped(
         all_runs,
@@ -247,7 +247,8 @@ def comparable(all_runs: Iterable[runs.Run], *, is_judged: bool = True) -> list[
         parts = filter(None, (task, min(map(_table_name, group_runs), key=lambda name: (name == _FRAME, name))))
         title = ": ".join(filter(None, (program, " ".join(parts))))
         study = studies.load(module) if module else None
-        metrics, groups_of_seeds = _shown(study, is_judged=is_judged), _groups(group_runs)
+        own = [metric for run in group_runs for metric in run.columns if metric not in runs.declared()]
+        metrics, groups_of_seeds = _shown(study, own), _groups(group_runs)
         flags = [shared_flags(group[0]) for group in groups_of_seeds]
         flag_names = (study.shown_in_presets, study.chosen) if study else ((), "")
         names = phrases.configuration_names(flags, [_owner(group[0]) for group in groups_of_seeds], *flag_names)
@@ -260,13 +261,12 @@ def comparable(all_runs: Iterable[runs.Run], *, is_judged: bool = True) -> list[
     return result
 
 
-def _shown(study: Study | None, *, is_judged: bool) -> list[Metric]:
-    """Returns the metrics to show in tables, if they were measured."""
-    first = [study.ranked_by] if study else []
+def _shown(study: Study | None, own: Sequence[Metric]) -> list[Metric]:
+    """Returns the metrics to show in tables, if they were measured. The metric that the study ranks by comes first."""
     known = study.columns if study else runs.declared().values()
-    recent = [metric for metric in known if metric.recent]
-    shown = recent + first if is_judged else first + recent
-    return list(dict.fromkeys([*shown, *(metric for metric in known if metric.in_summary)]))
+    shown = [study.ranked_by] if study else []
+    shown += [metric for metric in known if metric.recent]
+    return list(dict.fromkeys([*shown, *(metric for metric in [*known, *own] if metric.in_summary)]))
 
 
 def _table_name(run: runs.Run) -> str:

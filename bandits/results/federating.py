@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits import metrics
-from bandits.results import comparison, runs
+from bandits.results import comparison, phrases, runs
 from bandits.results.configuration import Configuration
 from data.errors import UsageError
 from optimization.study import run_folder
@@ -115,13 +115,12 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
     of_b = half_b(configurations)
     text = ["Expected reward on half B, mean over clients (95% intervals by a bootstrap over seeds and clients):"]
     for one in configurations:
-        values, (seeds, clients) = of_b[one.name], of_b[one.name].shape
+        values = of_b[one.name]
+        sizes = ", ".join(map(phrases.count, values.shape, ("seed", "client")))
         reward, other = runs.bootstrapped(values.to_numpy(), mean).text(), mean(one.values[HALF_A].to_numpy())
         # No interval: bootstrap samples have fewer distinct seeds, which biases the worst clients' means downwards.
         worst = worst_tenth(values.to_numpy())
-        text.append(
-            f"  {one.name}: {reward}; half A {other:.3g}; worst tenth {worst:.2g}; {seeds} seeds, {clients} clients"
-        )
+        text.append(f"  {one.name}: {reward}; half A {other:.3g}; worst tenth {worst:.2g}; {sizes}")
     references = [name for name in of_b if name.startswith(ALONE)] + [FEDERATED] * (FEDERATED in of_b)
     for reference in references:
         for name, values in of_b.items():

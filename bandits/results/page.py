@@ -1,4 +1,4 @@
-"""HTML report on runs: results, curves (by Plotly) and commands, in one file that needs no network."""
+"""HTML report on runs: results, curves (by Plotly) and commands. It needs no network."""
 
 import base64
 import datetime
@@ -23,15 +23,23 @@ _DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # SV
 _PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
 _EDGES = ("mean", "low", "high")
 _CURVE_POINTS = 1000
-_PAGE_POINTS = 750_000  # 5 MB of base64.
+_MOST_DRAWN = 60  # Maximum number of configurations with curves, not counting baselines.
+_PAGE_POINTS = 150_000  # 0.8 MB of base64.
 # Names that `curves.styles` uses for the baselines.
 _STYLES: Mapping[Any, str] = {Baseline.uniform_policy: "uniform", Baseline.full_feedback: "full_feedback"}
 
 
 def report(
-    several: runs.Several, output: str | os.PathLike = "report.html", title: str = "Runs", reference: str | None = None
+    several: runs.Several,
+    output: str | os.PathLike = "report.html",
+    title: str = "Runs",
+    reference: str | None = None,
+    *,
+    standalone: bool = False,
 ) -> pathlib.Path:
     """Writes one HTML page about runs, as `scripts.report` does: results, differences, curves and commands.
+
+    The curves need the file `plotly.min.js`, which is written to the page's folder.
 
     Example:
       >>> bandits.report([greedy, softmax], "report.html", reference="greedy")
@@ -41,6 +49,7 @@ def report(
       output: Path of the page, ending in .html; an existing page is replaced.
       title: Its title.
       reference: See `bandits.compare`.
+      standalone: Whether to embed `plotly.min.js` (5 MB) in the page instead, so that one file can be sent.
 
     Returns:
       The page's path.
@@ -53,11 +62,29 @@ def report(
     found = runs.read_all(run.folder for run in runs.flat(several))
     if found.problems:
         raise UsageError(" ".join(found.problems))
-    files.replace(path, page(found, title, reference).encode())
+    write(path, found, title, reference, is_standalone=standalone)
     return path
 
 
-def page(found: runs.Found, title: str, reference: str | None = None, top: str = "", *, is_judged: bool = True) -> str:
+def write(path: pathlib.Path, found: runs.Found, title: str, reference: str | None, *, is_standalone: bool) -> None:
+    """Writes a page about runs and, unless it is standalone, the script of its curves beside it; see `page`."""
+    from plotly import offline
+
+    script = "" if is_standalone else "plotly.min.js"
+    files.replace(path, page(found, title, reference, script=script).encode())
+    if script:
+        files.replace(path.with_name(script), offline.get_plotlyjs().encode())
+
+
+def page(
+    found: runs.Found,
+    title: str,
+    reference: str | None = None,
+    top: str = "",
+    *,
+    is_judged: bool = True,
+    script: str = "",
+) -> str:
     """The page as HTML.
 
     Args:
@@ -66,6 +93,7 @@ def page(found: runs.Found, title: str, reference: str | None = None, top: str =
       reference: What configurations are compared with; see `ComparableRuns.compared`.
       top: HTML to put at the top of the page.
       is_judged: Whether the page shows its own verdicts; false if `top` already has them.
+      script: Name of a file beside the page, the script of its curves; empty to embed the script.
 
     Raises:
       UsageError: If no configuration is the reference.
@@ -76,14 +104,15 @@ def page(found: runs.Found, title: str, reference: str | None = None, top: str =
     if reference and not any(part.named(reference) for part in parts):
         known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is not a configuration of these runs: {known}.")
-    # A configuration with a band has three lines. All lines share the page's maximum number of points.
-    lines = sum(len(_drawn(part)) * (3 if len(one.runs) > 1 else 1) for part in parts for one in part.configurations)
+    # A curve has rounds, means and two edges of its band. All share the page's maximum number of points.
+    lines = sum(4 * len(_drawn(part)) * min(len(part.configurations), _MOST_DRAWN) for part in parts)
     limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
     shown = [_part(part, limit, reference) for part in parts]
     return document(
         title,
         top,
-        plotly=offline.get_plotlyjs(),
+        plotly="" if script else offline.get_plotlyjs(),
+        script=script,
         over_tasks=sections.over_tasks(parts),
         parts=shown,
         counts=_counts(found, parts),
@@ -101,8 +130,9 @@ def document(title: str, top: str, **content: Any) -> str:
       top: HTML below the title.
       **content: Values for the template `page.html.jinja` on pages about runs.
     """
-    nothing = {"plotly": "", "over_tasks": (), "parts": (), "counts": (), "problems": {}, "data": []}
+    nothing = {"plotly": "", "script": "", "over_tasks": (), "parts": (), "counts": (), "problems": {}, "data": []}
     limits = {"most_shown": sections.SHOWN, "most_named": _MOST_NAMED, "most_rows": sections.ROWS}
+    limits["most_drawn"] = _MOST_DRAWN
     template = tables.templates().get_template("page.html.jinja")
     return template.render({**nothing, **limits, **content, "title": title, "top": top})
 
@@ -118,6 +148,7 @@ def _part(part: ComparableRuns, limit: int, reference: str | None) -> dict[str, 
     return {
         "title": part.title,
         "finding": finding,
+        "notices": sections.notices(part),
         "main": main,
         "styles": styles,
         "panels": [_panel(part, column, limit) for column in _drawn(part)],
@@ -187,8 +218,10 @@ def _drawn(part: ComparableRuns) -> list[Metric]:
 
 def _panel(part: ComparableRuns, column: Metric, limit: int) -> dict[str, Any]:
     """Panel of a metric: each configuration's mean and band, cut at the bounds of the metric's values."""
-    bands, lines, seeds = [], [], set()
+    bands, lines, seeds, best = [], [], set(), part.ranked()[:_MOST_DRAWN]
     for index, one in enumerate(part.configurations):
+        if one not in best and not one.role:
+            continue
         some = [run.metrics for run in one.runs if column in run.metrics]
         band = runs.band(some, column) if some else None
         if band is None or band.empty:

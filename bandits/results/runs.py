@@ -121,13 +121,8 @@ def about(column: str) -> str:
     return declared()[column].about if column in declared() else column
 
 
-def trailing_window(rounds: int) -> int:
-    """Number of rounds in the last tenth; at least one."""
-    return max(1, rounds // 10)
-
-
 def final_value(run: Run, column: str) -> float | None:
-    """A run's last finite value of a metric; for a recent metric, the mean over the trailing window."""
+    """A run's last finite value of a metric; for a recent metric, the mean over the last tenth of the rounds."""
     if column not in run.metrics:
         return None
     values = run.metrics[column].to_numpy(float)
@@ -135,7 +130,7 @@ def final_value(run: Run, column: str) -> float | None:
     if not len(values):
         return None
     is_recent = isinstance(column, Metric) and column.recent
-    return float(values[-trailing_window(len(values)) :].mean()) if is_recent else float(values[-1])
+    return metrics.last_tenth(values) if is_recent else float(values[-1])
 
 
 def seeds(seed_runs: Sequence[Run]) -> dict[int, Run]:
@@ -201,10 +196,8 @@ def seed_folders(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
-    """Default metric: the reward, or the headline of the study that shares the most columns with the first run."""
+    """Default metric: the headline of the study that shares the most columns with the first run."""
     columns = set(next(iter(tables.values()))[0].columns)
-    if metrics.ROUND_REWARD in columns:
-        return metrics.ROUND_REWARD
     known = [studies.load(module) for module in studies.STUDIES.values()]
     return max(known, key=lambda study: len(columns & set(study.columns))).headline
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bandits import environment_flags, options
+from bandits import environment_flags, metrics, options, references
 from bandits.results import baselines, comparison, phrases, runs, tables
 from bandits.results.comparison import Comparison
 from bandits.results.configuration import Baseline, Configuration, of_values
@@ -22,7 +22,7 @@ from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
 SHOWN = 12  # Configurations that are drawn initially; more would hide each other.
-ROWS = 1000  # Most rows of single runs and of commands, so that the page stays small.
+ROWS = 250  # Maximum number of rows of all tables but one, so that the page stays small.
 COMPARED = (
     "Configuration",
     "Compared with",
@@ -57,21 +57,21 @@ Styles = Sequence[Mapping[str, Any]]
 
 
 def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section:
-    """The main table: the first metric, and differences from the reference.
+    """The main table: the first metric beside its last tenth of the rounds, and differences from the reference.
 
     Args:
       part: The configurations, which have at least one known metric.
       styles: Their styles.
       compared: Their comparisons.
     """
-    column = part.columns[0]
+    shown = [part.columns[0], *(metric for metric in part.columns[1:] if metric.recent)]
     comparisons = {configuration: each for configuration, _, each in compared}
     references = list(dict.fromkeys(reference.name for _, reference, _ in compared))
     rows = []
     style = dict(zip(part.configurations, styles, strict=True))
-    for configuration in part.ranked():
+    for configuration in part.ranked()[:ROWS]:
         name = Cell(configuration.name, configuration.name, look=style[configuration])
-        row: list[Any] = [name, tables.estimate(configuration.estimate(column))]
+        row: list[Any] = [name, *(tables.estimate(configuration.estimate(one)) for one in shown)]
         if compared:
             each = comparisons.get(configuration)
             word = "baseline" if configuration.role else "not compared"
@@ -80,7 +80,7 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
             row.append(phrases.short_verdict(each) if each else word)
         rows.append(row)
     difference = f"Difference to {references[0] if len(references) == 1 else 'reference'}"
-    heads = ["Configuration", _title(column), *([difference, VERDICT] if compared else [])]
+    heads = ["Configuration", *map(_title, shown), *([difference, VERDICT] if compared else [])]
     return Section("", heads, rows, left=[VERDICT], kind="main")
 
 
@@ -110,6 +110,19 @@ def finding(part: ComparableRuns, compared: Compared) -> str:
     if len(judged) == 1:
         return f"No significant difference between {lead.configuration} and {lead.reference}: {shown}."
     return f"No configuration is significantly better than {lead.reference}; the best is {lead.configuration}: {shown}."
+
+
+def notices(part: ComparableRuns) -> list[str]:
+    """Warnings about configurations that earned no more than simple policies, one per configuration."""
+    lines = []
+    for one in part.configurations if metrics.AVERAGE_REWARD in part.columns else ():
+        is_uniform = one.role is Baseline.uniform_policy
+        texts = {run: references.notice(run.metrics, run.bounds, explores_only=is_uniform) for run in one.runs}
+        if concerned := [run for run in one.runs if texts[run]]:
+            first, seeds = concerned[0], phrases.seeds(len(one.runs))
+            which = f" ({len(concerned)} of {seeds}; seed {first.flags.get('seed')} shown)" * (len(one.runs) > 1)
+            lines.append(f"{one.name}{which}: {texts[first]}")
+    return lines
 
 
 def results(part: ComparableRuns, styles: Styles) -> Section:
@@ -203,7 +216,7 @@ def _about(part: ComparableRuns, compared: Compared) -> str:
 def flags(part: ComparableRuns) -> Section | None:
     """Flags in which configurations differ, one row per configuration; None without any."""
     names = phrases.differing_flags([each.flags for each in part.configurations])
-    rows = [[each.name, *(each.flags.get(name) for name in names)] for each in part.configurations]
+    rows = [[each.name, *(each.flags.get(name) for name in names)] for each in part.configurations[:ROWS]]
     return Section("", ["Configuration", *(f"--{name}" for name in names)], rows, kind="flags") if names else None
 
 
@@ -282,11 +295,11 @@ def dynamic_regret(part: ComparableRuns) -> list[Section]:
     it is the full-feedback baseline that was trained in that round's environment alone.
     """
     shown, missing = [], []
-    for one in part.configurations if part.columns else ():
+    for one in part.configurations if metrics.ROUND_REWARD in part.columns else ():
         if (shares := environment_shares(one)) is None:
             continue
         full_feedback, needed = part.full_feedback_by_environment(one), environments(one, shares)
-        if regret := regret_per_round(one, part.columns[0], shares, full_feedback):
+        if regret := regret_per_round(one, metrics.ROUND_REWARD, shares, full_feedback):
             shown.append((one, regret))
         elif lacking := [environment for environment in needed if environment not in full_feedback]:
             numbers = " and ".join(f"environment {environment}" for environment in lacking)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from data import statistics, text
+from data import keys, reward_bounds, statistics, text
 from data.clients import ClientData, Examples, Features, file_checksum
 from data.errors import UsageError
 from data.reward_bounds import RewardBounds
@@ -38,6 +38,7 @@ class Task:
       report: Report on the data, for `config.json`: counts of rows read, dropped, imputed.
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]; for a log they end in the
         logged values, which are not rewards (`tasks.logged`).
+      has_reward_labels: Whether labels are the rewards of actions, so that no action is right or wrong.
       label_range: Smallest and largest entry of such labels.
       reward_bounds: Bounds that training maps to [0, 1]; None for rewards that it takes as they are.
       has_learned_bounds: Whether these bounds were learned from training clients.
@@ -61,6 +62,7 @@ class Task:
     normalize: Callable[[Any], Features] = lambda raw: raw
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     multi_label: bool = False
+    has_reward_labels: bool = False
     label_range: tuple[float, float] = (0.0, 1.0)
     reward_bounds: RewardBounds | None = None
     has_learned_bounds: bool = False
@@ -200,6 +202,14 @@ def image_model(
     return {"model": name, "model_arguments": arguments, "initial_weights": weights}
 
 
+def array_model(options: TaskOptions, shape: tuple[int, ...], num_outputs: int) -> dict[str, Any]:
+    """Fields of a task whose contexts have this shape: (features,), or (height, width, channels) of images."""
+    if len(shape) == 1:
+        return vector_model(options, shape[0], num_outputs)
+    default = "cnn" if shape == (28, 28, 1) else "linear"
+    return {"feature_spec": (shape, "float32"), **image_model(options, default, shape, num_outputs)}
+
+
 def exact(num_labels: int) -> np.ndarray:
     """Rewards of 1 for the true label and 0 for the others, float32 [labels, labels] (section 4.2, scratch)."""
     return np.eye(num_labels, dtype=np.float32)
@@ -274,7 +284,7 @@ def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[
       init_labels: How many labels those are; None for half of them, rounded up.
 
     Returns:
-      float32 [labels, labels] for each of `init` and `bandits`.
+      float32 [labels, labels] for each of `exact`, `init` and `bandits`.
 
     Raises:
       UsageError: If there are not as many labels.
@@ -286,4 +296,24 @@ def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[
     frequent = np.argsort(-np.asarray(label_counts), kind="stable")[:count]
     init = np.zeros((num_labels, num_labels), np.float32)
     init[frequent, frequent] = 1.0
-    return {"init": init, "bandits": exact(num_labels)}
+    return {"exact": exact(num_labels), "init": init, "bandits": exact(num_labels)}
+
+
+def reward_labels(options: TaskOptions, rewards: np.ndarray) -> dict[str, Any]:
+    """Fields of a task whose labels are the rewards of actions.
+
+    Args:
+      options: Options; `reward_bounds` counts.
+      rewards: float [examples, actions], rewards of training clients.
+
+    Raises:
+      UsageError: If the bounds of rewards are invalid, or cannot be learned because all observed rewards are equal.
+    """
+    actions = keys.generator(0, keys.Purpose.REWARD_SCALE).integers(rewards.shape[1], size=len(rewards))
+    return {
+        "rewards": {"exact": exact(rewards.shape[1])},
+        "multi_label": True,
+        "has_reward_labels": True,
+        "label_range": (float(rewards.min()), float(rewards.max())),
+        **reward_bounds.scale(options.reward_bounds, rewards[np.arange(len(rewards)), actions], rewards),
+    }

@@ -100,7 +100,7 @@ def load_digits(options: TaskOptions) -> tasks.Task:
         clients=clients.ArrayClients(train, client_of_row, [f"client_{n:02d}" for n in range(_NUM_DIGIT_CLIENTS)]),
         held_out=_one_client(held_out),
         num_actions=10,
-        rewards={"exact": tasks.exact(10), **tasks.label_rewards(equally_frequent, options.init_labels)},
+        rewards=tasks.label_rewards(equally_frequent, options.init_labels),
         **tasks.vector_model(options, 64, 10, default="mlp"),
     )
 

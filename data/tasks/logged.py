@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from data import clients, frames, interaction_log, log_checks, log_time, logged_clients, reward_bounds, tasks, text
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from data.tasks.options import REPLAY, SIMULATOR, TaskOptions
 
 _COLUMNS = ("--client_column", "--action_column", "--reward_column", "--propensity_column")
 _SAVE = "scripts.evaluate_policy --log={} --policy=logged --nomodel --save_log=log.parquet"
-_IMAGE_AXES = 3
 
 
 def load(options: TaskOptions) -> tasks.Task:
@@ -33,7 +32,7 @@ def load(options: TaskOptions) -> tasks.Task:
             f"run's log, {_SAVE.format('RUN_FOLDER')} writes it with them."
         )
     if len(log.action_names) < 2 or len(log.client_ids) < 2:
-        count = f"{len(log.action_names)} action(s) and {len(log.client_ids)} client(s)"
+        count = f"{counted(len(log.action_names), 'action')} and {counted(len(log.client_ids), 'client')}"
         raise UsageError(f"{options.data_file} needs two actions and two clients, and has {count}.")
     if options.learn_from == REPLAY:
         logged_clients.check_uniform(log)
@@ -100,6 +99,7 @@ def load(options: TaskOptions) -> tasks.Task:
         statistics=log.statistics,
         private_statistics=learned,
         multi_label=True,
+        has_reward_labels=True,
         label_range=(known.low - furthest, known.high + furthest),
         **reward_bounds.scale(options.reward_bounds, train.rewards, train.rewards),
         **_model(options, log.contexts, width, num_actions),
@@ -136,8 +136,4 @@ def _model(options: TaskOptions, contexts: clients.Features, width: int, num_act
             if value:
                 raise UsageError(f"--{name} does not go with bags of words: leave it out.")
         return tasks.words_model(width, num_actions)
-    shape = contexts.shape[1:]
-    if len(shape) == _IMAGE_AXES:
-        default = "cnn" if shape == (28, 28, 1) else "linear"
-        return {"feature_spec": (shape, "float32"), **tasks.image_model(options, default, shape, num_actions)}
-    return tasks.vector_model(options, width, num_actions)
+    return tasks.array_model(options, contexts.shape[1:], num_actions)

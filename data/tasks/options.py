@@ -25,6 +25,11 @@ OFFLINE = ("regression", "ips", "dr")
 class Data:
     """Settings of the data source."""
 
+    data: objects.UserObject | None = setting(None, "Data of your own, see docs/own_parts.md", takes_objects=True)
+    eval_data: objects.UserObject | None = setting(
+        None, "Held-out clients (default: a fifth of those in --data)", takes_objects=True, only={"data": True}
+    )
+    actions: str | None = setting(None, "Number or names of actions (default: from labels)", only={"data": True})
     data_dir: str | None = setting(
         None,
         "Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded, the "

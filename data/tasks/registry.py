@@ -52,6 +52,7 @@ _TABLE = _COLUMNS | _WORDS | {"label_column", "reward_columns", "action_prices",
 _TABLE |= {"partition_alpha", "model", "hidden", "init_labels", "public_statistics", "reward_bounds"}
 _LOG = _COLUMNS | _MODEL | {"action_column", "reward_column", "propensity_column", "partition_seed", "reward_bounds"}
 _LOG |= {"reward_time_column", "log_until", "unobserved_rewards"}
+_OWN = frozenset({"data", "eval_data", "actions", "model", "hidden", "init_labels", "reward_bounds"})
 
 _WRITERS, _PARTITIONED = "handwriting:load", "images:load_partitioned"
 _SKEWED = "partitioned with label skew, 100 synthetic clients"
@@ -88,6 +89,7 @@ TASKS = {
         "tags:load_stackexchange", "posts of Stack Exchange sites by user, linear; needs --data_dir", _TEXT, _L2_TEXT
     ),
     "tabular": TaskEntry("tabular:load", "your own table: --data_file, --client_column and labels or rewards", _TABLE),
+    "own": TaskEntry("own:load", "federated data of your own: --data", _OWN),
     "logged": TaskEntry("logged:load", "a run's log, or your own: --data_file, and the four --..._column", _LOG),
 }
 

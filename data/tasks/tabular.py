@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, keys, reward_bounds, schema, statistics, table_report, tables, tasks, text
+from data import clients, schema, statistics, table_report, tables, tasks, text
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
+
+_FLOAT32 = (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
 
 
 def load(options: TaskOptions) -> tasks.Task:
@@ -38,7 +40,7 @@ def load(options: TaskOptions) -> tasks.Task:
     labels, prices = rows.labels, {}
     if labels is None:
         each = [
-            rows.table.numbers(rows.frame[name], "--reward_columns", "reward", np.float32)
+            rows.table.numbers(rows.frame[name], "--reward_columns", "reward", _FLOAT32).astype(np.float32)
             for name in rows.roles.rewards
         ]
         prices = _prices(options, rows.label_names)
@@ -70,16 +72,11 @@ def load(options: TaskOptions) -> tasks.Task:
         is_labelled, count = rows.roles.label is not None, len(rows.label_names)
         counts = np.bincount(labels[split.is_train], minlength=count).tolist() if is_labelled else []
         known = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=False)), vocabulary)
-    num_actions, label_range = len(rows.label_names), (0.0, 1.0)
-    scale: dict[str, Any] = {}
-    phases = {"exact": tasks.exact(num_actions)}
-    if known.labels:
-        phases |= tasks.label_rewards(tuple(known.labels.values()), options.init_labels)
+    num_actions = len(rows.label_names)
+    if not known.labels:
+        of_labels = tasks.reward_labels(options, labels[split.is_train])
     else:
-        trained = labels[split.is_train]
-        label_range = float(trained.min()), float(trained.max())
-        actions = keys.generator(0, keys.Purpose.REWARD_SCALE).integers(num_actions, size=len(trained))
-        scale = reward_bounds.scale(options.reward_bounds, trained[np.arange(len(trained)), actions], trained)
+        of_labels = {"rewards": tasks.label_rewards(tuple(known.labels.values()), options.init_labels)}
 
     def part(chosen: np.ndarray, members: list[int]) -> clients.ClientData:
         examples = clients.Examples(values, labels).take(np.flatnonzero(chosen))
@@ -92,7 +89,6 @@ def load(options: TaskOptions) -> tasks.Task:
         clients=part(split.is_train, split.train),
         held_out=part(split.is_held_out, split.held_out),
         num_actions=num_actions,
-        rewards=phases,
         report={
             # Digest of the data that runs learn from; the checksum, in contrast, depends on how the table was read.
             "content": clients.array_checksum(values, labels, rows.clients),
@@ -102,9 +98,7 @@ def load(options: TaskOptions) -> tasks.Task:
             **report,
         },
         **tasks.learned(options, known),
-        multi_label=not known.labels,
-        label_range=label_range,
-        **scale,
+        **of_labels,
         action_names=tuple(rows.label_names),
         feature_names=tuple(names),
         **model(options, len(names), num_actions),

@@ -1,21 +1,31 @@
-"""Hooks of the site: pages outside docs/, notebooks, a page of the API for each folder, search without a server."""
+"""Hooks of the site: pages outside docs/, notebooks, a page of the API for each folder, search without a server.
+
+They also write the style of code, which needs no network, and the keywords of each study's `run`.
+"""
 
 import ast
 import json
 import os
 import pathlib
 import re
+import subprocess
 
 import nbconvert
 from properdocs.config.defaults import ProperDocsConfig
 from properdocs.plugins import event_priority
 from properdocs.structure.files import File, Files, InclusionLevel
 from properdocs.structure.pages import Page
+from pygments.formatters import HtmlFormatter
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PACKAGES = ("bandits", "optimization", "data", "scripts")
 # Pages by their place in the site.
 _OUTSIDE = {"index.md": "README.md"} | {name: name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")}
+_STYLE = "css/site.css"
+# Pygments' styles on a bright and on a dark page.
+_CODE = {".highlight": "default", "[data-bs-theme=dark] .highlight": "github-dark"}
+# Wide tables scroll, so that a page fits a phone.
+_TABLES = ".col-md-9 table { display: block; width: fit-content; max-width: 100%; overflow-x: auto; }"
 _LINK = re.compile(r"(\]\()([^)\s#:]+)((?:#[^)\s]*)?\))")
 
 
@@ -30,6 +40,9 @@ def on_files(files: Files, config: ProperDocsConfig) -> Files:
         files.append(File.generated(config, f"{path.stem}.md", content=text))
         for name, content in resources["outputs"].items():
             files.append(File.generated(config, name, content=content, inclusion=InclusionLevel.INCLUDED))
+    styles = [HtmlFormatter(style=style).get_style_defs(selector) for selector, style in _CODE.items()]
+    content = "\n".join([*styles, _TABLES])
+    files.append(File.generated(config, _STYLE, content=content, inclusion=InclusionLevel.INCLUDED))
     linked = {
         target
         for file in files.documentation_pages()
@@ -103,12 +116,16 @@ def _api_pages() -> dict[str, str]:
     """A page for each folder, and an index of all modules with the first lines of their docstrings."""
     index = ["# API reference\n", "From the docstrings, a page for each folder. `bandits` is what notebooks import.\n"]
     pages = {}
+    program = [str(ROOT / "scripts/python"), "docs/site/keywords.py"]
+    keywords = json.loads(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     for package in _PACKAGES:
         for folder in sorted({path.parent for path in (ROOT / package).rglob("*.py")}):
             if not (modules := _modules(folder)):
                 continue
             name = _dotted(folder)
-            pages[f"api/{name}.md"] = f"# {name}\n\n" + "\n".join(f"::: {_dotted(path)}\n" for path in modules)
+            parts = [f"# {name}\n", *(f"::: {_dotted(path)}\n" for path in modules)]
+            parts.insert(2, keywords.get(name, "") + "\n")  # After the package, before its modules.
+            pages[f"api/{name}.md"] = "\n".join(parts)
             index += [f"## [{name}]({name}.md)\n", "| module | |", "|---|---|"]
             for path in modules:
                 first = _doc(path).partition("\n")[0].replace("|", "\\|")

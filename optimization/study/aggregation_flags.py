@@ -23,6 +23,8 @@ def check(settings: cli.Settings) -> None:
       UsageError: On a flag that is missing, has no effect, or does not go with the others.
     """
     kind = settings.aggregator_type
+    if settings.aggregator and (settings.adaptive_clipping or settings.clip_norm is not None):
+        raise UsageError("--aggregator gets the updates as they are: leave out --clip_norm and --adaptive_clipping.")
     if settings.adaptive_clipping and kind not in CAN_ADAPT:
         raise UsageError(f"--adaptive_clipping does not work with --aggregator_type={kind}: its clip norm is fixed.")
     if not settings.adaptive_clipping and "unclip_quantile" in settings.set_by_user:
@@ -180,6 +182,7 @@ def mechanism(
         "ddp": {"dimension": dimension},
     }
     reason = voided or seeded or simulated(aggregation, population, cohort.size)
+    unknown = f"{aggregation.own.label} is an unknown aggregator" if aggregation.own else ""
     try:
         if kind == "dpsgd" and aggregation.unclip_quantile is not None:
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort.size)
@@ -191,7 +194,7 @@ def mechanism(
             sampling=cohort.sampling,
             delta=aggregation.target_delta,  # type: ignore[arg-type]
             accountant=aggregation.accountant,
-            voided=reason if noise_multiplier else "",
+            voided=unknown or (reason if noise_multiplier else ""),
             clip_norm=aggregation.clip_norm or 1.0,
             may_be_absent=cohort.availability.may_be_absent,
             **of_kind.get(kind, {}),

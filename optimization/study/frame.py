@@ -9,6 +9,7 @@ import abc
 import dataclasses
 import os
 import pathlib
+import signal
 import sys
 import types
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from data import objects, table_report
 from data.errors import UsageError
 from data.settings import declared, make_options, no_folder, setting
+from data.tasks import own
 from optimization.options import Length
-from optimization.study import cli, divergence, interruption, presets, run_folder, worker_flags
+from optimization.study import cli, divergence, interruption, loggers, presets, results, run_folder, worker_flags
 from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
     from optimization.study import runner
-    from optimization.study.loggers import MakeLogger
 
 
 OptionsT = TypeVar("OptionsT")
@@ -39,12 +40,14 @@ class Run(Generic[OptionsT, DataT]):
       options: Options of the study, built from these flags.
       data: Data of the run.
       folder: Opened folder of the run.
+      callbacks: The user's callbacks.
     """
 
     settings: cli.Settings
     options: OptionsT
     data: DataT
     folder: run_folder.RunFolder
+    callbacks: loggers.OwnCallbacks
 
 
 class Study(abc.ABC, Generic[OptionsT, DataT]):
@@ -102,8 +105,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         Raises:
           UsageError: If the object is not valid for the setting.
         """
-        del name
-        return objects.of(value)
+        return own.recorded(name, value) if name in ("data", "eval_data") else objects.of(value)
 
     def default_name(self, settings: cli.Settings) -> str:
         """Default of `--experiment_name`."""
@@ -197,19 +199,13 @@ class PlainStudy(Study[OptionsT, DataT]):
         """Number of rounds in total, between evaluations and between checkpoints. By default, those in the options."""
         return make_options(Length, vars(options))
 
-    def loggers(self, rounds: Any) -> "Sequence[MakeLogger]":
-        """Loggers of anything but the metrics of each round. By default, there are none."""
-        del rounds
-        return ()
-
     @abc.abstractmethod
     def label(self, options: OptionsT) -> str:
         """Label of the progress bar."""
 
     def execute(self, run: Run[OptionsT, DataT]) -> int | None:
-        rounds = self.rounds(run)
-        label, loggers = self.label(run.options), self.loggers(rounds)
-        outcome = run_rounds(self, rounds, run.folder, self.length(run.options), label=label, loggers=loggers)
+        rounds, length, label = self.rounds(run), self.length(run.options), self.label(run.options)
+        outcome = run_rounds(self, rounds, run.folder, length, label=label, callbacks=run.callbacks)
         self.finish(run, rounds, outcome)
         return outcome.signum
 
@@ -234,6 +230,7 @@ class _Output:
         1, "Number of runs with consecutive seeds, in folders NAME/seed_N; 0 is also one run", basic=True
     )
     rounds_per_checkpoint: int = setting(None, "Rounds between checkpoints; 0 for only the last")
+    callbacks: list = setting(None, "Observer of the run; can be repeated; see docs/own_parts.md", takes_objects=True)
     restart: bool = setting(False, "Start over: move the existing run's files aside, delete nothing", basic=True)
 
 
@@ -305,9 +302,10 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
     """
     runs = []
     for settings, options, data in checked(study, planned):
+        callbacks = loggers.OwnCallbacks(settings.callbacks)
         folder = run_folder.RunFolder(f"{settings.root_output_dir}/{settings.experiment_name}", command)
         open_folder(folder, settings.replace(**study.recorded(options, data)), data)
-        runs.append(Run(settings, options, data, folder))
+        runs.append(Run(settings, options, data, folder, callbacks))
     return runs
 
 
@@ -410,29 +408,35 @@ def run_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> tuple[
         for run in runs:
             interruption.release()
             # A signal that arrives in the last round of a run stops the next run.
-            if signum := received[0] if received else study.execute(run):
+            if signum := received[0] if received else _execute(study, run):
                 return run, signum
         study.report(runs)
     return None
 
 
+def _execute(study: Study, run: Run) -> int | None:
+    """Executes a run, and tells its callbacks how it ended; returns the signal that stopped it, if any."""
+    status = "failed"
+    try:
+        signum = study.execute(run)
+        status = signal.Signals(signum).name if signum else "finished"
+        return signum
+    finally:
+        run.callbacks.finish(status, lambda: results.read(run.folder.path, [study.columns], study.predictor))
+
+
 def run_rounds(
-    study: Study,
-    rounds: "runner.Rounds",
-    folder: run_folder.RunFolder,
-    length: Length,
-    *,
-    label: str,
-    loggers: "Sequence[MakeLogger]" = (),
+    study: Study, rounds: "runner.Rounds", folder: run_folder.RunFolder, length: Length, *, label: str, **callbacks: Any
 ) -> "runner.Outcome":
     """Starts or continues the rounds of a run in its folder, and saves the model there when they are finished.
 
-    Warns if the training of clients diverged. For `loggers`, see `runner.run`.
+    Warns if the training of clients diverged. For `loggers` and `callbacks`, see `runner.run`.
     """
-    from optimization.study import results, runner
+    from optimization.study import runner
 
-    columns = study.columns
-    outcome = runner.run(rounds, folder, length, columns, headline=study.headline, label=label, loggers=loggers)
+    columns = [*study.columns, *rounds.own_columns]
+    folder.recorded("own_metrics", lambda: {name: vars(name) for name in rounds.own_columns} or None)
+    outcome = runner.run(rounds, folder, length, columns, headline=study.headline, label=label, **callbacks)
     if outcome.signum is None and (weights := rounds.model(outcome.state)):
         folder.save_model(list(weights), list(weights.values()))
     if outcome.round_num:

@@ -1,8 +1,8 @@
-"""Loggers for the metrics of a run: the interface `Logger`, and `metrics.csv`."""
+"""Callbacks of a run: their interface, and the one that writes `metrics.csv`."""
 
-import abc
 import contextlib
 import csv
+import dataclasses
 import hashlib
 import io
 import itertools
@@ -12,68 +12,130 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from data import files
-from data.errors import Failure
+from data.errors import Failure, UsageError
+from data.objects import UserObject
 from optimization.study import run_folder
 
 _SECONDS = "seconds"
+_METHODS = ("on_start", "on_round", "on_end")
 
 
-class Logger(abc.ABC):
-    """Receives one row per round, for all rounds after the one from which the run continues."""
+@dataclasses.dataclass(frozen=True)
+class ObservedRun:
+    """A run, as its callbacks see it.
 
-    @abc.abstractmethod
-    def write(self, row: Mapping[str, Any]) -> None:
+    Attributes:
+      opened: The run's opened folder, for the callbacks of this project.
+      folder: Path of this folder.
+      flags: All settings of the run by name, as in `config.json`.
+      label: Name of the run in the progress bar.
+      columns: Names of the metrics in the rows of `on_round`, in the order of `metrics.csv`.
+      first_round: The round from which the run continues; 0 for a new run.
+      status: `running`; in `on_end`, `finished`, `failed`, or the signal that stopped the run, such as `SIGINT`.
+      results: In `on_end`, a function that reads the run's results, as `bandits.load` does.
+    """
+
+    opened: run_folder.RunFolder
+    folder: pathlib.Path
+    flags: Mapping[str, Any]
+    label: str
+    columns: Sequence[str]
+    first_round: int
+    status: str = "running"
+    results: Callable[[], Any] | None = None
+
+
+class Callback:
+    """Observes a run, for all rounds after the one from which it continues. By default, its methods do nothing."""
+
+    def on_start(self, run: ObservedRun) -> None:
+        """Is called before the first of these rounds."""
+
+    def on_round(self, row: Mapping[str, Any]) -> None:
         """Receives the metrics of a round by name, with `round_num` and `seconds`. Missing values are None."""
 
-    @abc.abstractmethod
-    def flush(self) -> None:
+    def on_save(self) -> None:
         """Writes all rows to disk. This is called before the checkpoint of the last row's round."""
 
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Closes the logger."""
+    def on_end(self, run: ObservedRun) -> None:
+        """Is called at the end, even if the run was stopped or has failed."""
 
 
-# (opened folder of the run, names of its metrics, round from which it continues) -> logger.
-MakeLogger = Callable[[run_folder.RunFolder, Sequence[str], int], Logger]
+class OwnCallbacks(Callback):
+    """The user's callbacks of one run: objects with any of the methods `on_start`, `on_round` and `on_end`.
+
+    The loop over the rounds calls all methods but `on_end` of the objects, for which the run's results must be written;
+    see `finish`.
+
+    Attributes:
+      run: The run; None until it starts.
+    """
+
+    def __init__(self, given: Sequence[UserObject]):
+        """Stores the objects.
+
+        Raises:
+          UsageError: If an object cannot be imported, or has none of the methods.
+        """
+        self._given = given
+        self.run: ObservedRun | None = None
+        for each in given:
+            if {"on_start", "on_round", "on_end"}.isdisjoint(dir(each.value)):
+                raise UsageError(f"--callbacks: {each.label} has no method on_start, on_round or on_end.")
+
+    def on_start(self, run: ObservedRun) -> None:
+        self.run = run
+        self._call("on_start", run)
+
+    def on_round(self, row: Mapping[str, Any]) -> None:
+        self._call("on_round", row)
+
+    def finish(self, status: str, results: Callable[[], Any]) -> None:
+        """Calls the objects' `on_end` if the run has started, with these attributes of `ObservedRun`.
+
+        Raises:
+          Failure: If an object fails; the message also has the failure that ended the run.
+        """
+        if self.run:
+            self._call("on_end", dataclasses.replace(self.run, status=status, results=results))
+
+    def _call(self, method: str, argument: Any) -> None:
+        for each in self._given:
+            try:
+                getattr(each.value, method, lambda _: None)(argument)
+            except Exception as error:  # The user's code can raise anything.
+                before = f"{error.__context__} " if isinstance(error.__context__, Failure) else ""
+                text = f"{before}The callback {each.label} failed in {method}: {type(error).__name__}: {error}."
+                raise Failure(text) from error
 
 
-class CsvFile(Logger):
+class CsvFile(Callback):
     """A CSV file with one row per round, which is flushed immediately and can be read at any time.
 
     Checkpoints hold a checksum of the rows without the column `seconds`, which differs between identical runs.
     """
 
-    def __init__(
-        self, path: pathlib.Path, columns: Sequence[str], last_round: int, folder: run_folder.RunFolder | None = None
-    ):
-        """Opens the file for the rounds after `last_round`, dropping rows of later rounds.
-
-        Args:
-          path: The file.
-          columns: Column names, `round_num` first.
-          last_round: The round from which the run continues; 0 for a new run.
-          folder: Folder of the run, whose checkpoints hold the checksum; None for a file without a checksum.
+    def on_start(self, run: ObservedRun) -> None:
+        """Opens the file for the rounds after `run.first_round`, dropping rows of later rounds.
 
         Raises:
           Failure: If a row is missing or was changed, or the file cannot be written.
         """
-        self._path = path
-        self._columns = list(columns)
+        self._path = path = run.opened.metrics_path
+        self._columns = ["round_num", *run.columns, _SECONDS]
         self._hash = hashlib.sha256()
         self._checksums = {0: self._hash.hexdigest()}
-        rows = _read(path, self._columns, last_round)
-        if missing := [number for number in range(1, last_round + 1) if number not in rows]:
+        rows = _read(path, self._columns, run.first_round)
+        if missing := [number for number in range(1, run.first_round + 1) if number not in rows]:
             raise Failure(f"{path} lacks the rows of rounds {spans(missing)}: {run_folder.RESTORE}")
         text = ",".join(self._columns) + "\n" + "".join(self._text(rows[number]) for number in sorted(rows))
-        if folder:
-            folder.checksums[path.name] = lambda round_num: self._checksums.get(round_num, "")
-            expected = folder.expected_checksums.get(path.name)
-            if expected and expected != self._checksums[last_round]:
-                raise Failure(
-                    f"{path} was changed, as its rows up to round {last_round} do not have their checksum in the "
-                    f"checkpoint: {run_folder.RESTORE}"
-                )
+        run.opened.checksums[path.name] = lambda round_num: self._checksums.get(round_num, "")
+        expected = run.opened.expected_checksums.get(path.name)
+        if expected and expected != self._checksums[run.first_round]:
+            raise Failure(
+                f"{path} was changed, as its rows up to round {run.first_round} do not have their checksum in the "
+                f"checkpoint: {run_folder.RESTORE}"
+            )
         files.replace(path, text.encode())
         self._file = open(path, "a", newline="")  # noqa: SIM115
 
@@ -82,12 +144,12 @@ class CsvFile(Logger):
         line, round_num = io.StringIO(), int(row["round_num"])
         csv.DictWriter(line, self._columns, restval="", lineterminator="\n").writerow(row)
         text = line.getvalue()
-        self._hash.update((text.rpartition(",")[0] if self._columns[-1] == _SECONDS else text).encode() + b"\n")
+        self._hash.update(text.rpartition(",")[0].encode() + b"\n")
         self._checksums = {at: of for at, of in self._checksums.items() if at == round_num - 1}
         self._checksums[round_num] = self._hash.hexdigest()
         return text
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def on_round(self, row: Mapping[str, Any]) -> None:
         """Appends one row. Columns without a value are left empty.
 
         Raises:
@@ -97,7 +159,7 @@ class CsvFile(Logger):
             self._file.write(self._text(row))
             self._file.flush()
 
-    def flush(self) -> None:
+    def on_save(self) -> None:
         """Waits until all rows are on disk.
 
         Raises:
@@ -106,16 +168,11 @@ class CsvFile(Logger):
         with files.write_errors(self._path):
             os.fsync(self._file.fileno())
 
-    def close(self) -> None:
+    def on_end(self, run: ObservedRun) -> None:
         """Closes the file."""
         for end in (lambda: os.fsync(self._file.fileno()), self._file.close):
             with contextlib.suppress(OSError):  # Every row was flushed, or has already raised an error.
                 end()
-
-
-def metrics_file(folder: run_folder.RunFolder, columns: Sequence[str], first_round: int) -> CsvFile:
-    """Logger for the `metrics.csv` of a run; see `MakeLogger`."""
-    return CsvFile(folder.metrics_path, ["round_num", *columns, _SECONDS], first_round, folder)
 
 
 def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[int, dict[str, str]]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from data import frames, objects
 from data.errors import Failure, UsageError, did_you_mean, near_names
-from optimization.study import cli, frame, interruption, results
+from optimization.study import cli, frame, interruption, results, run_folder
 from optimization.study.metrics import Metric
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
     own = {name: flags.declared[name].of_objects(value, study.recorded_object) for name, value in own.items()}
     arguments = words(flag_values)
     settings = flags.parse(["", *arguments]).with_user_values(**own)
-    if problems := objects.problems(own):
+    if problems := objects.problems({name: own[name] for name in own.keys() - run_folder.FREE_FLAGS}):
         settings = settings.with_user_values(root_output_dir=tempfile.mkdtemp(dir=_in_memory().name))
         remedy = "Use functions and frozen dataclasses of a module to keep the run"
         print(f"The run ends with this process: {'; '.join(problems)}. {remedy}.", file=sys.stderr)

@@ -288,6 +288,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
         for group in bounds.values()
     ):
         raise UsageError(f"{folder / run_folder.BOUNDS_FILE} is damaged: it must hold numbers by name.")
+    own = [Metric(name, **known) for name, known in config.get("own_metrics", {}).items()]
     return Run(
         folder=folder,
         metrics=read_metrics(folder),
@@ -295,7 +296,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
         command=command,
         privacy=privacy,
         data_report=config.get("data_report") or {},
-        columns=[metric for columns in studies for metric in columns],
+        columns=[*(metric for columns in studies for metric in columns), *own],
         bounds=bounds,
         predictor=predictor,
     )

@@ -58,6 +58,7 @@ _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-acc
 # Flags that do not affect results. They may change when a run is continued.
 FREE_FLAGS = {
     "cache_dir",
+    "callbacks",
     "config",
     "data_dir",
     "experiment_name",
@@ -164,6 +165,7 @@ class RunFolder:
     """Files of a run.
 
     Attributes:
+      flags: All flags, once the folder is opened.
       checksums: For each table, a function that returns the checksum of its rows up to a round.
       expected_checksums: Checksums in the newest checkpoint.
     """
@@ -176,6 +178,7 @@ class RunFolder:
         self.config_path = self.path / _CONFIG
         self._checkpoints = self.path / "checkpoints"
         self._config: dict[str, Any] = {}
+        self.flags: Mapping[str, Any] = {}
         self._start: dict[str, Any] | None = None
         self.checksums: dict[str, Callable[[int], str]] = {}
         self.expected_checksums: dict[str, str] = {}
@@ -209,7 +212,7 @@ class RunFolder:
             for folder in (self.path, *map(self.path.joinpath, _SUBFOLDERS)):
                 for stale in folder.glob("*.part[0-9]*"):  # Left by a start that was killed.
                     stale.unlink()
-        flags = {name: value for name, value in sorted(flag_values.items()) if name != _RESTART}
+        self.flags = flags = {name: value for name, value in sorted(flag_values.items()) if name != _RESTART}
         start = {
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "git_commit": _git_commit(),

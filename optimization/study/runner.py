@@ -19,7 +19,7 @@ import tqdm
 from data.errors import Failure
 from optimization.options import Length
 from optimization.study import interruption, run_folder
-from optimization.study.loggers import Logger, MakeLogger, metrics_file
+from optimization.study.loggers import Callback, CsvFile, ObservedRun
 
 State = Any
 Metrics = Mapping[str, Any]
@@ -31,9 +31,11 @@ class Rounds(abc.ABC):
     Attributes:
       secrets: Descriptions of the parts of the state that must stay secret. If there are any, a checkpoint is written
         before round 1, so that a run that is killed early does not restart with other secrets.
+      own_columns: Metrics of the rounds that the study does not declare.
     """
 
     secrets: Sequence[str] = ()
+    own_columns: Sequence[str] = ()
 
     @abc.abstractmethod
     def initial_state(self) -> State:
@@ -82,7 +84,8 @@ def run(
     *,
     headline: str | None = None,
     label: str = "",
-    loggers: Sequence[MakeLogger] = (),
+    loggers: Sequence[Callback] = (),
+    callbacks: Callback = Callback(),  # noqa: B008
 ) -> Outcome:
     """Starts or continues a run in its folder.
 
@@ -93,7 +96,8 @@ def run(
       columns: Names of all metrics, in the order of `metrics.csv`.
       headline: Metric that the progress bar shows; the first metric by default.
       label: Text before the progress bar.
-      loggers: Loggers in addition to `metrics.csv` and TensorBoard.
+      loggers: Callbacks, in addition to `metrics.csv` and TensorBoard, that belong to the run's results.
+      callbacks: The user's callbacks. A round counts even if one of them fails on it.
 
     Returns:
       The outcome. After a signal (see `interruption.hold`), the round in progress is finished and saved; the caller
@@ -118,20 +122,22 @@ def run(
         return round_num < length.total_rounds and not rounds.is_finished(state, round_num)
 
     with interruption.held(), contextlib.ExitStack() as stack:
-        logs = [
-            stack.enter_context(contextlib.closing(make(folder, columns, first)))
-            for make in (metrics_file, EventsFile, *loggers)
-        ]
+        observed = ObservedRun(folder, folder.path, folder.flags, label, columns, first)
+        logs = [CsvFile(), EventsFile(), *loggers]
+        for log in logs:
+            log.on_start(observed)
+            stack.callback(log.on_end, observed)
         if goes_on():
             folder.record_continuation(first)
             if first:
                 print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
         progress = stack.enter_context(_progress(length.total_rounds, first, label))
+        callbacks.on_start(observed)
         received = interruption.hold("\nStopping as soon as this round is saved; once more to stop at once.")
 
         def save() -> None:
             for log in logs:
-                log.flush()
+                log.on_save()
             folder.save_checkpoint(round_num, [np.asarray(leaf) for leaf in tf.nest.flatten(state)])
 
         try:
@@ -143,10 +149,11 @@ def run(
                 if length.ends_in_evaluation(now):
                     row.update(rounds.evaluate(after))
                 for log in logs:
-                    log.write(row)
+                    log.on_round(row)
                 state, round_num = after, now
                 progress.set_postfix({headline: f"{row[headline]:.4f}"}, refresh=False)
                 progress.update()
+                callbacks.on_round(row)
                 if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
                     save()
                     saved = round_num
@@ -162,20 +169,19 @@ def run(
     return Outcome(state, round_num, received[0] if received and goes_on() else None)
 
 
-class EventsFile(Logger):
+class EventsFile(Callback):
     """TensorBoard events of one start of a run: the rows of `metrics.csv`, as float32."""
 
-    def __init__(self, folder: run_folder.RunFolder, columns: Sequence[str], first_round: int):
+    def on_start(self, run: ObservedRun) -> None:
         """Begins a new file in a run's folder.
 
         Raises:
           Failure: If it cannot be written.
         """
-        del columns, first_round
         with _event_errors():
-            self._writer = tf.summary.create_file_writer(str(folder.path))
+            self._writer = tf.summary.create_file_writer(str(run.folder))
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def on_round(self, row: Mapping[str, Any]) -> None:
         """Buffers the metrics of a round.
 
         Raises:
@@ -189,7 +195,7 @@ class EventsFile(Logger):
         with _event_errors(), self._writer.as_default():
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), row["round_num"])
 
-    def flush(self) -> None:
+    def on_save(self) -> None:
         """Writes the buffered metrics.
 
         Raises:
@@ -198,7 +204,7 @@ class EventsFile(Logger):
         with _event_errors():
             self._writer.flush()
 
-    def close(self) -> None:
+    def on_end(self, run: ObservedRun) -> None:
         """Writes the buffered metrics and closes the file.
 
         Raises:

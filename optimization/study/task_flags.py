@@ -20,6 +20,7 @@ TASK_TYPE = Setting(
     "Data, model and rewards",
     "digits",
     basic=True,
+    convert=lambda name, settings: "own" if settings.get("data") and not settings.is_given("task_type") else name,
 )
 # Title in studies that have these flags only for the tasks of another study.
 VARIANT = Setting(

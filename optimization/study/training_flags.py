@@ -1,4 +1,4 @@
-"""Flags of the server optimizer and of supervised training by cohorts. Nothing here imports TFF."""
+"""Flags of optimizers and of supervised training by cohorts. Nothing here imports TFF."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ _PARAMETERS = {
     }
     for owner, bounds in OPTIMIZERS.items()
 }
+CLIENT_HYPERPARAMETERS = parameters("client_", "client_optimizer", _PARAMETERS)
 _SPELLED = {"server_adagrad_initial_preconditioner_value": "server_adagrad_initial_accumulator_value"}
 # The default is None, so that adding a correction does not change the names of runs that do not use it.
 CORRECTIONS = [Setting(name, float, about) for name, (_, about) in corrections.CORRECTIONS.items()]
@@ -36,10 +37,14 @@ def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> li
 
 def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
     """Server optimizer with the hyperparameters that the user set."""
-    name = settings["server_optimizer"]
-    values = {key: settings[f"server_{name}_{key}"] for key in OPTIMIZERS[name]}
-    hyperparameters = tuple((key, value) for key, value in values.items() if value is not None)
-    return make_options(ServerOptimizer, settings, hyperparameters=hyperparameters)
+    return make_options(ServerOptimizer, settings, hyperparameters=hyperparameters("server", settings))
+
+
+def hyperparameters(owner: str, settings: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    """Names and values of the hyperparameters that the user set for the optimizer of the owner, client or server."""
+    name = settings[f"{owner}_optimizer"]
+    values = {key: settings[f"{owner}_{name}_{key}"] for key in OPTIMIZERS.get(name, ())}
+    return tuple((key, value) for key, value in values.items() if value is not None)
 
 
 def options(settings: cli.Settings, kind: Callable[..., _Options], **others: Any) -> _Options:

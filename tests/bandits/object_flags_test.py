@@ -1,6 +1,7 @@
 """Tests of bandits.object_flags: objects of the user in place of settings."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -28,9 +29,41 @@ class Near:
         return 1.0 if label == action else self.share
 
 
+def rare(log):
+    return tf.reduce_sum(tf.cast(log["propensity"] < 0.1, tf.int32)), tf.size(log["action"])
+
+
+def mean_reward(log):
+    return tf.reduce_mean(log["reward"])
+
+
+def rewards_of_all(log):
+    return log["reward"]
+
+
+def labels(log):
+    return tf.reduce_sum(log["labels"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Above:
+    limit: float
+    about = "Propensities above a limit"
+    better = "down"
+    shown = False
+
+    @property
+    def name(self):
+        return f"above_{self.limit}"
+
+    def __call__(self, log):
+        return tf.reduce_sum(tf.cast(log["propensity"] > self.limit, tf.float32))
+
+
 def _opened(given, **flags):
     study = run_federated.STUDY
-    own = {name: study.recorded_object(name, value) for name, value in given.items()}
+    declared = frame.flag_set(study).declared
+    own = {name: declared[name].of_objects(value, study.recorded_object) for name, value in given.items()}
     words = [f"--{name}={value}" for name, value in flags.items()]
     (settings,) = frame.plan(study, frame.flag_set(study).parse(["", *words]).with_user_values(**own))
     options = study.options(settings)
@@ -77,6 +110,21 @@ def test_rewards_of_a_table_have_its_names():
     assert seen == {(label, action) for label in task.action_names for action in task.action_names}
 
 
+def test_metrics_are_columns_with_the_attributes_of_their_objects():
+    _, settings, options, _ = _opened({"metrics": [rare, Above(0.5), Above(0.75)]})
+    first, second, third = object_flags.metric_columns(options.own_metrics)
+    assert [first, second, third] == ["own/rare", "own/above_0.5", "own/above_0.75"]
+    assert (first.about, first.better, first.in_summary) == ("rare", None, True)
+    assert (second.about, second.better, second.in_summary) == ("Propensities above a limit", "down", False)
+    assert settings.experiment_name == "digits_scratch_softmax"
+    assert json.loads(json.dumps(settings.metrics))[1].startswith(f"{__name__}:Above(limit=0.5) ")
+
+
+def test_a_run_without_metrics_records_none():
+    _, settings, options, _ = _opened({})
+    assert (settings.metrics, options.own_metrics) == (None, ())
+
+
 @pytest.mark.parametrize(
     ("given", "flags", "message"),
     [
@@ -95,6 +143,12 @@ def test_rewards_of_a_table_have_its_names():
         ({"rewards": lambda label, action: "high"}, {}, "rewards must give a number"),
         ({"rewards": lambda label, action: float("nan")}, {}, "finite numbers, but not so for label 0 and action 0"),
         ({"model": 3}, {}, "Keras model, not a int"),
+        ({"metrics": [3]}, {}, "metrics must be an object or a function"),
+        ({"metrics": [lambda log: 1]}, {}, "metrics need different names .*<lambda>"),
+        ({"metrics": [rare, rare]}, {}, "metrics need different names .*rare"),
+        ({"metrics": [mean_reward]}, {}, "mean_reward returns no sums for 0 interactions: the value is not finite"),
+        ({"metrics": [rewards_of_all]}, {}, "rewards_of_all returns no sums for [1-9].* interactions"),
+        ({"metrics": [labels]}, {}, "labels returns no sums for .* interactions: 'labels'"),
     ],
 )
 def test_what_does_not_fit_is_refused(given, flags, message):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bandits import losses, policies, process, process_factory
+from data import objects
 from optimization import client_work, corrections, models, options
 from optimization.runtime import cached_rounds
 from optimization.study import compiled
@@ -15,6 +16,7 @@ from tests.bandits import whole_runs
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 TASK = types.SimpleNamespace(model="mlp", model_arguments={"num_features": 4})
 PHASE = types.SimpleNamespace(
+    has_user_training=False,
     server_optimizer=options.ServerOptimizer("adam", 0.1),
     aggregation=options.Aggregation(),
     posterior=None,
@@ -73,6 +75,7 @@ def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
         ({}, {}, {"model": models.with_heads(models.mlp(3, (), 6), 2)}),
         ({}, {}, {"policy": policies.Softmax(0.6)}),
         ({}, {}, {"reward_matrix": np.ones((3, 3), np.float32)}),
+        ({}, {}, {"own_metrics": (objects.of(len),)}),
     ],
 )
 def test_runs_that_compute_something_else_do_not_share(monkeypatch, other):
@@ -133,10 +136,10 @@ def test_a_run_with_noise_leaves_nothing_to_other_programs(play, tmp_path):
 def test_the_server_rate_is_part_of_every_optimizers_state(name):
     import tensorflow as tf
 
-    from optimization import fed_avg
+    from optimization import optimizers
 
     weights = gradient = (tf.constant([1.0, 2.0]),)
-    slow, fast = fed_avg.OPTIMIZERS[name](0.01), fed_avg.OPTIMIZERS[name](0.03)
+    slow, fast = optimizers.OPTIMIZERS[name](0.01), optimizers.OPTIMIZERS[name](0.03)
     state = slow.set_hparams(slow.initialize(gradient), {process_factory._RATE: np.float32(0.03)})
     _, found = slow.next(state, weights, gradient)
     _, wanted = fast.next(fast.initialize(gradient), weights, gradient)

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import losses, policies, process
-from data import text
+from data import objects, text
 from data.reward_bounds import RewardBounds
 from optimization import aggregators, client_work, models, options
 from optimization.study import aggregation_flags, cli
@@ -300,3 +300,27 @@ def test_training_takes_rewards_mapped_to_the_unit_interval(clips, expected):
     every = {losses.FULL_FEEDBACK: tf.constant([[-20.0, 0, 30]])}
     np.testing.assert_allclose(mapping.mapped(every)[losses.FULL_FEEDBACK], [expected])
     assert make().mapped(log)["reward"] is log["reward"]
+
+
+def _above_half(log):
+    return tf.reduce_sum(tf.cast(log["propensity"] > 0.5, tf.float32)), tf.size(log["action"])
+
+
+def _weighed(log):
+    return tf.reduce_sum(log["reward"] * log["features"][:, 0] * tf.cast(log["action"], tf.float32))
+
+
+def test_metrics_of_the_users_are_sums_over_the_cohorts_logs(tff_worker):
+    own = tuple(map(objects.of, (_above_half, _weighed)))
+    cohort = [make_client(size, number) for number, size in enumerate((7, 0, 4))]
+    plain, measured = (dataclasses.replace(make(), own_metrics=one).build(INITIAL) for one in ((), own))
+    (state, metrics), (other, more) = (rounds.next(rounds.initialize(), cohort) for rounds in (plain, measured))
+    logs = [log_by_hand(client, INITIAL, policies.Softmax(0.5)) for client in cohort]
+    above = sum(int((propensity > 0.5).sum()) for _, _, propensity in logs)
+    weighed = sum(
+        float((reward * client.features[:, 0] * action).sum())
+        for client, (action, reward, _) in zip(cohort, logs, strict=True)
+    )
+    np.testing.assert_allclose(more.own, [[above, 11], [weighed, np.nan]], rtol=1e-5)
+    assert metrics.own == ()
+    tf.nest.map_structure(np.testing.assert_array_equal, (state, metrics), (other, more._replace(own=())))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import references
+from bandits import metrics, references
 from data import interaction_log, logged_clients
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -116,8 +116,44 @@ def test_scores_are_computed_once_for_a_task():
 
 def test_a_run_that_is_not_above_a_reference_says_so():
     counts, earned = np.array([10, 10, 20]), np.array([9.0, 8.0, 18.0])
-    text = references.compared(earned, {"uniform": earned / 4, "fixed, a": earned - [1, -1, 0]}, counts)
-    assert text.splitlines()[0] == "Held-out reward of the greedy policy, 0.8750"
-    assert text.splitlines()[1].startswith("  minus uniform (0.2188): +0.6")
-    assert text.splitlines()[-1] == "On held-out data this run is not significantly above fixed, a."
-    assert "significantly" not in references.compared(earned, {"uniform": earned / 4}, counts)
+    lines, is_above = references.compared(earned, {"uniform": earned / 4, "fixed, a": earned - [1, -1, 0]}, counts)
+    assert lines[0] == "Held-out reward of the greedy policy, 0.8750"
+    assert lines[1].startswith("  minus uniform (0.2188): +0.6")
+    assert is_above == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("average", "is_above", "notice"),
+    [
+        (0.4, True, ""),
+        (
+            0.4,
+            False,
+            "Did not learn: the held-out reward of its greedy policy (0.5000) is not significantly above that of the "
+            "best fixed action (0.4500).",
+        ),
+        (
+            0.1,
+            True,
+            "Earned no more than a simple policy: its average reward over all rounds (0.1000) is not above that of the "
+            "uniform policy (0.1000) or that of the best fixed action (0.3000); its trained model is better, so deploy "
+            "models more often (--bandits_deploy_freq) or explore less.",
+        ),
+    ],
+)
+def test_a_notice_names_the_simple_policies_that_earned_as_much(average, is_above, notice):
+    table = pd.DataFrame({metrics.AVERAGE_REWARD: [0.9, average]})
+    recorded = {
+        "participating": {"chance": 0.1, "constant": 0.3},
+        "held_out": {"chance": 0.1, "constant": 0.45},
+        "greedy": {"reward": 0.5, "chance": True, "constant": is_above},
+    }
+    assert references.notice(table, recorded) == notice
+
+
+def test_exploration_alone_has_no_notice_on_its_own_reward():
+    table = pd.DataFrame({metrics.AVERAGE_REWARD: [0.1]})
+    recorded = {"participating": {"chance": 0.1, "constant": 0.3}}
+    assert references.notice(table, recorded).startswith("Earned no more than a simple policy: its average reward")
+    assert references.notice(table, recorded, explores_only=True) == ""
+    assert references.notice(table, {}) == ""

@@ -13,11 +13,13 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import interactions, metrics, run_federated
+from data import objects
 from data.errors import UsageError
-from optimization.study import results
+from optimization.study import frame, results
 from tests.bandits import whole_runs
 from tests.bandits.whole_runs import assert_same, definitions, table
 
@@ -70,6 +72,59 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     kill_in_a_checkpoint("bandits.run_federated", 3, *folder, *SMALL, "--rounds_per_checkpoint=1")
     assert list((tmp_path / "run" / "checkpoints").glob("*.part*"))
     assert_same(play(tmp_path, "--rounds_per_checkpoint=1"), finished)
+
+
+def reward_of_own(log):
+    return tf.reduce_sum(log["reward"]), tf.size(log["reward"])
+
+
+def interactions_of_own(log):
+    return tf.shape(log["features"])[0]
+
+
+def _measured(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
+    own = [objects.of(reward_of_own), objects.of(interactions_of_own)]
+    where = (f"--root_output_dir={folder}", "--experiment_name=run")
+    settings = whole_runs.parse(*where, *SMALL, *arguments).with_user_values(metrics=own)
+    assert frame.program(run_federated.STUDY, settings) == 0
+    return folder / "run"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "",
+        "--federation=pooled",
+        "--federation=alone",
+        "--log_interactions",
+        "--cache=persistent --reward_delay=geometric --delay_rounds=1",
+        "--personalization=local_head",
+        "--cache=persistent --bandits_deploy_delay=1",
+        "--model_aggregation=fedpa",
+    ],
+)
+def test_metrics_of_ones_own_have_the_log_of_every_kind_of_round(tmp_path, flags):
+    rows = table(_measured(tmp_path, *flags.split()))
+    np.testing.assert_allclose(rows["own/reward_of_own"], rows[metrics.ROUND_REWARD], rtol=1e-6)
+    np.testing.assert_array_equal(rows["own/interactions_of_own"], rows[metrics.EXAMPLES])
+
+
+def test_metrics_of_ones_own_change_nothing_and_are_continued(finished, tmp_path):
+    _measured(tmp_path, "--total_rounds=2")
+    run = _measured(tmp_path)
+    pd.testing.assert_frame_equal(
+        table(run).drop(columns=["own/reward_of_own", "own/interactions_of_own"]), table(finished), check_exact=True
+    )
+    read = results.read(run, [metrics.COLUMNS])
+    assert [column for column in read.columns if column not in metrics.COLUMNS] == list(read.metrics)[-3:-1]
+    with pytest.raises(UsageError, match=r"--metrics was \[.*reward_of_own.*\], is None"):
+        play(tmp_path)
+
+
+def test_a_private_run_says_that_metrics_of_ones_own_have_no_noise(tmp_path, capfd):
+    run = _measured(tmp_path, "--aggregator_type=dpftrl", "--noise_multiplier=1", "--clip_norm=1")
+    assert "the sums of your own metrics" in whole_runs.spent(run)["summary"]
+    assert "the sums of your own metrics" in capfd.readouterr().out
 
 
 def _start(folder: pathlib.Path) -> tuple[subprocess.Popen, list[psutil.Process]]:

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from data import columns, frames, memory, statistics, table_file
+from data import columns, memory, statistics, table_file
 from data.errors import UsageError
 
 TRAIN = np.array([True, True, True, True, False, False])
@@ -41,10 +41,10 @@ def test_missing_and_infinite_numbers_have_the_mean_and_are_marked():
     encoded = _encode([1, None, 3, -np.inf, np.inf, None], dtype="float64")
     assert encoded.names == ["x", "x is missing"]
     assert encoded.values.tolist() == [[-1, 0], [0, 1], [1, 0], [0, 1], [0, 1], [0, 1]]
-    assert encoded.gaps == {"x": {"imputed": 4}}
+    assert encoded.kinds == {"x": {"kind": "number", "imputed": 4}}
     elsewhere = _encode([1, 1, 3, 3, None, 3])  # Missing in other rows only.
     assert (elsewhere.names, elsewhere.values[:, 0].tolist()) == (["x"], [-1, -1, 1, 1, 0, 1])
-    assert elsewhere.gaps == {"x": {"imputed": 1}}
+    assert elsewhere.kinds == {"x": {"kind": "number", "imputed": 1}}
 
 
 @pytest.mark.parametrize("gap", ["?", "None", "", "NA", None, " ? "])
@@ -65,10 +65,10 @@ def test_a_missing_category_is_a_category():
     encoded = _encode(["a", None, "NA", "b", "", "a"])
     assert encoded.names == ["x=a", "x=b", "x=<missing>"]
     assert encoded.values.tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
-    assert encoded.gaps == {"x": {"missing": 3}}
+    assert encoded.kinds == {"x": {"kind": "category", "categories": 2, "missing": 3, "unknown": 0}}
     elsewhere = _encode(["a", "b", "a", "b", "c", None])  # Missing in other rows only.
     assert (elsewhere.names, elsewhere.values[5].tolist()) == (["x=a", "x=b"], [0, 0])
-    assert elsewhere.gaps == {"x": {"missing": 1, "unknown": 1}}
+    assert elsewhere.kinds == {"x": {"kind": "category", "categories": 2, "missing": 1, "unknown": 1}}
 
 
 @pytest.mark.parametrize("values", [[None] * 4 + [1, 2], [None] * 4 + ["a", "b"], [None] * 6, [""] * 6])
@@ -101,7 +101,7 @@ def _encode_known(values, known):
 def test_numbers_are_standardized_by_what_is_known_from_elsewhere():
     encoded = _encode_known([1, None, 5], statistics.Numbers(3.0, 2.0, has_missing=False))
     assert encoded.values.tolist() == [[-1], [0], [1]]
-    assert encoded.gaps == {"x": {"imputed": 1}}
+    assert encoded.kinds == {"x": {"kind": "number", "imputed": 1}}
     assert _encode_known([None, 5], statistics.Numbers(3.0, 2.0, has_missing=True)).values.tolist() == [[0, 1], [1, 0]]
     far = statistics.Numbers(-1e308, 1e-300, has_missing=False)
     assert np.isfinite(_encode_known([1e308, 1.0], far).values).all()
@@ -126,7 +126,7 @@ def test_dates_are_days_and_weekdays():
     weekdays = [6, 1, 6, 1, 0, None]
     for row, day, weekday in zip(encoded.values, days, weekdays, strict=True):
         assert row.tolist() == [day, *(float(index == weekday) for index in range(7))]
-    assert encoded.gaps == {"x": {"imputed": 1}}
+    assert encoded.kinds == {"x": {"kind": "date", "imputed": 1, "hours": False}}
 
 
 def test_dates_with_times_have_an_hour_on_a_circle():
@@ -144,9 +144,9 @@ def test_dates_are_measured_by_what_is_known_from_elsewhere():
     known = statistics.Dates(19358.0, 2.0, has_missing=False, has_times=False)
     assert _encode_known(["2023-01-05", None], known).values[:, 0].tolist() == [2, 0]
     assert _encode_known([None, None], known).values.tolist() == [[0] * 8] * 2
-    with pytest.raises(UsageError, match=r"'x' has a mean date in .* cells here: '1'"):
+    with pytest.raises(UsageError, match=r"'x' has a mean date in .* here '1'"):
         _encode_known([1, 2], known)
-    with pytest.raises(UsageError, match=r"'x' has a mean in .* cells here: '2023-01-05'"):
+    with pytest.raises(UsageError, match=r"'x' has a mean in .* here '2023-01-05'"):
         _encode_known(["2023-01-05", None], statistics.Numbers(0.0, 1.0, has_missing=False))
 
 
@@ -233,7 +233,7 @@ JANUARY_1_AND_3 = pd.Series(pd.to_datetime(["2023-01-01", "2023-01-03", None]))
     ids=range(17),
 )
 def test_types_of_numbers_times_and_spans_are_heeded(values):
-    frame = frames.with_plain_types(pd.DataFrame({"x": values}))
+    frame = table_file.of_frame(pd.DataFrame({"x": values}), "the frame").frame
     encoded = _encode(frame["x"], np.full(3, True))
     assert encoded.names[:2] == ["x", "x is missing"]
     assert encoded.values[:, :2].tolist() == [[-1, 0], [1, 0], [0, 1]]
@@ -245,23 +245,23 @@ def test_types_of_numbers_times_and_spans_are_heeded(values):
         (
             [*NUMBERS[:9], "n/k"],
             r"has numbers in all but 1 of 10 cells: 'n/k' \(row 10\)\. Give --missing_values='n/k' if such cells are "
-            r"missing, or --category_columns=x if all are categories\.",
+            r"missing, give --category_columns=x if all cells are categories, or leave .*--ignore_columns=x\.",
         ),
         (
             [*NUMBERS, "<5", "a,b", "<5", "c", "d"],
             r"""all but 5 of 100 cells: '<5' \(row 96\), 'a,b' \(row 97\), .* and 2 more.*'<5,"a,b",c,d'""",
         ),
-        ([*NUMBERS[:9], "long " * 1000], r"(?s)all but 1 of 10 cells: .{,200}Give --category_columns=x"),
-        ([*JANUARY[:9], "soon"], r"has dates in all but 1 of 10 cells: 'soon' \(row 10\)\. Give --missing_v"),
+        ([*NUMBERS[:9], "long " * 1000], r"(?s)all but 1 of 10 cells: .{,200}Correct these cells, give --category_col"),
+        ([*JANUARY[:9], "soon"], r"has dates of one form in all but 1 of 10 cells: 'soon' \(row 10\)\. Give --miss"),
         (
             [f"<{row % 7}" for row in range(36)] + [str(row % 200 + 0.5) for row in range(264)],
             r"all but 36 of 300 cells: '<0' \(row 1\), .*--missing_values='<0,<1,<2,<3,<4,<5,<6'",
         ),
         (["unknown"] * 15 + NUMBERS[:85], "numbers in all but 15 of 100 cells: .*--missing_values='unknown' if such"),
         (["unknown"] * 15 + [f"2023-{month:02d}-{day:02d}" for month in range(1, 8) for day in range(1, 15)][:85],
-         "dates in all but 15 of 100 cells: 'unknown'"),
+         "dates of one form in all but 15 of 100 cells: 'unknown'"),
         *(
-            (values, r"has numbers with commas or signs in them: .*--category_columns=x .*--ignore_columns=x\.")
+            (values, r"has numbers with commas or signs in them, .*--category_columns=x .*--ignore_columns=x\.")
             for values in (
                 ["1,5", "2", "3"],
                 ["1,200", "950"],
@@ -300,11 +300,11 @@ def test_more_features_than_a_model_can_hold_are_refused_with_their_columns(monk
         "x": statistics.Numbers(0.0, 1.0, False),
     }
     monkeypatch.setattr(columns, "MAX_FEATURES", 10)
-    with pytest.raises(UsageError, match=r"give 11 features, more than 10: .* 'many' \(8 categories\), 'few' \(2 "):
+    with pytest.raises(UsageError, match=r"give 11 features, more than 10: .* 'many' \(8 features\), 'few' \(2 "):
         columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), known=learned)
     monkeypatch.setattr(columns, "MAX_FEATURES", 11)
     monkeypatch.setattr(memory, "available_bytes", lambda: 131)
-    with pytest.raises(UsageError, match=r"The table with 11 features in each of 1 rows needs about"):
+    with pytest.raises(UsageError, match=r"The table with 11 features in each of 1 row needs about"):
         columns.encode(pd.DataFrame({"many": ["a"], "few": ["a"], "x": [1.0]}), known=learned)
 
 
@@ -360,6 +360,26 @@ def test_a_time_is_a_part_of_its_day(text, hour):
 
 
 @pytest.mark.parametrize(
+    "cells", [["20230131183000"] * 60, ["20230131T183000"] * 60, [20230131183000] * 60, [2.0230131183e13]]
+)
+def test_compact_times_are_times_and_not_numbers(cells):
+    moments = columns.parse(pd.Series(cells, name="x"))
+    np.testing.assert_allclose(moments.days, DAY + 18.5 / 24, rtol=1e-12)
+    np.testing.assert_allclose(moments.hours, 18.5, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"), [([2e13, 1.0, 3.5], [2e13, 1.0, 3.5]), (["20230131183000", "1", "2"], [20230131183000, 1, 2])]
+)
+def test_numbers_as_large_as_compact_times_are_numbers(cells, values):
+    assert columns.parse(pd.Series(cells, name="x")).tolist() == values
+
+
+def test_codes_beside_a_question_mark_keep_their_zeros():
+    assert _encode(["007", "?", "010", "007", "?", "1"], np.full(6, True)).names == ["x=007", "x=010", "x=1", "x=?"]
+
+
+@pytest.mark.parametrize(
     ("text", "ahead"),
     [
         ("2023-01-31T23:00Z", 0.0),
@@ -402,7 +422,7 @@ def test_what_is_no_date_is_none(text):
 
 def test_a_date_beyond_2261_is_refused_as_it_often_means_a_missing_one():
     with pytest.raises(
-        UsageError, match=r"has dates in all but 1 of 10 cells: '9999-12-31'.*--missing_values='9999-12-31'"
+        UsageError, match=r"has dates of one form in all but 1 of 10 cells: '9999-12-31'.*--missing_values='9999-12-31'"
     ):
         columns.parse(pd.Series([*(f"2023-01-{day:02d}" for day in range(1, 10)), "9999-12-31"], name="x"))
 
@@ -413,7 +433,7 @@ def test_the_one_order_in_which_all_are_dates_counts():
 
 
 def test_two_orders_that_differ_are_refused():
-    message = r"'02/01/2023' that can be read with the day first and the month first: write them as 2023-01-02, or"
+    message = r"'02/01/2023' that can be read with the day first and the month first. Write them as 2023-01-02, "
     with pytest.raises(UsageError, match=message):
         _read("01/01/2023", "02/01/2023")
     with pytest.raises(UsageError, match="the day first and the month first and the year first"):

@@ -68,11 +68,6 @@ def test_an_index_named_like_a_column_is_refused(named):
         table_file.of_frame(named(_frame()), "the DataFrame")
 
 
-@pytest.mark.parametrize("cell", [[1.0, 2.0], (3, 4), np.array([5, 6]), {"a": 1}, {1}])
-def test_lists_and_the_like_are_recognized(cell):
-    assert frames.holds_lists(pd.Series([None, cell, "1, 2", 1.0]))
-
-
 def test_large_arrays_have_checksums_of_all_their_numbers():
     first, second = np.zeros(5000), np.zeros(5000)
     second[2500] = 1

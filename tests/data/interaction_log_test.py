@@ -166,13 +166,21 @@ def _changed(path: pathlib.Path, name: str, row: int, value) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("propensity", 2.0, "--log: 2 in column 'propensity' (row 3 of {}) is not a propensity, which must be from"),
+        (
+            "propensity",
+            2.0,
+            "--log: 2 in column 'propensity' (row 3 of {}) is not a propensity: every row needs a number from",
+        ),
         ("propensity", -0.5, "--log: -0.5 in column 'propensity' (row 3 of {}) is not a propensity"),
         ("propensity", 0.0, "--log: 0 in column 'propensity' (row 3 of {}) is not a propensity"),
-        ("reward", float("nan"), "--log: a missing value in column 'reward' (row 3 of {}) is not allowed"),
+        (
+            "reward",
+            float("nan"),
+            "--log: a missing value in column 'reward' (row 3 of {}) is not a reward: every row needs a number",
+        ),
         ("reward", float("inf"), "--log: inf in column 'reward' (row 3 of {}) is not a reward"),
         ("round", -1, "--log: -1 in column 'round' (row 3 of {}) is not a round"),
-        ("round", 1.5, "--log: 1.5 in column 'round' (row 3 of {}) is not a round, which must be a whole number"),
+        ("round", 1.5, "--log: 1.5 in column 'round' (row 3 of {}) is not a round: every row needs a whole number"),
         ("client", None, "--log: None in column 'client' (row 3 of {}) must be one of the names"),
         ("action", "up", "--log: 'up' in column 'action' (row 3 of {}) must be one of the names"),
         ("context", [0.0, float("nan")], "--log: [0.0, nan] in column 'context' (row 3 of {}) must be numbers from"),
@@ -343,7 +351,7 @@ def test_equal_rows_are_counted(tmp_path):
     log = _read(tmp_path, frame.reset_index(drop=True))
     assert log.report["duplicated_rows"] == 2
     assert log_checks.duplicates(log).is_warning
-    assert "2 row(s) equal" in log_checks.duplicates(log).text
+    assert "2 rows equal to an earlier one" in log_checks.duplicates(log).text
 
 
 def test_contexts_can_be_typed_by_anothers_statistics_or_left_unread(tmp_path):

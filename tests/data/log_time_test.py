@@ -59,7 +59,8 @@ _NUMBERED = [int(day[-1]) for day in DAYS]
     [
         (DAYS, "2023-01-02", "2023-01-05"),
         (pd.to_datetime(DAYS), "2023-01-02", "2023-01-05T00:00"),
-        (pd.to_datetime(DAYS).date, "2023-01-02", "5 Jan 2023"),
+        (pd.to_datetime(DAYS).date, "2023-01-02", "2023-01-05"),
+        ([f"2023010{day}235959" for day in _NUMBERED], "2023-01-02", "2023-01-05"),
         ([f"{day} Jan 2023 10:00" for day in _NUMBERED], "2023-01-02 10:00", "2023-01-05 09:59"),
         ([f"{day}T10:00:00+02:00" for day in DAYS], "2023-01-02T08:00Z", "2023-01-05T10:00+02:00"),
         (pd.to_datetime([f"{day}T10:00:00Z" for day in DAYS]), "2023-01-02T10:00Z", "2023-01-05T11:00+02:00"),
@@ -71,7 +72,7 @@ _NUMBERED = [int(day[-1]) for day in DAYS]
 def test_from_and_until_keep_a_half_open_interval_of_any_kind_of_time(column, start, end):
     log = _log(pd.DataFrame(LOG).assign(day=column), time_column="day", from_time=start, until_time=end)
     assert _rewards(log) == {"a": [0, 1], "b": [4]}
-    assert "3 rows outside of --from and --until are left out" in log.report["notes"][0]
+    assert "left out: 3 rows outside of --from and --until" in log.report["notes"][0]
 
 
 def test_shown_times_are_times_that_flags_take():
@@ -92,8 +93,8 @@ def test_late_rewards_are_0_and_recent_rows_are_left_out():
     log = _log(**roles)  # Until the 7th: rows up to the 5th.
     assert _rewards(log) == {"a": [0, 1, 5], "b": [0, 4]}
     assert log.report["notes"][1:] == [
-        "1 rows after 2023-01-05 are left out: too recent in a log that ends at 2023-01-07 (--log_until).",
-        "1 rows without a reward within 2d count as 0.",
+        "Left out: 1 row after 2023-01-05, too recent in a log that ends at 2023-01-07 (--log_until).",
+        "Counted as 0: 1 row without a reward within 2d.",
     ]
     earlier = _log(**roles, log_until="2023-01-05")
     assert _rewards(earlier) == {"a": [0, 1], "b": [0]}
@@ -107,7 +108,7 @@ def test_a_reward_that_no_one_observed_is_0_with_a_window():
     frame = pd.DataFrame(LOG).assign(reward=[1.0, 2.0, None, 4.0, 5.0, 6.0])
     log = _log(frame, time_column="day", reward_time_column="paid", reward_window="2d")
     assert _rewards(log) == {"a": [0, 1, 5], "b": [0, 4]}
-    assert log.report["notes"][2].startswith("2 rows without")
+    assert log.report["notes"][2].startswith("Counted as 0: 2 rows without")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_an_empty_reward_is_dropped_or_0_if_the_user_says_so(tmp_path, meaning, 
     frame = pd.DataFrame(LOG).assign(reward=[empty, 2, 0, 4, 5, 6])
     log = _log(frame, unobserved_rewards=meaning)
     assert {name: sorted(values) for name, values in _rewards(log).items()} == expected
-    assert log.report["notes"] == [f"1 rows without a reward are {schema.UNOBSERVED[meaning]}."]
+    assert log.report["notes"] == [f"1 row without a reward: {schema.UNOBSERVED[meaning]}."]
     with pytest.raises(UsageError, match=r"--unobserved_rewards=drop .*independently of the reward"):
         _log(frame)
 
@@ -139,11 +140,13 @@ BAD_TIMES = [
     (
         {},
         {"from_time": "2023-01-05T00:00Z"},
-        "--from=2023-01-05T00:00Z has a time zone, but the times of --time_column",
+        "--from=2023-01-05T00:00Z must be a date such as .* without a time zone, like the times of --time_column",
     ),
-    ({}, {"from_time": "2023-01-99"}, "--from=2023-01-99 is not a date such as 2023-01-31"),
-    ({}, {"from_time": "5"}, "--from: 5 cannot be read as a time"),
-    ({}, {"until_time": "nan"}, "--until: nan cannot be read as a time"),
+    ({}, {"from_time": "5 Jan 2023"}, "--from=5 Jan 2023 must be a date such as 2023-01-31"),
+    ({"day": range(6)}, {"from_time": "2023-01-05"}, "--from=2023-01-05 must be a number, like the times"),
+    ({}, {"from_time": "2023-01-99"}, "--from=2023-01-99 must be a date such as 2023-01-31"),
+    ({}, {"from_time": "5"}, "--from=5 must be a date"),
+    ({}, {"until_time": "nan"}, "--until=nan must be a date"),
     ({}, {"from_time": "2023-01-05", "until_time": "2023-01-05"}, "--from=2023-01-05 must be before"),
     ({}, {"from_time": "2024-01-05"}, "No row .* is left by --from"),
     ({}, {"reward_window": "99d"}, "No row .* is left by"),
@@ -184,8 +187,8 @@ def test_the_latest_fifth_is_held_out_and_rows_within_the_window_before_are_in_n
     assert np.sort(times.values[split.is_train]).tolist() == [1, 2, 3, 4, 5, 6]
     assert (split.train, split.held_out) == ([0, 1], [0, 1])
     assert split.how == (
-        "the rows from 9 on, the latest fifth, of 2 clients, of whom 2 were seen in training; 2 rows within "
-        "--reward_window before are left out"
+        "the rows from 9 on, the latest fifth, of 2 clients, 2 of them seen in training; left out: 2 rows "
+        "within --reward_window before"
     )
 
 
@@ -236,7 +239,7 @@ def test_a_tables_statistics_are_those_of_the_past(timed_table):
     assert learned["columns"]["color"]["categories"] == ("old",)
     assert sorted(learned["vocabulary"]) == ["earlier", "text"]
     assert (task.report["training_rows"], task.report["held_out_rows"]) == (64, 16)
-    assert task.report["held_out"].startswith("the rows from 2023-01-09 on, the latest fifth, of 8 clients, of whom 8")
+    assert task.report["held_out"].startswith("the rows from 2023-01-09 on, the latest fifth, of 8 clients, 8 of them")
     assert task.clients.client_ids == task.held_out.client_ids
     assert task.private_statistics[-1] == "the time that separates training from evaluation"
     with_gap = tabular.load(dataclasses.replace(options, reward_window="36h"))
@@ -265,4 +268,4 @@ def test_a_logs_statistics_and_regressions_are_those_of_the_past(timed_table, le
     assert len(task.held_out.load(0).labels) == 2
     assert task.clients.client_ids == task.held_out.client_ids
     assert not set(task.clients.numbers) & set(task.held_out.numbers)
-    assert "of whom 8 were seen in training" in task.report["held_out"]
+    assert "8 of them seen in training" in task.report["held_out"]

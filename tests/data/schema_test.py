@@ -1,5 +1,7 @@
 """Tests of data.schema: the roles of columns, and logs by their columns' names."""
 
+import contextlib
+
 import pytest
 
 from data import schema, table_file
@@ -14,9 +16,9 @@ def _roles(label_column="y", **flags):
 
 def test_of_many_columns_the_nearest_are_named():
     names = [f"x{row}" for row in range(20)] + ["site"]
-    with pytest.raises(UsageError, match=r"no column 'sites' in t.csv; of its 21 columns the nearest are site\.$"):
+    with pytest.raises(UsageError, match=r"no column 'sites' in t.csv; did you mean site\?$"):
         schema.resolve(schema.Schema(client_column="sites", label_column="x0"), names, "t.csv")
-    with pytest.raises(UsageError, match=r"the nearest are x0, x1, x2, x3, x4\.$"):
+    with pytest.raises(UsageError, match=r"its columns are x0, x1, .*, x19 and 1 more\.$"):
         schema.resolve(schema.Schema(client_column="QQ", label_column="x0"), names, "t.csv")
 
 
@@ -111,26 +113,40 @@ REST = ["age", "id", "left", "right"]
 @pytest.mark.parametrize(
     ("label", "flags", "expected"),
     [
-        ("y", {}, {"features": REST, "named": [], "suspected": ["y", *REST]}),
+        ("y", {}, {"features": REST, "named": []}),
         ("y", {"ignore_columns": "id, left"}, {"features": ["age", "right"]}),
-        ("y", {"feature_columns": "age"}, {"features": ["age"], "named": ["age"], "suspected": []}),
-        (
-            None,
-            {"reward_columns": "all", "ignore_columns": "id,age,y"},
-            {"rewards": ["left", "right"], "features": [], "ignored": ["id", "age", "y"]},
-        ),
+        ("y", {"feature_columns": "age"}, {"features": ["age"], "named": ["age"]}),
+        (None, {"reward_columns": "all", "ignore_columns": "id,age,y"}, {"rewards": ["left", "right"], "features": []}),
         (
             None,
             {"reward_columns": "all", "category_columns": "id,age"},
             {"rewards": ["left", "right", "y"], "features": ["age", "id"], "named": ["id", "age"]},
         ),
-        (None, {"reward_columns": "left,right"}, {"suspected": ["left", "right", "age", "id", "y"]}),
-        (None, {"reward_columns": "left,right", "feature_columns": "age"}, {"suspected": []}),
+        (None, {"reward_columns": "left,right", "feature_columns": "age"}, {"rewards": ["left", "right"]}),
     ],
 )
 def test_columns_have_roles(label, flags, expected):
     roles = _roles(label, **flags)
     assert {name: getattr(roles, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_refused"),
+    [
+        ({"label_column": "arm"}, True),
+        ({"label_column": "y"}, True),
+        ({"label_column": "y", "ignore_columns": "reward"}, False),
+        ({"label_column": "y", "feature_columns": "reward"}, False),
+        ({"reward_columns": "all"}, True),
+        ({"reward_columns": "y,left"}, True),
+        ({"reward_columns": "y,left", "feature_columns": "arm,reward"}, False),
+        ({"action_column": "arm", "reward_column": "reward", "propensity_column": "y"}, False),
+    ],
+)
+def test_a_log_is_refused_as_a_table_unless_features_are_named(flags, is_refused):
+    wanted = schema.Schema(client_column="site", **flags)
+    with pytest.raises(UsageError, match="looks like a log") if is_refused else contextlib.nullcontext():
+        schema.resolve(wanted, ["site", "arm", "reward", "left", "y"], "table.csv")
 
 
 _ACTIONS = ("high", "low", "medium")

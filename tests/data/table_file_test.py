@@ -76,11 +76,11 @@ MISTAKES = {
     "empty_gzip": (gzip.compress(b""), "table.csv.gz", "is empty: --data_file"),
     "header_only": ("a,b\n", "table.csv", "is empty: --data_file"),
     "two_columns_of_one_name": ("a,a\n1,2\n", "table.csv", "--data_file=.* has two columns 'a'"),
-    "long_row": ("a,b\n1,2\n\n3,4,5\n", "table.csv", r"2 names, separated by comma, .* line 4 has 3\."),
-    "short_row": ("a;b\n1;2\n3\n", "table.csv", r"2 names, separated by semicolon, .* line 3 has 1\."),
-    "long_rows": ("a,b\n" + "1,2,3\n" * 5, "table.csv", "5 rows have .* line 2 has 3, line 3 has 3, line 4 has 3\\."),
-    "open_quote": ('a,b\n1,2\n"1,2\n3,4\n', "table.csv", "begins in line 3 .*ends within quotes"),
-    "cut_off": ('a,b\n"1","2"\n"3","4', "table.csv", "begins in line 3 .*ends within quotes"),
+    "long_row": ("a,b\n1,2\n\n3,4,5\n", "table.csv", r"2 names, separated by comma\..* line 4 has 3\."),
+    "short_row": ("a;b\n1;2\n3\n", "table.csv", r"2 names, separated by semicolon\..* line 3 has 1\."),
+    "long_rows": ("a,b\n" + "1,2,3\n" * 5, "table.csv", "line 2 has 3, line 3 has 3, line 4 has 3 and 2 more\\."),
+    "open_quote": ('a,b\n1,2\n"1,2\n3,4\n', "table.csv", "begins in line 3 .*is a quote never closed"),
+    "cut_off": ('a,b\n"1","2"\n"3","4', "table.csv", "begins in line 3 .*is a quote never closed"),
     "endless_quote": ('a,b\n1,2\n"' + "1,2\n" * 40_000, "table.csv", "begins in line 3 "),
     "two_separators": ("a,b;c\n1,2;3\n", "table.csv", r"comma \(a, b;c\) or semicolon \(a,b, c\)"),
     "truncated_gzip": (gzip.compress(TEXT.encode() * 99)[:-20], "table.csv.gz", "not readable .*: --data_file"),
@@ -124,7 +124,7 @@ def test_parquet_is_read_with_its_types_and_a_named_index_as_a_column(tmp_path):
 def test_missing_values_are_missing_in_every_column_and_counted(read):
     text = 'who,age,kind,note\nn/k,1,<5,"a,b"\nu,n/k,<5,x\nv,-9,low, n/k\nw,-9.0,high,y\n-9.0,2,low,y\n'
     table = read(text, ["who"], missing_values='n/k,<5,-9,"a,b",nowhere')
-    assert table.missing == {"n/k": 3, "<5": 2, "-9": 2, "a,b": 1, "nowhere": 0}
+    assert table.missing_values == {"n/k": 3, "<5": 2, "-9": 2, "a,b": 1, "nowhere": 0}
     missing = [[1, 0, 1, 1], [0, 1, 1, 0], [0, 1, 0, 1], [0, 1, 0, 0], [0, 0, 0, 0]]
     assert table.frame.isna().to_numpy().tolist() == missing
     assert table.checksum.startswith(read(text).checksum + "-")
@@ -147,7 +147,7 @@ def test_a_frame_is_a_table_whatever_its_types():
     table = table_file.of_frame(frame, "the frame", schema.Schema(missing_values="-9"))
     names = ["site", "whole", "nullable", "decimal", "truth", "kind", "mixed", "when", "7"]
     assert table.frame.columns.tolist() == names
-    assert table.missing == {"-9": 5}
+    assert table.missing_values == {"-9": 5}
     assert table.frame.isna().to_numpy().tolist() == [[0, 0, 1, 0, 0, 1, 1, 0, 0], [0, 1, 1, 1, 0, 0, 1, 1, 0]]
     assert frame["whole"].tolist() == [1, -9]
 
@@ -195,12 +195,21 @@ def test_numbers_are_read_whatever_they_are_written_as(values):
 @pytest.mark.parametrize(
     ("values", "others", "message"),
     [
-        (["1,5"], {}, "--paid: '1,5' .* is not a number"),
-        (["1", "x"], {}, r"--paid: 'x' in column 'paid' \(row 2 of t.parquet\) is not a number"),
+        (["1,5"], {}, "--paid: '1,5' .* is not a reward: .*--decimal=,"),
+        (
+            ["1", "x"],
+            {},
+            r"--paid: 'x' in column 'paid' \(row 2 of t.parquet\) is not a reward: every row needs a finite number",
+        ),
         ([1, None, None], {}, r"--paid: a missing value .*\(row 2 of .*\(and 1 more\)"),
         ([1, np.inf], {}, r"--paid: inf .*\(row 2 "),
         ([1, 3, 2], {"within": (0, 2)}, r"--paid: 3 .*\(row 2 .* from 0 to 2"),
-        ([1, 1e39], {"dtype": np.float32}, r"--paid: 1e\+39 .*\(row 2 "),
+        ([1, 1e39], {"within": (-3e38, 3e38)}, r"--paid: 1e\+39 .*\(row 2 "),
+        (
+            [1, 2.5],
+            {"is_whole": True},
+            r"--paid: 2.5 .*\(row 2 .* is not a reward: every row needs a whole finite number",
+        ),
     ],
 )
 def test_what_is_no_number_is_named(values, others, message):
@@ -275,7 +284,7 @@ def test_whole_numbers_in_parquet_stay_exact_despite_a_missing_value(tmp_path):
     pd.DataFrame({"who": pd.array(names, "Int64"), "x": 1}).to_parquet(path)
     assert table_file.as_text(table_file.read(path).frame["who"]).tolist()[:2] == [str(name) for name in names[:2]]
     for word in ("1234567890123456789", "1234567890123456788"):
-        missing = table_file.read(path, schema.Schema(missing_values=word)).missing
+        missing = table_file.read(path, schema.Schema(missing_values=word)).missing_values
         assert missing == {word: int(word.endswith("9"))}
 
 
@@ -341,4 +350,11 @@ def test_decimal_commas(cells, values):
 def test_points_that_group_nothing_are_refused_beside_decimal_commas(cell):
     with pytest.raises(UsageError, match=f"column 'x' has '{cell}', whose point groups no thousands"):
         table_file.plain_numbers(pd.Series(["1,5", "1.500", cell], name="x"), ",")
-    assert table_file.plain_numbers(pd.Series(["03.04.2023", "sunny", cell], name="x"), ",") is None
+    words = pd.Series(["03.04.2023", "sunny", cell], name="x")
+    unchanged, is_percent = table_file.plain_numbers(words, ",")
+    assert (unchanged.tolist(), is_percent) == (words.tolist(), False)
+
+
+@pytest.mark.parametrize("cell", [[1.0, 2.0], (3, 4), np.array([5, 6]), {"a": 1}, {1}])
+def test_lists_and_the_like_are_recognized(cell):
+    assert table_file.holds_lists(pd.Series([None, cell, "1, 2", 1.0]))

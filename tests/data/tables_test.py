@@ -22,7 +22,10 @@ def _rows(values):
             [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(60)],
             "60 distinct values in 60 rows, which are dates, not classes",
         ),
-        ([f"n{row}" for row in range(1001)], "1001 distinct values, more than 1000: name a column of classes"),
+        (
+            [f"n{row}" for row in range(1001)],
+            "1001 distinct values in 1,001 rows, more than 1000: name a column of classes",
+        ),
     ],
     ids=range(4),
 )

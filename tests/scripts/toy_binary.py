@@ -92,7 +92,8 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
         if checkpoint := folder.newest_checkpoint([total], options.total_rounds):
             first, (total,) = checkpoint
             print(f"Continuing after round {first}")
-        log = loggers.metrics_file(folder, self.columns, first)
+        log = loggers.CsvFile()
+        log.on_start(observed := loggers.ObservedRun(folder, folder.path, {}, "toy", self.columns, first))
         received = interruption.hold("stopping") if settings.finishes else []
         for round_num in range(first + 1, options.total_rounds + 1):
             if received:
@@ -103,9 +104,9 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             if settings.dies_in and round_num == 2:
                 _die_once(pathlib.Path(settings.dies_in) / f"{settings.experiment_name.replace('/', '_')}.died")
             score = math.nan if options.diverges else total
-            log.write({"round_num": round_num, SCORE: score, THREADS: settings.max_concurrent_threads, "seconds": 0})
+            log.on_round({"round_num": round_num, SCORE: score, THREADS: settings.max_concurrent_threads, "seconds": 0})
             folder.save_checkpoint(round_num, [total])
-        log.close()
+        log.on_end(observed)
         print(f"pid {os.getpid()}")
         return None
 

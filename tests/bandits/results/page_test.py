@@ -84,13 +84,13 @@ def test_results_come_first_an_arm_a_row_the_best_first(two_runs):
     assert head == [
         "Configuration",
         "Seeds",
+        "Average reward over all rounds",
         "Round reward, last tenth of the rounds",
-        "Running average reward",
         "Rounds",
     ]
-    assert first == ["lr 0.1", "1", "0.75", "0.625", "2"]
+    assert first == ["lr 0.1", "1", "0.625", "0.75", "2"]
     half = 12.7062047 * 0.125  # Student's t of one degree of freedom, and the error of the mean.
-    assert second[:3] == ["lr 0.05", "2", f"0.6  {0.625 - half:.1f} to {0.625 + half:.1f}"]
+    assert second[3] == f"0.6  {0.625 - half:.1f} to {0.625 + half:.1f}"
     places = [page.index(f'class="{name}"') for name in ("lead", "main", "results", "legend")]
     assert places == sorted(places)
     assert page.index('class="legend"') < page.index("<summary>Commands")
@@ -106,11 +106,62 @@ def test_a_page_opens_with_its_finding_the_differences_and_one_table(tmp_path):
     half = 4.302653 * 0.1 / 3**0.5  # Differences of 0.3, 0.2 and 0.4, and Student's t of two degrees of freedom.
     shown = f"+0.30 (95% CI +{0.3 - half:.2f} to +{0.3 + half:.2f}, 3 seeds)"
     (lead,) = re.findall(r'<p class="lead">(.*?)</p>', page)
-    assert lead == f"softmax is significantly better than greedy: round reward {shown}."
+    assert lead == f"softmax is significantly better than greedy: average reward over all rounds {shown}."
     head, softmax, greedy, uniform = _tables(page)[0]
-    assert head == ["Configuration", "Round reward, last tenth of the rounds", "Difference to greedy", "Verdict"]
-    assert softmax[2:] == [f"+0.30  +{0.3 - half:.2f} to +{0.3 + half:.2f}", "better"]
-    assert (greedy[1:], uniform[3]) == ([f"0.30  {0.3 - half:.2f} to {0.3 + half:.2f}", "–", "reference"], "baseline")
+    rewards = "Average reward over all rounds", "Round reward, last tenth of the rounds"
+    assert head == ["Configuration", *rewards, "Difference to greedy", "Verdict"]
+    assert softmax[3:] == [f"+0.30  +{0.3 - half:.2f} to +{0.3 + half:.2f}", "better"]
+    reward = f"0.30  {0.3 - half:.2f} to {0.3 + half:.2f}"
+    assert (greedy[1:], uniform[4]) == ([reward, reward, "–", "reference"], "baseline")
+
+
+def test_the_verdict_rests_on_all_rounds_and_not_on_the_last_ones(tmp_path):
+    for bandit, rewards in (("greedy", [0.5, 0.5, 0.8]), ("softmax", [0.7, 0.7, 0.7])):
+        for seed in range(3):
+            more = [0.01 * seed * (bandit == "softmax")] * 3
+            _run(tmp_path / bandit / f"seed_{seed}", np.add(rewards, more), bandits_type=bandit, seed=seed)
+    _, page = _report(tmp_path, tmp_path)
+    _, first, second = _tables(page)[0]
+    assert (first[0], second[0]) == ("softmax", "greedy")
+    assert first[2].startswith("0.71")
+    assert second[2] == "0.8"
+    assert "softmax is significantly better than greedy: average reward over all rounds +0.11" in page
+
+
+def test_a_configuration_that_earned_no_more_than_a_simple_policy_says_so_below_the_finding(tmp_path):
+    bounds = {"participating": {"chance": 0.1, "constant": 0.3}, "held_out": {"chance": 0.1, "constant": 0.35}}
+    for seed, reward in enumerate((0.2, 0.4)):
+        folder = tmp_path / "softmax" / f"seed_{seed}"
+        _run(folder, [reward], bandits_type="softmax", seed=seed)
+        greedy = {"reward": 0.36, "chance": True, "constant": seed == 1}
+        (folder / "bounds.json").write_text(json.dumps({**bounds, "greedy": greedy}))
+    _, page = _report(tmp_path, tmp_path)
+    notice = (
+        "softmax (1 of 2 seeds; seed 0 shown): Did not learn: the held-out reward of its greedy policy (0.3600) is not "
+        "significantly above that of the best fixed action (0.3500); its average reward over all rounds (0.2000) is "
+        "not above that of the best fixed action (0.3000)."
+    )
+    assert f'<div class="problems"><ul><li>{notice}</li></ul></div>' in page
+    assert page.index("lead") < page.index(notice) < page.index('class="main"')
+
+
+def test_the_curves_script_lies_beside_the_page_or_in_it(two_runs):
+    _, page = _report(two_runs, two_runs / "one")
+    assert '<script src="plotly.min.js">' in page
+    assert "Plotly" in (two_runs / "plotly.min.js").read_text()
+    (two_runs / "plotly.min.js").unlink()
+    _, standalone = _report(two_runs, two_runs / "one", "--standalone")
+    assert len(standalone) > len(page) + 1_000_000
+    assert "src=" not in standalone[: standalone.index("<style>")]
+    assert not (two_runs / "plotly.min.js").exists()
+
+
+def test_a_page_about_many_long_runs_stays_small(tmp_path):
+    for bandit in map(str, range(40)):
+        for seed in range(3):
+            rewards = np.random.default_rng(seed).random(1500)
+            _run(tmp_path / bandit / f"seed_{seed}", rewards, bandits_type=bandit, seed=seed)
+    assert len(_report(tmp_path, tmp_path)[1]) < 1_500_000
 
 
 def test_runs_of_searches_and_timing_are_shown_only_if_their_folder_is_named(tmp_path):
@@ -130,7 +181,7 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     (part,) = _data(page)
     assert [style["label"] for style in part["configurations"]] == ["lr 0.1", "lr 0.05"]
     # Not epsilon, which is never finite, or metrics that no study declares.
-    assert list(_panels(page)) == [metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, "seconds"]
+    assert list(_panels(page)) == [metrics.AVERAGE_REWARD, metrics.ROUND_REWARD, "seconds"]
     panel = _panels(page)[metrics.ROUND_REWARD]
     one, many = panel["curves"]
     assert _numbers(one["mean"]) == [0.5, 0.75]
@@ -225,7 +276,7 @@ def test_flags_that_differ_single_runs_and_commands_come_last(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     _, _, flags, single = _tables(page)
     assert flags == [["Configuration", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
-    assert single[3] == ["lr 0.05", "1", "2", "0.75", "0.875", "many/seed_1"]
+    assert single[3] == ["lr 0.05", "1", "2", "0.875", "0.75", "many/seed_1"]
     assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code>" in page
     assert re.findall(r"<summary>(\w.*?)</summary>", page)[-3:] == [
         "Flags that differ",

@@ -83,7 +83,7 @@ def test_what_contexts_reveal_and_which_rows_are_missing_is_reported(load, capsy
     assert task.private_statistics[0] == "means, deviations and categories of the log's columns"
     message = capsys.readouterr().err
     assert "Warning: Rows were left out: 3 without action." in message
-    assert "Warning: 2 row(s) equal an earlier one" in message
+    assert "Warning: Duplicates: 2 rows equal to an earlier one" in message
 
 
 @pytest.mark.parametrize("learn_from", ["replay", "regression", "ips"])

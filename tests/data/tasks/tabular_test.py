@@ -251,7 +251,7 @@ def test_the_real_hospitals_are_split_by_rows(shared_data):
     assert [len(table.held_out.load(index).labels) for index in range(4)] == [61, 59, 25, 40]
     assert [len(table.clients.load(index).labels) for index in range(4)] == [242, 235, 98, 160]
     imputed = [column.get("imputed") for column in table.report["columns"] if column["use"] == "feature"]
-    assert imputed == [None, None, None, 59, 30, 90, 2, 55, 55, 62, 309, 611, 486]
+    assert imputed == [0, 0, 0, 59, 30, 90, 2, 55, 55, 62, 309, 611, 486]
     # 13 columns, 10 of them with gaps.
     assert len(table.feature_names) == 23
     train = np.concatenate([table.clients.load(index).features for index in range(4)])
@@ -281,7 +281,14 @@ def test_a_word_among_numbers_is_named_with_its_line_unless_it_is_missing_or_all
     assert {"name": "age", "use": "feature", "kind": "number", "imputed": 1} in table.report["columns"]
     assert table.report["missing_values"] == {"n/k": 1}
     table = _load(path, "site", "y", category_columns="age")
-    assert {"name": "age", "use": "feature", "kind": "category", "categories": 8} in table.report["columns"]
+    assert {
+        "name": "age",
+        "use": "feature",
+        "kind": "category",
+        "categories": 8,
+        "missing": 0,
+        "unknown": 0,
+    } in table.report["columns"]
 
 
 def test_missing_values_are_missing_labels_and_clients_too(write):
@@ -445,6 +452,6 @@ def test_decimal_commas_of_the_case_are_read_with_one_flag(shared_data, form):
     parts = [part.load(index).labels for part in (task.clients, task.held_out) for index in range(len(part))]
     rewards = expected[list(task.action_names)].to_numpy(np.float32)
     np.testing.assert_array_equal(np.sort(np.concatenate(parts), axis=0), np.sort(rewards, axis=0))
-    assert {"name": "Datum", "use": "feature", "kind": "date", "hours": False} in task.report["columns"]
+    assert {"name": "Datum", "use": "feature", "kind": "date", "imputed": 0, "hours": False} in task.report["columns"]
     with pytest.raises(UsageError, match="--decimal=,"):
         _case(shared_data, "german_decimal_comma.csv.gz", "Filiale", **flags)

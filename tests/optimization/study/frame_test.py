@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import signal
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +14,9 @@ import pandas as pd
 import pytest
 
 from bandits import studies
+from data import objects
 from data.errors import Failure, UsageError
-from optimization.study import cli, frame, interruption, metrics, runner
+from optimization.study import cli, frame, interruption, loggers, metrics, runner
 from optimization.study.metrics import Metric
 
 WEIGHT = Metric("toy/weight", "the weight", better="up")
@@ -268,6 +270,92 @@ def test_other_settings_do_not_continue_a_folder(execute):
     execute("--experiment_name=a")
     with pytest.raises(UsageError, match=r"--rate was 0\.25, is 0\.1"):
         execute("--experiment_name=a", "--rate=0.1")
+
+
+class Observer:
+    """Notes what it is told; fails in a round or at the end, if asked to."""
+
+    def __init__(self, fails_in: int = 0, *, fails_at_end: bool = False):
+        self.seen: list[Any] = []
+        self.run: loggers.ObservedRun | None = None
+        self._fails_in, self._fails_at_end = fails_in, fails_at_end
+
+    def on_start(self, run):
+        self.run = run
+        self.seen.append(f"after {run.first_round}")
+
+    def on_round(self, row):
+        self.seen.append((row["round_num"], row[WEIGHT]))
+        if row["round_num"] == self._fails_in:
+            raise ConnectionError("no network")
+
+    def on_end(self, run):
+        self.run = run
+        self.seen.append(run.status)
+        if self._fails_at_end:
+            raise OSError("disk is full")
+
+
+@pytest.fixture
+def observed(study, tmp_path):
+    """Executes a run with callbacks."""
+
+    def start(callbacks, *arguments: str) -> int:
+        settings = frame.flag_set(study).parse(["toy", f"--root_output_dir={tmp_path / 'runs'}", *arguments])
+        return frame.program(study, settings.with_user_values(callbacks=[objects.of(one) for one in callbacks]))
+
+    return start
+
+
+def test_callbacks_see_the_run_its_rounds_and_its_results(observed, tmp_path):
+    observer = Observer()
+    assert observed([observer], "--rate=0.5", "--clients=4", "--total_rounds=1") == 0
+    assert observer.seen == ["after 0", (1, 0.5), "finished"]
+    run = observer.run
+    assert (run.folder, run.label) == (tmp_path / "runs" / "toy_0.5", "rate 0.5")
+    assert (run.flags["clients"], list(run.columns)) == (4, [WEIGHT, ERROR])
+    assert run.results().metrics[WEIGHT].tolist() == [0.5]
+    assert run.results().weights == {"weight": np.float32(0.5)}
+
+
+def test_a_continued_run_calls_callbacks_for_new_rounds_only_and_may_have_others(observed, execute, as_program):
+    observer = Observer()
+    assert observed([observer], "--rate=0.5") == 128 + signal.SIGTERM
+    assert observer.seen == ["after 0", (1, 0.5), (2, 1.0), "SIGTERM"]
+    later = Observer()
+    assert observed([later], "--rate=0.5") == 0
+    assert later.seen == ["after 2", (3, 1.5), (4, 2.0), "finished"]
+    assert execute("--rate=0.5") == 0
+
+
+def test_a_callback_that_fails_is_named_once_its_round_is_saved(observed, execute, tmp_path):
+    observer = Observer(fails_in=3)
+    with pytest.raises(
+        Failure, match=r"The callback Observer failed in on_round: ConnectionError: no network\. .*/toy"
+    ):
+        observed([observer])
+    assert observer.seen == ["after 0", (1, 0.25), (2, 0.5), (3, 0.75), "failed"]
+    assert observer.run.results().metrics[WEIGHT].tolist() == [0.25, 0.5, 0.75]
+    later = Observer()
+    assert observed([later]) == 0
+    assert later.seen == ["after 3", (4, 1.0), "finished"]
+    execute("--experiment_name=whole")
+    tables = [pd.read_csv(tmp_path / "runs" / name / "metrics.csv") for name in ("toy_0.25", "whole")]
+    pd.testing.assert_frame_equal(*(one.drop(columns="seconds") for one in tables), check_exact=True)
+
+
+def test_a_callback_that_also_fails_at_the_end_does_not_hide_the_first_failure(observed):
+    with pytest.raises(Failure, match=r"on_round: ConnectionError.* failed in on_end: OSError: disk is full\."):
+        observed([Observer(fails_in=1, fails_at_end=True)])
+
+
+def test_every_method_of_a_callback_is_optional_but_not_all(observed, tmp_path):
+    rows = []
+    assert observed([types.SimpleNamespace(on_round=rows.append)], "--total_rounds=2") == 0
+    assert [row["round_num"] for row in rows] == [1, 2]
+    with pytest.raises(UsageError, match="--callbacks: int has no method on_start, on_round or on_end"):
+        observed([Observer(), 3], "--experiment_name=new")
+    assert not (tmp_path / "runs" / "new").exists()
 
 
 class Newer(Toy):

@@ -9,9 +9,7 @@ import re
 import pytest
 
 from data.errors import Failure
-from optimization.study import loggers
-
-COLUMNS = ["round_num", "loss", "reward"]
+from optimization.study import loggers, run_folder
 
 
 @pytest.fixture
@@ -19,8 +17,14 @@ def path(tmp_path):
     return tmp_path / "metrics.csv"
 
 
+def _run(path: pathlib.Path, last_round: int) -> loggers.ObservedRun:
+    return loggers.ObservedRun(run_folder.RunFolder(path.parent), path.parent, {}, "toy", ["loss"], last_round)
+
+
 def _metrics_file(path: pathlib.Path, last_round: int) -> loggers.CsvFile:
-    return loggers.CsvFile(path, COLUMNS, last_round)
+    file = loggers.CsvFile()
+    file.on_start(_run(path, last_round))
+    return file
 
 
 def _rounds(path: pathlib.Path) -> list[str]:
@@ -33,21 +37,21 @@ def three_rows(path):
     """A file with the metrics of rounds 1 to 3."""
     metrics = _metrics_file(path, 0)
     for round_num in (1, 2, 3):
-        metrics.write({"round_num": round_num, "loss": round_num / 4})
-    metrics.close()
+        metrics.on_round({"round_num": round_num, "loss": round_num / 4})
+    metrics.on_end(_run(path, 0))
     return path
 
 
 def test_rows_beyond_the_checkpoint_are_dropped(three_rows):
-    _metrics_file(three_rows, 2).close()
-    assert three_rows.read_text() == "round_num,loss,reward\n1,0.25,\n2,0.5,\n"
+    _metrics_file(three_rows, 2)
+    assert three_rows.read_text() == "round_num,loss,seconds\n1,0.25,\n2,0.5,\n"
 
 
 @pytest.mark.parametrize("half", ["4", "4,", "1", "1,0.", "", "\0\0\0", '"4'])
 def test_a_half_written_last_line_is_dropped(three_rows, half):
     with open(three_rows, "a") as file:
         file.write(half)
-    _metrics_file(three_rows, 3).close()
+    _metrics_file(three_rows, 3)
     assert _rounds(three_rows) == ["1", "2", "3"]
 
 
@@ -91,8 +95,8 @@ def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch)
     metrics = _metrics_file(three_rows, 3)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(Failure, match=re.escape(f"{three_rows} cannot be written (No space left on device).")):
-        metrics.flush()
-    metrics.close()
+        metrics.on_save()
+    metrics.on_end(_run(three_rows, 3))
     with pytest.raises(Failure, match="cannot be written"):
         _metrics_file(three_rows, 2)
     assert _rounds(three_rows) == ["1", "2", "3"]

@@ -251,6 +251,23 @@ def test_a_policy_of_ones_own_explores_is_recorded_and_continued(rules, run, fol
         bandits.run(policy=rules.Tempered(0.05), experiment_name="run", **where)
 
 
+def test_a_callback_of_a_notebook_leaves_the_run_in_its_folder(run, folder, capfd):
+    notes = []
+
+    class Notes:
+        def on_start(self, run):
+            notes.append(run.first_round)
+
+        def on_round(self, row):
+            notes.append(row["round_num"])
+
+    noted = bandits.run(callbacks=Notes(), root_output_dir=folder, experiment_name="noted", **SHORT)
+    assert noted.folder == folder / "noted"
+    assert notes == [0, 1, 2, 3, 4]
+    _assert_same(noted.metrics, run.metrics)
+    assert "ends with this process" not in capfd.readouterr().err
+
+
 def test_rewards_of_ones_own_are_paid(rules, run, folder):
     own = bandits.run(rewards=rules.Near(0.25), bandits_type="uniform", root_output_dir=folder, **SHORT)
     plain = bandits.run(bandits_type="uniform", root_output_dir=folder, **SHORT)
@@ -348,13 +365,13 @@ def run(name):
                        rounds_per_checkpoint=0, bandits_deploy_freq=2, **flags)
 
 def broken(name, last, act, kind):
-    write = loggers.CsvFile.write
+    write = loggers.CsvFile.on_round
     def then_act(file, row):
         write(file, row)
         if row["round_num"] == last:
             act()
             time.sleep(0.1)  # For the thread that answers.
-    loggers.CsvFile.write = then_act
+    loggers.CsvFile.on_round = then_act
     try:
         run(name)
     except kind as error:
@@ -362,7 +379,7 @@ def broken(name, last, act, kind):
         assert bandits.load(folder / name).weights is None
         return str(error)
     finally:
-        loggers.CsvFile.write = write
+        loggers.CsvFile.on_round = write
     raise AssertionError("nothing was raised")
 
 def kill():

@@ -231,12 +231,13 @@ def test_metrics_and_events_are_on_the_disk_before_their_checkpoint(folder, monk
         method = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *arguments: (done.append(name), method(*arguments))[1])
 
-    spy(loggers.CsvFile, "write")
-    spy(loggers.CsvFile, "flush")
-    spy(runner.EventsFile, "flush")
+    spy(loggers.CsvFile, "on_round")
+    spy(loggers.CsvFile, "on_save")
+    spy(runner.EventsFile, "on_save")
     spy(run_folder.RunFolder, "save_checkpoint")
     _run(Toy(), folder, total=3, checkpoint=2)
-    assert done == [*["write"] * 2, "flush", "flush", "save_checkpoint", "write", "flush", "flush", "save_checkpoint"]
+    saved = ["on_save", "on_save", "save_checkpoint"]
+    assert done == ["on_round", "on_round", *saved, "on_round", *saved]
 
 
 def test_a_continued_run_records_its_start(folder):

@@ -1,0 +1,32 @@
+"""The site's list of keywords. Not for Bazel, which hides the docs."""
+
+import importlib.util
+import inspect
+import pathlib
+import re
+
+import pytest
+
+import bandits
+from bandits import ads
+
+_PATH = pathlib.Path(__file__).resolve().parents[1] / "docs/site/keywords.py"
+_SPEC = importlib.util.spec_from_file_location("keywords", _PATH)
+keywords = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(keywords)
+
+
+@pytest.mark.parametrize("package", [bandits, ads])
+def test_the_site_lists_each_keyword_of_a_study(package):
+    text = keywords.markdown(package.__name__)
+    listed = re.findall(r"^- \*\*`(\w+)`\*\*: \S", text, re.MULTILINE)
+    assert set(listed) == set(inspect.signature(package.run).parameters)
+
+
+def test_the_site_lists_the_values_of_a_keyword_with_its_text():
+    text = keywords.markdown("bandits")
+    assert (
+        "\n- **`bandits_type`**: How clients choose actions, and which loss they minimize (default: softmax)\n" in text
+    )
+    assert "\n    - `greedy`: best predicted action\n" in text
+    assert "\n#### Bandit, only for bandits\\_type=bag, bag\\_ce\n" in text
