@@ -383,13 +383,10 @@ def _check_points(path: str, written: pd.DataFrame) -> None:
 
     In such files, points often group thousands.
     """
-    doubtful: dict[str, str] = {}
-    for name, column in written.items():
-        cells = column[column.str.fullmatch(_DECIMAL, na=False)]
-        if not cells.str.fullmatch(_MAY_GROUP).all():
-            return
-        doubtful |= {name: cells.iloc[0]} if len(cells) else {}
-    for name, cell in doubtful.items():
+    decimals = [column[column.str.fullmatch(_DECIMAL, na=False)] for _, column in written.items()]
+    decimals = [cells for cells in decimals if len(cells)]
+    if decimals and all(cells.str.fullmatch(_MAY_GROUP).all() for cells in decimals):
+        name, cell = decimals[0].name, decimals[0].iloc[0]
         flag = schema.as_flag([name])
         raise UsageError(
             f"Column {name!r} of {path} holds numbers such as {cell!r}, whose point may group thousands: give "
