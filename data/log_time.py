@@ -24,7 +24,7 @@ _LATEST = "the latest time in the log, at which --reward_window ends"
 _CUT = "the time that separates training from evaluation"
 _COLUMNS, _POINTS = ("time_column", "reward_time_column"), ("from_time", "until_time", "log_until")
 _ISO = re.compile(r"\d{4}-\d{2}")
-_ZONE = re.compile(r":\d.*(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
+_ZONE = re.compile(r"[:T]\d.*(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 
 
 class Times(NamedTuple):

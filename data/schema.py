@@ -245,10 +245,8 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         read as a table.
     """
     if len(names) == 1:
-        raise UsageError(
-            f"{path} has only one column, {names[0]!r}: separate columns by commas, semicolons or tabs, and remove "
-            "lines before the header."
-        )
+        remedy = "separate columns by commas, semicolons or tabs, and remove lines before the header"
+        raise UsageError(f"{path} has only one column, {names[0]!r}: {remedy}.")
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
     label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
     features, categories = listed(schema.feature_columns), listed(schema.category_columns)

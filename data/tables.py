@@ -154,7 +154,7 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
     if differing:
         names = ", ".join(sorted(differing))
         raise UsageError(
-            f"{flag} and the features of {path} differ in {names}: name those of both with --feature_columns."
+            f"{flag} and the features of {path} differ in {names}: name the same ones in --feature_columns."
         )
     if numbers:
         raise UsageError(f"--category_columns names column {numbers[0]!r}, of which {flag} has no categories.")
