@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import hashlib
 import io
+import itertools
 import pathlib
 import re
 import reprlib
@@ -31,6 +32,7 @@ MISSING_AMONG_NUMBERS = ("?", "None")  # In addition to `MISSING`; "?" is common
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 PERCENT = "%"
 MOSTLY = 0.9
+_SAMPLED = 200  # Number of rows from which the separator is determined.
 _NAMED = 3  # Maximum number of lines in a message.
 _TRUTH = {"true": "1", "false": "0"}
 _EXACT = 2**53  # Larger whole numbers are rounded as floats.
@@ -367,15 +369,17 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
 
 
 def _separator(path: str, text: str) -> str:
-    """Separator that splits the header into the most names; a wrong one then lacks the columns that flags name."""
-    header = text.lstrip().partition("\n")[0]
-    names = {sign: next(csv.reader([header], delimiter=sign, skipinitialspace=True), []) for sign in SEPARATORS}
-    most = max(map(len, names.values()))
-    best = [sign for sign in SEPARATORS if len(names[sign]) == most]
-    if len(best) > 1 and most > 1:
-        ways = " or ".join(f"{SEPARATORS[sign]} ({', '.join(names[sign])})" for sign in best)
+    """Separator that splits the first lines into equally many values, or else the header into the most names."""
+    split: dict[str, list[list[str]]] = {sign: [] for sign in SEPARATORS}
+    for sign, rows in split.items():
+        records = csv.reader(io.StringIO(text, newline=""), delimiter=sign, skipinitialspace=True)
+        with contextlib.suppress(csv.Error):  # A quote that is never closed.
+            rows += [row for row in itertools.islice(records, _SAMPLED) if any(row)]
+    fitting = [sign for sign, rows in split.items() if len({len(row) for row in rows}) == 1 < len(rows[0])]
+    if len(fitting) > 1:
+        ways = " or ".join(f"{SEPARATORS[sign]} ({', '.join(split[sign][0])})" for sign in fitting)
         raise UsageError(f"{path} may be separated by {ways}: save it with commas, and quotes around what holds one.")
-    return best[0]
+    return fitting[0] if fitting else max(SEPARATORS, key=lambda sign: len((split[sign] or [[]])[0]))
 
 
 def _check_points(path: str, written: pd.DataFrame) -> None:
