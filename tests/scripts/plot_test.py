@@ -36,8 +36,8 @@ def test_no_mean_reaches_across_a_deployment(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(plot.files, "save_picture", lambda picture, path, dpi: drawn.append(picture))
     arguments = str(tmp_path / "one"), "--smooth=2", f"--output={tmp_path / 'x.png'}"
-    _draw(*arguments)
-    _draw(*arguments, f"--metric={metrics.AVERAGE_REWARD}")
+    for column in (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD):
+        _draw(*arguments, f"--metric={column}")
     rewards, averages = (picture.axes[0].get_lines()[0].get_ydata().tolist() for picture in drawn)
     assert rewards[1:] == [1.0, 2.0, 11.0, 12.0]  # The first step begins before round 1.
     assert averages == [1.0, 1.5, 3.5, 6.0]
