@@ -108,6 +108,12 @@ class LocalSgd:
             return num_examples * self.epochs
         return tf.where(num_examples > 0, self.steps * self.batch_size, 0)
 
+    def num_steps(self, num_examples: tf.Tensor) -> tf.Tensor:
+        """Number of steps of a client that has `num_examples` examples, int32."""
+        if self.steps is None:
+            return self.epochs * -(-num_examples // self.batch_size)
+        return tf.where(num_examples > 0, self.steps, 0)
+
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
         # All but plain SGD also change entries that no term reads, so they need the general walk.
         is_plain = self.optimizer == "sgd" and not (self.momentum or self.corrections)
@@ -243,8 +249,8 @@ class LocalSgd:
 
     def _batches(self, num_examples: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         """Number of steps, and a function that maps a step's number to the positions of its examples."""
+        num_steps = self.num_steps(num_examples)
         if self.steps is not None:
-            num_steps = tf.where(num_examples > 0, self.steps, 0)
             shape = [num_steps, self.batch_size]
             positions = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
             return num_steps, lambda step: positions[step]
@@ -260,7 +266,7 @@ class LocalSgd:
             start = step % per_epoch * self.batch_size
             return orders[step // per_epoch, start : start + self.batch_size]
 
-        return self.epochs * per_epoch, rows_of
+        return num_steps, rows_of
 
     def _step(
         self,

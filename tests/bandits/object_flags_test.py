@@ -137,9 +137,13 @@ def test_a_run_without_metrics_records_none():
         ({"rewards": 1.0}, {}, "rewards must be an object or a function"),
         ({"policy": Tempered()}, {"bandits_type": "greedy"}, "--bandits_type=greedy"),
         ({"policy": Tempered()}, {"bandits_temperature": 1}, "--bandits_temperature"),
-        ({"policy": lambda predicted_rewards: predicted_rewards + 2}, {}, "sum to 1"),
-        ({"policy": lambda predicted_rewards: predicted_rewards[:, :3]}, {}, "rows"),
-        ({"policy": lambda predicted_rewards: None}, {}, "policy fails"),
+        ({"policy": lambda predicted_rewards: predicted_rewards + 2}, {}, "policy <lambda> returned the invalid row"),
+        (
+            {"policy": lambda predicted_rewards: tf.nn.softmax(predicted_rewards[:, :3])},
+            {},
+            r"returned float32 \[16, 3\]",
+        ),
+        ({"policy": lambda predicted_rewards: None}, {}, "fails on random predictions"),
         ({"rewards": lambda label, action: "high"}, {}, "rewards must give a number"),
         ({"rewards": lambda label, action: float("nan")}, {}, "finite numbers, but not so for label 0 and action 0"),
         ({"model": 3}, {}, "Keras model, not a int"),
@@ -179,6 +183,52 @@ def test_a_policy_that_cannot_be_exported_is_refused(policy, message):
     flags = {"task_type": "tabular", "data_file": "x.csv", "client_column": "a", "label_column": "b", "export": True}
     with pytest.raises(UsageError, match=message):
         _opened({"policy": policy}, **flags)
+
+
+class Counting(policies.Policy):
+    at_deployment = policies.ACCUMULATE
+
+    def statistics(self, action):
+        return {"counts": tf.reduce_sum(tf.one_hot(action, 10), axis=0)}
+
+    def probabilities(self, predicted_rewards, statistics):
+        return tf.nn.softmax(predicted_rewards - statistics["counts"])
+
+
+def by_round(predicted_rewards, round_num):
+    return tf.nn.softmax(predicted_rewards * tf.cast(round_num, tf.float32))
+
+
+@pytest.mark.parametrize("policy", [Counting(), by_round])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"federation": "alone"},
+        {"federation": "pooled"},
+        {"personalization": "fine_tune"},
+        {"client_selection": "pow_d"},
+    ],
+)
+def test_settings_that_do_not_go_with_a_policys_state_are_refused(policy, flags):
+    with pytest.raises(UsageError, match=f"--{next(iter(flags))}.* does not go with policy"):
+        _opened({"policy": policy}, **flags)
+
+
+NOISE = {"noise_multiplier": 1, "clip_norm": 1, "adaptive_clipping": False}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"aggregator_type": "dpsgd", **NOISE}, "--aggregator_type=dpsgd does not go with policy Counting"),
+        ({"aggregator_type": "secure_sum"}, "needs the attribute bound of policy Counting"),
+        ({"bandits_deploy_delay": 1}, "--bandits_deploy_delay does not go with policy Counting"),
+    ],
+)
+def test_sums_over_clients_are_neither_noised_nor_stale(flags, message):
+    with pytest.raises(UsageError, match=message):
+        _opened({"policy": Counting()}, **flags)
+    _opened({"policy": by_round}, **flags)  # The round depends on no client.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,8 @@ KINDS = {
     "dpsgd_adaptive": ("--noise_multiplier=0.1", "--adaptive_clipping", "--insecure_seeded_noise"),
     "dpftrl": ("--noise_multiplier=0.5", "--clip_norm=0.4", "--insecure_seeded_noise", "--dpftrl_restart_rounds=3"),
     "mf_dpftrl": ("--noise_multiplier=0.5", "--clip_norm=0.4", "--insecure_seeded_noise", "--mf_bands=3"),
+    "median": (),
+    "trimmed_mean": (),
     "secure_sum": (),
     "ddp": ("--noise_multiplier=0.5", "--clip_norm=0.4"),
 }
@@ -168,6 +170,14 @@ def test_without_noise_an_empty_cohort_leaves_the_state_and_has_no_result(tff_wo
     for found, expected in zip(tf.nest.flatten(output.state), tf.nest.flatten(before), strict=True):
         np.testing.assert_array_equal(found, expected)
     assert aggregators.clip_norm(aggregation, before, output.measurements) == pytest.approx(0.1 * np.exp(0.16))
+
+
+def test_the_trimmed_share_is_a_tenth_on_each_side_by_default(tff_worker):
+    _, process = build("--aggregator_type=trimmed_mean", cohort=10)
+    deltas = [tuple(np.full(shape, value, np.float32) for shape in SHAPES) for value in (*range(9), 1000.0)]
+    output = process.next(process.initialize(), deltas, [np.float32(1)] * 10)
+    for part in output.result:
+        np.testing.assert_allclose(part, np.mean(range(1, 9)))
 
 
 @dataclasses.dataclass(frozen=True)
