@@ -332,7 +332,13 @@ def test_training_that_does_not_fit_is_refused(given, flags, message):
         _checked(given, **flags)
 
 
-LENGTH = {"total_rounds": 4, "clients_per_round": 5, "bandits_deploy_freq": 2, "client_epochs_per_round": 2}
+LENGTH = {
+    "total_rounds": 4,
+    "rounds_per_eval": 2,
+    "clients_per_round": 5,
+    "bandits_deploy_freq": 2,
+    "client_epochs_per_round": 2,
+}
 
 
 def same_sgd():
