@@ -75,7 +75,7 @@ def _random(model: models.Model, contexts: Any, num_actions: int) -> dict[str, A
         "round_num": np.int32(1),
         policies.COUNT: np.float32(0),
     }
-    made |= {"representation": model.body(weights, contexts)} if model.body else {}
+    made |= {"representation": model.body(weights, contexts)} if model.body is not None else {}
     return tf.nest.map_structure(tf.convert_to_tensor, made)
 
 
