@@ -102,3 +102,15 @@ def test_other_objects_are_only_of_this_process(module):
         assert made.label
         with pytest.raises(UsageError, match="was an object in memory"):
             _ = objects.UserObject(str(made)).value
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    function: object
+    num_draws: int
+
+
+def test_an_object_in_memory_shows_its_parameters():
+    made = objects.of(Sampled(len, 100))
+    assert (made.label, made.short) == ("Sampled(function=len, num_draws=100)", "Sampled")
+    assert "parameters" in made.problem
