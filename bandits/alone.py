@@ -6,8 +6,6 @@ on disk; at most 64 are in memory at a time.
 """
 
 import functools
-import pathlib
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,70 +14,12 @@ import tensorflow as tf
 
 from bandits import process, round_parts
 from bandits.round_parts import Participation
-from data import files
-from data.errors import Failure
 from optimization import fed_avg
+from optimization.client_states import ClientStates
 from optimization.runtime import rounds
 from optimization.study import run_folder
 
 _MOST_MODELS = 64  # Most models in memory at a time.
-
-
-class ClientStates:
-    """Clients' states on disk, for the rounds that a checkpoint may resume from."""
-
-    def __init__(self, folder: pathlib.Path, checkpoint_rounds: Callable[[], Sequence[int]]):
-        """Opens the folder, or creates one that only its owner can read.
-
-        Args:
-          folder: The folder.
-          checkpoint_rounds: Returns the rounds of all checkpoints.
-        """
-        with files.write_errors(folder):
-            folder.mkdir(mode=0o700, exist_ok=True)
-        self._folder, self._checkpoint_rounds = folder, checkpoint_rounds
-        self._rounds: dict[int, set[int]] = {}
-        for path in folder.iterdir():
-            if match := re.fullmatch(r"client_(\d+)_round_(\d+)\.npz", path.name):
-                self._rounds.setdefault(int(match[1]), set()).add(int(match[2]))
-
-    def _path(self, client: int, round_num: int) -> pathlib.Path:
-        return self._folder / f"client_{client:08d}_round_{round_num:08d}.npz"
-
-    def load(self, client: int, round_num: int, like: Any) -> Any:
-        """State of a client after a round in which it took part.
-
-        Args:
-          client: The client.
-          round_num: The round.
-          like: A state with the same structure.
-
-        Raises:
-          Failure: If the file cannot be read.
-        """
-        path = self._path(client, round_num)
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                return tf.nest.pack_sequence_as(like, [archive[name] for name in sorted(archive.files)])
-        except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
-            raise Failure(f"{path} is not readable ({error}). Restore a copy of it, or start over.") from error
-
-    def save(self, client: int, round_num: int, state: Any) -> None:
-        """Writes a client's state after a round, and deletes its states that no checkpoint needs.
-
-        Raises:
-          Failure: If it cannot be written.
-        """
-        leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
-        arrays = {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}
-        files.save_arrays(self._path(client, round_num), arrays, mode=0o600)
-        rounds = self._rounds.setdefault(client, set())
-        rounds.add(round_num)
-        past = [[saved for saved in rounds if saved <= checkpoint] for checkpoint in self._checkpoint_rounds()]
-        needed = {round_num, *(max(before) for before in past if before)}
-        for unneeded in rounds - needed:
-            self._path(client, unneeded).unlink(missing_ok=True)
-        rounds &= needed
 
 
 def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[tuple[fed_avg.State, Any]]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import held_out, metrics, object_flags, policies, process, process_factory, round_parts
+from bandits import held_out, metrics, policies, process, process_factory, round_parts
 from bandits.options import Phase
 from bandits.round_parts import Cohort, Participation, Prepare, Read, period
 from data import clients, keys, tasks
@@ -69,7 +69,8 @@ class BanditRounds(runner.Rounds):
         self._definition = process_factory.define(task, phase, mechanism)
         model = self._definition.model
         if phase.bandit.trains:
-            keeps_models = phase.posterior is not None and phase.posterior.name in posterior_flags.KEEP_MODELS
+            is_posterior = phase.posterior is not None and phase.posterior.name in posterior_flags.KEEP_MODELS
+            keeps_models = is_posterior or phase.has_variates or phase.aggregation.kind in options.ROBUST
             size = payloads.of_model(list(model.shapes.values()))
             payloads.check_memory(size, phase.cohorts.size, keeps_models=keeps_models)
         if initial_weights is None:
@@ -77,8 +78,8 @@ class BanditRounds(runner.Rounds):
         self._poll_key = process_factory.key(task, phase, self._definition)
         self._rounds = process_factory.rounds(task, phase, self._definition, initial_weights, folder)
         self._parts = process_factory.parts(task, phase, mechanism, self._definition, self._rounds.initialize)
+        self.columns = [column for part in self._parts for column in part.columns]
         self.loggers = self._rounds.loggers
-        self.own_columns = object_flags.metric_columns(phase.own_metrics)
         self.evaluation = held_out.Evaluation(task, phase, capped, self._definition, mechanism.kind != "none")
         changes = [part.inputs for part in self._parts]
         self.participations = functools.partial(read_clients, task, phase, capped, changes)

@@ -22,7 +22,7 @@ from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.settings import declared, make_options, parameters, setting
 from optimization import corrections
-from optimization.options import Aggregation, Cohorts, Target, adapts_clipping, first_clip_norm
+from optimization.options import Aggregation, ClientAlgorithm, Cohorts, Target, adapts_clipping, first_clip_norm
 from optimization.posterior import flags as posterior_flags
 from optimization.study import aggregation_flags, cli, selector_flags, task_flags, training_flags
 
@@ -75,7 +75,8 @@ class _Export:
 
 def _adapts_clipping(settings: cli.Settings) -> bool:
     """Default of `--adaptive_clipping`: False for aggregations that need each client's model."""
-    return adapts_clipping(settings) and settings.model_aggregation not in posterior_flags.MODES
+    keeps_updates = settings.client_algorithm or settings.model_aggregation in posterior_flags.MODES
+    return adapts_clipping(settings) and not keeps_updates
 
 
 def _first_clip_norm(settings: cli.Settings) -> float | None:
@@ -99,7 +100,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Rounds and clients", options_lib.RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
     others = training_flags.CLIENT_HYPERPARAMETERS + training_flags.CORRECTIONS
-    flags.group("Clients' training", options_lib.Clients, *others, client_work=False)
+    flags.group("Clients' training", options_lib.Clients, ClientAlgorithm, *others, client_work=False)
     flags.group("Parts of your own, see docs/python.md", options_lib.OwnParts)
     rate = {"default": options_lib.of_task("server_learning_rate")}
     flags.group("Server", *training_flags.server({"default": "adam"}, rate))
@@ -140,6 +141,7 @@ def check(settings: cli.Settings) -> None:
     _check_effect(settings, bandit)
     environment_flags.check(settings)
     federation_flags.check(settings)
+    training_flags.check_algorithm(settings)
     _check_model_aggregation(settings, bandit)
     aggregation_flags.check(settings)
     has_initial = settings.scenario in task_defaults.PRETRAINED or settings.initial_model_path
@@ -180,7 +182,8 @@ def _check_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntr
         return
     if settings.aggregator_type != "mean":
         raise UsageError(
-            f"--aggregator_type={settings.aggregator_type} takes a sum; {flag} needs each client's model: use mean."
+            f"--aggregator_type={settings.aggregator_type} does not go with {flag}, which aggregates models itself: "
+            "use mean."
         )
     if settings.clip_norm is not None or settings.adaptive_clipping:
         raise UsageError(f"{flag} takes no sum, and so no --clip_norm or --adaptive_clipping: leave them out.")
@@ -192,8 +195,8 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     """Refuses flags that have no effect in combination with the others."""
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in options_lib.UNTRAINED:
-        of_training = {*aggregation_flags.OF_TRAINING, "loss", "client_work", *corrections.CORRECTIONS}
-        for name in sorted(settings.set_by_user & of_training):
+        of_clients = {"loss", "client_work", "client_algorithm", *corrections.CORRECTIONS}
+        for name in sorted(settings.set_by_user & {*aggregation_flags.OF_TRAINING, *of_clients}):
             raise UsageError(f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
 
 

@@ -81,6 +81,9 @@ JAIN_INDEX = Metric(
 
 COLUMNS = declared(vars())
 
+# Only in runs with a median or a trimmed mean.
+ZERO_SHARE = Metric("train/zero_share", "Share of the coordinates whose aggregate is 0", share=True)
+
 
 def last_tenth(values: np.ndarray) -> float:
     """Mean over the last tenth of the rounds, at least one round; NaN without rounds.

@@ -394,6 +394,7 @@ class BanditOptions(
     Federation,
     ClientReports,
     Evaluation,
+    options.ClientAlgorithm,
     options.Evaluations,
 ):
     """All options of a run.
@@ -516,6 +517,11 @@ class Phase(BanditOptions):
     def is_pooled(self) -> bool:
         """Whether the server trains on the clients' logs."""
         return self.federation == POOLED
+
+    @property
+    def has_variates(self) -> bool:
+        """Whether the server and each client keep a control variate."""
+        return self.client_algorithm is not None and self.bandit.trains
 
     @property
     def has_local_head(self) -> bool:

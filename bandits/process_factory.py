@@ -7,7 +7,7 @@ not change the results.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from bandits import alone, logged_rounds, losses, personalization, process, rese
 from bandits.options import Phase
 from data import clients, download, objects, tasks
 from data.settings import make_options
-from optimization import aggregators, client_work, fed_avg, models, options
+from optimization import aggregators, client_states, client_work, fed_avg, models, options, scaffold
 from optimization.posterior import algorithms
 from optimization.privacy import mechanisms
 from optimization.runtime import cached_rounds
@@ -147,11 +147,14 @@ def rounds(
     process_of = build(task, phase, definition, initial_weights)
     if phase.is_pooled:
         return logged_rounds.PooledRounds(process_of, definition, phase.seed, len(task.clients))
-    if phase.is_alone:
+    if phase.is_alone or phase.has_variates:
         if folder is None:
-            raise ValueError("Clients that train alone need a folder for their models.")
-        states = alone.ClientStates(folder.path / run_folder.CLIENT_MODELS, folder.checkpoint_rounds)
-        return alone.AloneRounds(process_of, definition, states, phase.population.stop)
+            raise ValueError("The states of clients need a folder.")
+        name = run_folder.CLIENT_MODELS if phase.is_alone else run_folder.CLIENT_VARIATES
+        states = client_states.ClientStates(folder.path / name, folder.checkpoint_rounds)
+        if phase.is_alone:
+            return alone.AloneRounds(process_of, definition, states, phase.population.stop)
+        return ScaffoldRounds(process_of(1), definition, states, phase.population)
     return round_parts.FederatedRounds(process_of, definition)
 
 
@@ -173,11 +176,12 @@ def parts(
     """
     trains, length = phase.bandit.trains, make_options(options.Length, vars(phase))
     shapes = list(definition.model.shapes.values())[: -2 if phase.has_local_head else None]
-    # A client receives its deployed model and, if it trains, the one in training.
-    down = payloads.of_model(shapes) * (1 + (trains and not phase.is_pooled))
-    up = None if phase.is_pooled and trains else payloads.of_update(shapes, phase.aggregation) * trains
-    sums = payloads.of_model([spec.shape for spec in definition.sums_spec.values()])
-    sent = (0, 0) if phase.is_alone else (down + sums, up if up is None else up + sums)
+    # A client receives its deployed model and, if it trains, the one in training. Variates are as large as models.
+    more = payloads.of_model([spec.shape for spec in definition.sums_spec.values()])
+    more += payloads.of_model(shapes) * phase.has_variates
+    down = payloads.of_model(shapes) * (1 + (trains and not phase.is_pooled)) + more
+    up = None if phase.is_pooled and trains else payloads.of_update(shapes, phase.aggregation) * trains + more
+    sent = (0, 0) if phase.is_alone else (down, up)
     every: list[tuple[Any, round_parts.Part]] = [
         (phase.task.learn_from == "replay", round_parts.Replay(phase)),
         (phase.max_delay, round_parts.StaleModels(phase)),
@@ -191,6 +195,7 @@ def parts(
         (phase.reports_clients, round_parts.ClientReports(task.clients.client_ids[: phase.population.stop])),
         (True, round_parts.Payloads(*sent)),
         (trains, round_parts.Clipping(phase)),
+        (trains and phase.aggregation.kind in options.ROBUST, round_parts.RobustAggregation()),
         (True, round_parts.PrivacySpent(phase, mechanism, length)),
     ]
     return [part for is_used, part in every if is_used]
@@ -265,6 +270,18 @@ class ChainRounds:
         return after._replace(weights=served, deployed=deployed, optimizer=kept), metrics
 
 
+class ScaffoldRounds(scaffold.Rounds, round_parts.FederatedRounds):
+    """Rounds of clients that keep control variates."""
+
+    def prepared(self, participations: Sequence[round_parts.Participation], round_num: int) -> Any:
+        del round_num
+        return [each[:2] for each in participations]
+
+    def finish(self, server: Any, folder: run_folder.RunFolder) -> Sequence[str]:
+        del server
+        return [run_folder.variates_notice(folder.path)]
+
+
 def build(
     task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
 ) -> Callable[[int], Any]:
@@ -287,13 +304,13 @@ def _shared(
 ) -> tff.templates.IterativeProcess | SharedProcess:
     """Returns the process of a phase, from the cache if it was built before."""
     # Two runs must never share their noise, which the user's parts may have, too.
-    if phase.aggregation.kind != "mean" or phase.has_user_training:
+    if phase.aggregation.kind not in ("mean", *options.ROBUST) or phase.has_user_training:
         return definition.build(initial_weights)
     own_key = ("rounds", key(task, phase, definition))
     folder = download.cache_folder(phase.task.cache_dir) / "rounds"
 
     def find() -> tff.templates.IterativeProcess:
-        is_users = definition.policy.is_checked or definition.own_metrics
+        is_users = definition.own_metrics or definition.policy.is_checked
         if is_users or not cached_rounds.is_versioned(*_parts(definition)):
             return definition.build()
         return cached_rounds.process(folder, repr(own_key), definition.build)
@@ -314,7 +331,7 @@ def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Ha
         "types": tuple(map(type, (definition, *_parts(definition)))),  # Classes of two modules may have the same name.
         "model": (task.model, repr(task.model_arguments), definition.model.heads),
         "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
-        "aggregator": phase.aggregation,
+        "aggregator": definition.aggregator if phase.aggregation.kind in options.ROBUST else phase.aggregation,
         "noise": None,
         "statistics": None,
         "server_optimizer": dataclasses.replace(phase.server_optimizer, learning_rate=0.0),

@@ -16,12 +16,14 @@ from bandits.options import REPLAY_ROWS, Phase
 from data import clients, files, keys
 from data.errors import Failure
 from data.reward_bounds import RewardBounds
-from optimization import aggregators, fed_avg
+from optimization import aggregators, fed_avg, robust
 from optimization.privacy import mechanisms
 from optimization.selection import selectors
 from optimization.study import payloads, run_folder
 from optimization.study.loggers import Callback
-from optimization.study.metrics import mean
+from optimization.study.metrics import Metric, mean
+
+_MOST_ZEROS = 0.5  # Share of zero coordinates above which a robust aggregation is warned about.
 
 
 class Participation(NamedTuple):
@@ -120,7 +122,13 @@ class Round(NamedTuple):
 
 
 class Part:
-    """An optional part of a round. By default, its methods change nothing."""
+    """An optional part of a round. By default, its methods change nothing.
+
+    Attributes:
+      columns: Metrics that only runs with this part have.
+    """
+
+    columns: Sequence[Metric] = ()
 
     def initial_state(self) -> Any:
         """Returns the part's state before round 1: arrays whose shapes never change."""
@@ -223,6 +231,20 @@ class Halves(_OfPhase):
         }
 
 
+class OwnMetrics(_OfPhase):
+    """The user's metrics: sums over the cohort, or quotients of such sums, which are NaN if the denominator is 0."""
+
+    @property
+    def columns(self) -> Sequence[Metric]:  # type: ignore[override]
+        return object_flags.metric_columns(self.phase.own_metrics)
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        numerators, denominators = np.asarray(ended.counts.own, float).T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = numerators / np.where(np.isnan(denominators), 1, denominators)
+        return own, dict(zip(self.columns, values.tolist(), strict=True))
+
+
 class OwnPolicyState(NamedTuple):
     """What the server keeps for the user's policy.
 
@@ -284,8 +306,8 @@ class OwnPolicy(_OfPhase):
         counted_in[[each.client for each in ended.cohort.participations]] = ended.round_num
         pending = {name: total + counts.statistics[name] for name, total in own.pending.items()}
         if counts.deployed:
-            adds = {name: name == policies.COUNT or policy.at_deployment == policies.ACCUMULATE for name in pending}
-            deployed = {name: total + adds[name] * deployed[name] for name, total in pending.items()}
+            kept = deployed if policy.at_deployment != policies.RESTART else {policies.COUNT: deployed[policies.COUNT]}
+            deployed = {name: total + kept.get(name, 0) for name, total in pending.items()}
             pending = {name: np.zeros_like(total) for name, total in pending.items()}
         return OwnPolicyState(pending, deployed, counted_in), {}
 
@@ -293,16 +315,6 @@ class OwnPolicy(_OfPhase):
         if own.deployed:
             files.save_arrays(folder.path / run_folder.POLICY_FILE, own.deployed)
         return ()
-
-
-class OwnMetrics(_OfPhase):
-    """The user's metrics: sums over the cohort, or quotients of such sums, which are NaN if the denominator is 0."""
-
-    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
-        numerators, denominators = np.asarray(ended.counts.own, float).T
-        with np.errstate(divide="ignore", invalid="ignore"):
-            values = numerators / np.where(np.isnan(denominators), 1, denominators)
-        return own, dict(zip(object_flags.metric_columns(self.phase.own_metrics), values.tolist(), strict=True))
 
 
 class Resets(Part):
@@ -411,6 +423,30 @@ class Clipping(_OfPhase):
         norm = aggregators.clip_norm(self.phase.aggregation, ended.before.aggregator, ended.counts.aggregator)
         clipped = aggregators.clipped_clients(ended.counts.aggregator)
         return own, {metrics.CLIP_NORM: norm, metrics.CLIPPED_CLIENTS: clipped}
+
+
+class RobustAggregation(Part):
+    """The share of the coordinates that a median or a trimmed mean does not change.
+
+    The state is float64 [2]: the sum of the shares, and the number of rounds with clients.
+    """
+
+    columns = (metrics.ZERO_SHARE,)
+
+    def initial_state(self) -> np.ndarray:
+        return np.zeros(2)
+
+    def after(self, own: np.ndarray, ended: Round) -> tuple[np.ndarray, Mapping[str, Any]]:
+        share = float(ended.counts.aggregator[robust.ZERO_SHARE])
+        has_clients = bool(ended.cohort.participations)
+        return own + np.array([share, 1]) if has_clients else own, {metrics.ZERO_SHARE: share}
+
+    def finish(self, own: np.ndarray, folder: run_folder.RunFolder) -> Sequence[str]:
+        del folder
+        share = mean(*own)
+        line = f"The aggregate was 0 in {share:.1%} of the coordinates (mean over rounds), which learned nothing."
+        cause = "With sparse features or many actions, most clients change only a few coordinates: try the mean."
+        return [f"Warning: {line} {cause}" if share > _MOST_ZEROS else line]
 
 
 @dataclasses.dataclass

@@ -37,7 +37,7 @@ from data.objects import UserObject
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
-from optimization.study import cli, frame, loggers, results, run_folder, selector_flags
+from optimization.study import cli, frame, loggers, results, run_folder, selector_flags, training_flags
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,6 +112,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 )
             if mechanism.voided and phase.reset.voids:
                 warnings.append(f"the noise guarantees nothing, because {phase.reset.voids}.")
+            training_flags.check_variates(phase.client_algorithm, len(phase.population))
             selector_flags.check_population(phase.selection, len(phase.population), phase.cohorts.size)
         if options.has_shift and "init" not in task.rewards:
             raise UsageError(

@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 import tensorflow_privacy as tfp
 
 from data import keys, objects
-from optimization import options
+from optimization import options, robust
 from optimization.privacy import dp_queries, mechanisms, sensitivities
 from optimization.runtime import private
 
@@ -39,6 +39,9 @@ def build(
     kind = aggregation.kind
     if aggregation.own:
         return SkipEmptyCohorts(_of_user(aggregation.own, tuple(tf.TensorSpec(shape) for shape in shapes)))
+    if kind in options.ROBUST:
+        most_clients = mechanism.population if mechanism.sampling == "poisson" else mechanism.cohort
+        return robust.TrimmedMeanFactory(most_clients, aggregation.trimmed_share)
     if kind == "mean" and aggregation.client_weighting == "num_examples":
         return SkipEmptyCohorts(_clipped(aggregation, tff.aggregators.MeanFactory(no_nan_division=True)))
     if kind == "mean":

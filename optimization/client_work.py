@@ -108,6 +108,12 @@ class LocalSgd:
             return num_examples * self.epochs
         return tf.where(num_examples > 0, self.steps * self.batch_size, 0)
 
+    def num_steps(self, num_examples: tf.Tensor) -> tf.Tensor:
+        """Number of steps of a client that has `num_examples` examples, int32."""
+        if self.steps is None:
+            return self.epochs * -(-num_examples // self.batch_size)
+        return tf.where(num_examples > 0, self.steps, 0)
+
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
         # All but plain SGD also change entries that no term reads, so they need the general walk.
         is_plain = self.optimizer == "sgd" and not (self.momentum or self.corrections)
@@ -243,8 +249,8 @@ class LocalSgd:
 
     def _batches(self, num_examples: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
         """Number of steps, and a function that maps a step's number to the positions of its examples."""
+        num_steps = self.num_steps(num_examples)
         if self.steps is not None:
-            num_steps = tf.where(num_examples > 0, self.steps, 0)
             shape = [num_steps, self.batch_size]
             positions = tf.random.stateless_uniform(shape, key, 0, tf.maximum(num_examples, 1), tf.int32)
             return num_steps, lambda step: positions[step]
@@ -260,7 +266,7 @@ class LocalSgd:
             start = step % per_epoch * self.batch_size
             return orders[step // per_epoch, start : start + self.batch_size]
 
-        return self.epochs * per_epoch, rows_of
+        return num_steps, rows_of
 
     def _step(
         self,
@@ -333,13 +339,13 @@ def check(work: ClientWork, model: models.Model, loss: Loss, examples: Batch) ->
     Raises:
       ValueError: If the result is not a finite update of the model's shapes.
     """
-    update = work.build(model, loss)(tuple(map(tf.constant, model.initial_weights(0))), examples, tf.constant([0, 1]))
+    build = work.work.build if isinstance(work, UserWork) else work.build
+    update = build(model, loss)(tuple(map(tf.constant, model.initial_weights(0))), examples, tf.constant([0, 1]))
     wanted = ClientUpdate(model.specs, tf.TensorSpec([]), tf.TensorSpec([], tf.bool), tf.TensorSpec([]))
     pairs = zip(tf.nest.flatten(update), tf.nest.flatten(wanted), strict=True)
     if not isinstance(update, ClientUpdate) or not all(spec.is_compatible_with(part) for part, spec in pairs):
-        raise ValueError(f"it must return {wanted}, not {update}")
-    for part in (*update.delta, update.loss_sum):
-        tf.debugging.assert_all_finite(part, "its update or loss on random examples is not finite")
+        raise ValueError(f"it must return {wanted}, not {tf.nest.map_structure(tf.type_spec_from_value, update)}")
+    tf.debugging.assert_all_finite(models.flatten([*update.delta, update.loss_sum]), "its update or loss is not finite")
     tf.ensure_shape(work.examples_trained(_count(examples)), [])
 
 

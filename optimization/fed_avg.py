@@ -58,10 +58,10 @@ class RoundMetrics(NamedTuple):
       half_examples: int32 [2, places], number of examples in each half.
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
+      own: float32 [metrics, 2], numerators and denominators of the user's metrics; empty without them.
       statistics: float32 sums by name over the clients' logs; empty without them.
       statistics_clipped: Measurements of TFF's secure sum of `statistics`, with the number of clipped clients; empty
         for a plain sum.
-      own: float32 [metrics, 2], numerators and denominators of the user's metrics; empty without them.
     """
 
     examples: Any
@@ -79,9 +79,9 @@ class RoundMetrics(NamedTuple):
     half_examples: Any = ()
     deployed: Any = ()
     aggregator: Any = ()
+    own: Any = ()
     statistics: Any = ()
     statistics_clipped: Any = ()
-    own: Any = ()
 
 
 class Log(NamedTuple):

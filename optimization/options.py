@@ -32,7 +32,10 @@ AGGREGATIONS: Mapping[str, str] = {
     "mf_dpftrl": "DP-FTRL with the noise of a banded matrix factorization",
     "secure_sum": "mean of clipped updates by secure aggregation, which is simulated",
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
+    "median": "coordinate-wise median of the updates; clips nothing",
+    "trimmed_mean": "coordinate-wise mean without the smallest and largest updates; clips nothing",
 }
+ROBUST = ("median", "trimmed_mean")
 NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
 CAN_ADAPT = ("mean", "dpsgd", "secure_sum")  # Aggregations whose clip norm can follow a quantile.
 _CAN_BE_SEEDED = ("dpsgd", "dpftrl", "mf_dpftrl")
@@ -52,6 +55,17 @@ class ServerOptimizer:
         None, "Learning rate on the server", name="server_learning_rate", basic=True, only=_WITH_RATE
     )
     hyperparameters: tuple[tuple[str, float], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClientAlgorithm:
+    """Clients."""
+
+    client_algorithm: str | None = setting(
+        None,
+        "How clients train, if not by plain SGD",
+        {"scaffold": "SGD with control variates, which the server and each client keep (SCAFFOLD)"},
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +147,14 @@ class Aggregation(Target):
     adaptive_clipping: bool = setting(
         adapts_clipping,
         "Let the clip norm follow a quantile of the updates' norms (default: yes for mean and secure_sum)",
+    )
+    trimmed_share: float | None = setting(
+        None,
+        "Share of the updates to leave out on each side, rounded down to whole clients",
+        high=0.5,
+        below=True,
+        only={"aggregator_type": ("trimmed_mean",)},
+        applied_default=0.1,
     )
     unclip_quantile: Fraction | None = setting(
         lambda settings: _QUANTILE if settings.adaptive_clipping else None,

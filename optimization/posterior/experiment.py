@@ -7,7 +7,6 @@ server's update -> the server optimizer's step -> predictions on validation data
 import dataclasses
 import functools
 import math
-import pathlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,11 +17,11 @@ import tensorflow as tf
 
 from data import clients, keys, partition, tasks
 from data.settings import make_options
-from optimization import client_work, cohorts, fed_avg, models, supervised
+from optimization import client_states, client_work, cohorts, fed_avg, models, scaffold, supervised
 from optimization.options import Cohorts
 from optimization.posterior import algorithms, diagnostics, ensembles, flags, metrics
 from optimization.study import metrics as study_metrics
-from optimization.study import payloads, training
+from optimization.study import payloads, run_folder, training
 
 
 class RoundState(NamedTuple):
@@ -47,13 +46,13 @@ class RoundState(NamedTuple):
 class PosteriorRounds(training.TrainingRounds):
     """The rounds of a run."""
 
-    def __init__(self, options: flags.PosteriorOptions, task: tasks.Task, folder: pathlib.Path):
+    def __init__(self, options: flags.PosteriorOptions, task: tasks.Task, folder: run_folder.RunFolder):
         """Prepares the rounds.
 
         Args:
           options: Options of the run.
           task: The task.
-          folder: Folder for the diagnostics.
+          folder: Folder for the diagnostics and the control variates.
         """
         self._options, self._folder = options, folder
         sgd = make_options(client_work.LocalSgd, vars(options))
@@ -63,12 +62,17 @@ class PosteriorRounds(training.TrainingRounds):
             examples = clients.joined([task.clients.load(index) for index in range(options.server_clients)])
             server_features = task.normalize(examples.features)
         self._algorithm = algorithms.build(options.posterior, sgd, model, size, server_features)
-        keeps_models = options.posterior.name in flags.KEEP_MODELS
+        keeps_models = options.posterior.name in flags.KEEP_MODELS or options.client_algorithm is not None
         work = self._algorithm.client_work
         super().__init__(options, task, work, first_client=options.server_clients, keeps_models=keeps_models)
         self.weighs_examples = options.selection.weighting("num_examples") == "num_examples"
         self._warn_of_cycles(server_features)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
+        if options.client_algorithm:
+            self._payload *= 2  # Each way, a control variate is sent with the model or the update.
+            states = client_states.ClientStates(folder.path / run_folder.CLIENT_VARIATES, folder.checkpoint_rounds)
+            built = self.mean_rounds(work, size), self.definition(work, size)
+            self._scaffold = scaffold.Rounds(*built, states, range(self._first, len(self._clients)))
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
         """Process of rounds with this client work and this many clients."""
@@ -78,6 +82,8 @@ class PosteriorRounds(training.TrainingRounds):
     def _rounds(self, work: Any) -> Any:
         """Rounds aggregated by TFF or by this program, with the initial weights of seed 0."""
         size, weights = self._options.cohort_size, self._model.initial_weights(0)
+        if self._options.client_algorithm:
+            return self._scaffold
         if self._algorithm.aggregate:
             collect = lambda: algorithms.CollectedRounds(self.definition(work, size), weights)  # noqa: E731
             return self._cached(("collected rounds", work, size), collect)
@@ -138,7 +144,7 @@ class PosteriorRounds(training.TrainingRounds):
         else:
             ids, polled, selection = self._choose(state.selection, state.server.weights, round_num)
         examples = self._load(ids)
-        inputs = self._inputs(ids, examples, round_num)
+        inputs: Any = self._inputs(ids, examples, round_num)
         work = self._algorithm.work_of(round_num)
         if round_num in self._options.diagnose_rounds:
             build = lambda: algorithms.build_collection(self.definition(work, self._options.cohort_size))  # noqa: E731
@@ -148,6 +154,8 @@ class PosteriorRounds(training.TrainingRounds):
         if aggregate := self._algorithm.aggregate:
             generator = keys.generator(self._options.seed, keys.Purpose.DECISION, round_num, 0)
             run = functools.partial(run, aggregate=functools.partial(aggregate, generator=generator))
+        if self._options.client_algorithm:
+            run, inputs = functools.partial(run, round_num=round_num), list(zip(inputs, ids, strict=True))
         server, counts = run(state.server, inputs)
         measurements: Mapping[str, Any] = counts.aggregator or {}
         deviation = measurements.get("deviation", state.deviation)
@@ -199,7 +207,7 @@ class PosteriorRounds(training.TrainingRounds):
         trained = updates.deltas[has_finite_update] + algorithms.flat(state.server.weights)
         if len(trained) < 2:
             return
-        path = self._folder / f"diagnosis_round_{round_num}.npz"
+        path = self._folder.path / f"diagnosis_round_{round_num}.npz"
         normality = diagnostics.normality(trained)
         np.savez(path, **normality._asdict())
         diagnostics.draw_normality(normality, path.with_name(f"{path.stem}_normality.png"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from data.errors import UsageError
 from data.settings import Count, Fraction, Positive, declared, make_options, numbers, setting
-from optimization.options import Training
+from optimization.options import ClientAlgorithm, Training
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
 
 USAGE = """
@@ -221,7 +221,7 @@ class _Evaluation:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PosteriorOptions(_RoundsAndClients, _Clients, _Evaluation, Training):
+class PosteriorOptions(_RoundsAndClients, _Clients, _Evaluation, ClientAlgorithm, Training):
     """Options of a run.
 
     Attributes:
@@ -240,7 +240,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("FedAG and FedBE", _FedagAndFedbe, algorithm=("fedag", "fedbe"))
     flags.group("Rounds and clients", _RoundsAndClients, selector_flags.SELECTION)
     selector_flags.define(flags)
-    flags.add(_Clients, *training_flags.CORRECTIONS)
+    flags.add(_Clients, ClientAlgorithm, *training_flags.CORRECTIONS)
     optimizer = {
         "help": "Optimizer on the server (default: sgd; fedopt: adam)",
         "default": lambda settings: "adam" if settings.algorithm == "fedopt" else "sgd",
@@ -283,6 +283,7 @@ def check(settings: cli.Settings) -> None:
       UsageError: If a flag has no effect, or values are incompatible.
     """
     check_algorithm(settings, "algorithm")
+    training_flags.check_algorithm(settings)
     _check_server_data(settings)
     if settings.client_selection != "uniform" and settings.client_sampling_alpha is not None:
         raise UsageError("--client_sampling_alpha samples cohorts itself: leave out --client_selection.")

@@ -4,26 +4,17 @@ See Johansson and Gullbrandson 2022, Algorithms 8 to 10. The clients' values of 
 posterior. Mean shift climbs from a start to a mode of their kernel density. It commutes with translation and scaling,
 so model deltas can replace models, and the values of a parameter are mapped to [0, 1].
 
-A round's updates are held in memory only once, by the worker; everything else works on blocks of parameters. The
-accumulator is a list of updates: a new update moves the others by one place, which copies nothing. TFF sends a finished
-accumulator from its clients' executor to its server's executor, which makes three copies. To avoid them, the updates
-are aggregated as soon as the last client's update arrives, and only the aggregate is sent.
-
 Epanechnikov's kernel has bounded support, so the steps of all clients can be computed together cheaply. The samples
 within reach of a point change only at the edges sample +- bandwidth. Between two edges, a step is a single function of
 the point, whose coefficients are sums over the samples within reach.
 """
 
 import dataclasses
-import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
-from optimization import models
+from optimization import collecting
 from optimization.posterior import flags, kernels
 
 TOLERANCE = 1e-7  # A coordinate stops when its step is at most this long, in the models' units.
@@ -33,29 +24,11 @@ _MARGIN = 1e-9
 _ROUNDING = 1e-9  # A result this close to the mean, in units of the samples' range, counts as equal.
 # Below this bandwidth, cancellation costs the sums of squares and cubes more than nine digits.
 _LEAST_REACH = 0.01
-_PLACES = 128  # Number of updates that are collected without a copy.
-_COLLECTED_CELLS = 1 << 22  # Number of array elements in the updates of a block of parameters.
 _CELLS = 1 << 15  # Elements of each array in a step. More do not fit into the caches; fewer leave cores idle.
 
 
-class Collected(NamedTuple):
-    """Some of a round's updates, or the aggregate of all updates.
-
-    Attributes:
-      places: Tuple of float32 [updates, parameters], newest first. Most have one row or none.
-      others: float32 [updates, parameters], updates that do not fit into `places`.
-      aggregate: float32 [parameters, 2], see `aggregate`; empty until the last client's update arrives.
-      clients: int32, number of clients.
-    """
-
-    places: tuple[tf.Tensor, ...]
-    others: tf.Tensor
-    aggregate: tf.Tensor
-    clients: tf.Tensor
-
-
 @dataclasses.dataclass(frozen=True)
-class MeanShiftFactory(tff.aggregators.WeightedAggregationFactory):
+class MeanShiftFactory(collecting.CollectingFactory):
     """FedKP as the aggregator of `tff.learning.algorithms.build_weighted_fed_avg`.
 
     Attributes:
@@ -73,67 +46,14 @@ class MeanShiftFactory(tff.aggregators.WeightedAggregationFactory):
     cohort_size: int
     shifts_clients: bool = False
 
-    def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
-        """Builds the process. Values are float32 tensors, and a weight is a number."""
-        specs = tff.types.type_to_tf_tensor_specs(value_type)
-        shapes = {str(index): tuple(spec.shape) for index, spec in enumerate(tf.nest.flatten(specs))}
-        size, num_places = sum(math.prod(shape) for shape in shapes.values()), min(self.cohort_size, _PLACES)
-        matrix = tff.TensorType(np.float32, (None, None))
-        collected_type = tff.to_type(Collected((matrix,) * num_places, matrix, matrix, np.int32))
+    measurement = "share_moved"
 
-        def step(collected: Collected) -> tf.Tensor:
-            nothing = tf.where(collected.clients > 0, 0.0, np.nan)
-            updates = [*collected.places, collected.others]
-            return _unsized(aggregate(self.shift, updates, size, nothing, shifts_clients=self.shifts_clients))
+    def rows(self, update: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
+        counts = (tf.cast(weight, tf.float32) > 0) & tf.reduce_all(tf.math.is_finite(update))
+        return update[tf.newaxis][: tf.cast(counts, tf.int32)]
 
-        @tff.tensorflow.computation(value_type, weight_type)
-        def at_client(value, weight):
-            update = models.flatten(tf.nest.flatten(value))[tf.newaxis]
-            counts = (tf.cast(weight, tf.float32) > 0) & tf.reduce_all(tf.math.is_finite(update))
-            return _unsized(update[: tf.cast(counts, tf.int32)])
-
-        @tff.tensorflow.computation
-        def zero():
-            none = _unsized(tf.zeros([0, size]))
-            return Collected((none,) * num_places, none, none, tf.constant(0))
-
-        @tff.tensorflow.computation(collected_type, at_client.type_signature.result)
-        def accumulate(collected, update):
-            places, clients = (update, *collected.places[:-1]), collected.clients + 1
-            others, none = tf.concat([collected.places[-1], collected.others], axis=0), update[:0]
-            after = Collected(places, others, collected.aggregate, clients)
-            message = f"A round has more clients than cohort_size={self.cohort_size}."
-            with tf.control_dependencies([tf.debugging.Assert(clients <= self.cohort_size, [message])]):
-                is_last = tf.equal(clients, self.cohort_size)
-            return tf.cond(is_last, lambda: Collected((none,) * num_places, none, step(after), clients), lambda: after)
-
-        @tff.tensorflow.computation(collected_type, collected_type)
-        def merge(first, second):
-            updates = tf.concat([*second.places, second.others, *first.places, first.others], axis=0)
-            return Collected((updates[:0],) * num_places, updates, updates[:0], first.clients + second.clients)
-
-        @tff.tensorflow.computation(collected_type)
-        def report(collected):
-            has_aggregate = tf.shape(collected.aggregate)[0] > 0
-            result = tf.cond(has_aggregate, lambda: collected.aggregate, lambda: step(Collected(*collected)))
-            update = models.unflatten(tf.ensure_shape(result[:, 0], [size]), shapes)
-            return tf.nest.pack_sequence_as(specs, update), {"share_moved": tf.reduce_mean(result[:, 1])}
-
-        initialize = tff.federated_computation(lambda: tff.federated_value((), tff.SERVER))
-        types = [tff.FederatedType(part, tff.CLIENTS) for part in (value_type, weight_type)]
-
-        @tff.federated_computation(initialize.type_signature.result, *types)
-        def next_round(state, value, weight):
-            updates = tff.federated_map(at_client, (value, weight))
-            result, measurements = tff.federated_aggregate(updates, zero(), accumulate, merge, report)
-            return tff.templates.MeasuredProcessOutput(state, result, measurements)
-
-        return tff.templates.AggregationProcess(initialize, next_round)
-
-
-def _unsized(matrix: tf.Tensor) -> tf.Tensor:
-    """The same matrix with an unknown shape, because the compiler allocates every input of a known shape."""
-    return tf.compat.v1.placeholder_with_default(matrix, [None, None])
+    def aggregate(self, updates: Sequence[tf.Tensor], size: int, nothing: tf.Tensor) -> tf.Tensor:
+        return aggregate(self.shift, updates, size, nothing, shifts_clients=self.shifts_clients)
 
 
 def aggregate(
@@ -151,40 +71,21 @@ def aggregate(
     Returns:
       float32 [parameters, 2]: the aggregate, and whether it differs from the clients' mean; NaN without a client.
     """
-    num_clients = tf.add_n([tf.shape(part)[0] for part in updates])
     has_pairs = shift.bandwidth in kernels.PAIRWISE or (shifts_clients and not shift.has_windows)
-    cells = num_clients**2 if has_pairs else 2 * num_clients
-    num_collected = tf.maximum(1, _COLLECTED_CELLS // tf.maximum(1, num_clients))
-    num_shifted = tf.maximum(1, _CELLS // tf.maximum(1, cells))
 
-    def collect(start: tf.Tensor) -> tf.Tensor:
-        parts = [part[:, start : start + num_collected] for part in updates]
-        samples = tf.transpose(tf.concat(parts, axis=0))
-        return _in_blocks(lambda first: step(samples[first : first + num_shifted]), tf.shape(samples)[0], num_shifted)
+    def collected(samples: tf.Tensor) -> tf.Tensor:
+        num_clients = tf.shape(samples)[1]
+        cells = num_clients**2 if has_pairs else 2 * num_clients
+        num_shifted = tf.maximum(1, _CELLS // tf.maximum(1, cells))
+        return collecting.in_blocks(
+            lambda first: step(samples[first : first + num_shifted]), tf.shape(samples)[0], num_shifted
+        )
 
     def step(samples: tf.Tensor) -> tf.Tensor:
         result, is_moved = _aggregate_block(shift, tf.cast(samples, tf.float64), shifts_clients=shifts_clients)
         return tf.stack([tf.cast(result, tf.float32), tf.cast(is_moved, tf.float32)], axis=1)
 
-    return tf.cond(
-        num_clients > 0,
-        lambda: _in_blocks(collect, size, num_collected, parallel_iterations=1),
-        lambda: tf.fill([size, 1], nothing) * [[1.0, np.nan]],
-    )
-
-
-def _in_blocks(
-    function: Callable[[tf.Tensor], tf.Tensor], size: int | tf.Tensor, block: tf.Tensor, parallel_iterations: int = 10
-) -> tf.Tensor:
-    """Concatenates function(start), float32 [block, 2], for the starts of all blocks."""
-    parts = tf.TensorArray(tf.float32, -(-size // block), infer_shape=False, element_shape=[None, 2])
-    _, parts = tf.while_loop(
-        lambda index, _: index * block < size,
-        lambda index, parts: (index + 1, parts.write(index, function(index * block))),
-        (0, parts),
-        parallel_iterations=parallel_iterations,
-    )
-    return parts.concat()
+    return collecting.by_blocks(collected, updates, size, nothing)
 
 
 def _in_units(samples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

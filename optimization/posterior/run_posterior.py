@@ -13,7 +13,7 @@ from data.errors import UsageError
 from data.tasks import registry
 from optimization.posterior import flags, metrics
 from optimization.posterior.flags import PosteriorOptions
-from optimization.study import cli, frame, results, selector_flags
+from optimization.study import cli, frame, results, run_folder, selector_flags, training_flags
 
 if TYPE_CHECKING:
     from optimization.posterior import experiment
@@ -66,12 +66,13 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
                 f"--server_data=clients:{count} leaves {population} clients: --clients_per_round={options.cohort_size}."
             )
         selector_flags.check_population(options.selection, population, options.cohort_size)
+        training_flags.check_variates(options.client_algorithm, population)
         return ()
 
     def rounds(self, run: frame.Run) -> "experiment.PosteriorRounds":
         from optimization.posterior import experiment
 
-        return experiment.PosteriorRounds(run.options, run.data, run.folder.path)
+        return experiment.PosteriorRounds(run.options, run.data, run.folder)
 
     def label(self, options: PosteriorOptions) -> str:
         return options.posterior.name
@@ -90,6 +91,8 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
                 f"Mean shift moved {moved:.1%} of the parameters (mean over rounds); the others keep the clients' mean."
             )
         print(f"Results in {folder.path}: metrics.csv, config.json, model/weights.npz")
+        if options.client_algorithm:
+            print(run_folder.variates_notice(folder.path))
 
 
 STUDY = PosteriorStudy()

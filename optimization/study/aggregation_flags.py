@@ -7,7 +7,7 @@ from typing import Any
 from data.errors import UsageError
 from data.settings import make_options, names
 from optimization import options as options_lib
-from optimization.options import CAN_ADAPT, NOISY, Aggregation, Target
+from optimization.options import CAN_ADAPT, NOISY, ROBUST, Aggregation, Target
 from optimization.privacy import calibration, mechanisms, sensitivities
 from optimization.study import cli
 
@@ -23,8 +23,9 @@ def check(settings: cli.Settings) -> None:
       UsageError: On a flag that is missing, has no effect, or does not go with the others.
     """
     kind = settings.aggregator_type
-    if settings.aggregator and (settings.adaptive_clipping or settings.clip_norm is not None):
-        raise UsageError("--aggregator gets the updates as they are: leave out --clip_norm and --adaptive_clipping.")
+    unclipped = "aggregator" if settings.aggregator else f"aggregator_type={kind}" * (kind in ROBUST)
+    if unclipped and (settings.adaptive_clipping or settings.clip_norm is not None):
+        raise UsageError(f"--{unclipped} gets the updates as they are: leave out --clip_norm and --adaptive_clipping.")
     if settings.adaptive_clipping and kind not in CAN_ADAPT:
         raise UsageError(f"--adaptive_clipping does not work with --aggregator_type={kind}: its clip norm is fixed.")
     if not settings.adaptive_clipping and "unclip_quantile" in settings.set_by_user:

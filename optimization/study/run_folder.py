@@ -49,8 +49,9 @@ DEPLOYED_MODELS = "models"
 CLIENT_REPORT_FILE = "private_client_rewards.json"
 ADAPTED_FILE = "private_adapted_rewards.json"
 CLIENT_MODELS = "private_client_models"
+CLIENT_VARIATES = "private_client_variates"
 EXPORT = "export"
-_SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS, EXPORT)
+_SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS, CLIENT_VARIATES, EXPORT)
 _HAS_CHECKPOINTS = "has_checkpoints"
 RESTORE = "restore a copy, or give --restart, which starts over and moves the old files aside."
 _ELSEWHERE = "choose another --experiment_name, or give --restart, which moves the old files aside."
@@ -109,6 +110,11 @@ NOTICE = (
     "Epsilon covers the model alone, not the rewards that this run prints. privacy.json lists under `files` what each "
     "file discloses, and which may be published."
 )
+
+
+def variates_notice(path: pathlib.Path) -> str:
+    """Line to print after a run whose folder has control variates."""
+    return f"Keep {path / CLIENT_VARIATES} and the checkpoints private: they hold mean gradients of the clients."
 
 
 def with_disclosures(report: Mapping[str, Any]) -> dict[str, Any]:

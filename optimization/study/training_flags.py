@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from data.errors import UsageError
 from data.settings import Parameter, Setting, declared, make_options, parameters
 from optimization import corrections
 from optimization.options import OPTIMIZERS, Evaluations, ServerOptimizer
@@ -22,6 +23,21 @@ _SPELLED = {"server_adagrad_initial_preconditioner_value": "server_adagrad_initi
 # The default is None, so that adding a correction does not change the names of runs that do not use it.
 CORRECTIONS = [Setting(name, float, about) for name, (_, about) in corrections.CORRECTIONS.items()]
 EVALUATIONS = declared(Evaluations)
+MOST_VARIATES = 10_000  # SCAFFOLD stores an array of the model's size on disk for each client.
+_OFF = (
+    *("proximal_strength", "client_momentum", "client_sgd_momentum", "aggregator", "adaptive_clipping", "clip_norm"),
+    *("init_adaptive_clipping", "reset", "log_interactions", "diagnose_round"),
+)
+# The values of other settings that SCAFFOLD allows; a number that is off is 0.
+_WITH_SCAFFOLD: Mapping[str, tuple] = {
+    **dict.fromkeys(("aggregator_type", "model_aggregation"), ("mean",)),
+    **dict.fromkeys(_OFF, (None, False)),
+    **dict.fromkeys(("client_weighting", "client_selection"), ("uniform",)),
+    "algorithm": ("fedavg", "fedopt"),
+    "client_optimizer": ("sgd",),
+    "federation": ("federated",),
+    "personalization": ("none",),
+}
 
 
 def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> list[Setting]:
@@ -45,6 +61,31 @@ def hyperparameters(owner: str, settings: Mapping[str, Any]) -> tuple[tuple[str,
     name = settings[f"{owner}_optimizer"]
     values = {key: settings[f"{owner}_{name}_{key}"] for key in OPTIMIZERS.get(name, ())}
     return tuple((key, value) for key, value in values.items() if value is not None)
+
+
+def check_algorithm(settings: cli.Settings) -> None:
+    """Refuses settings that conflict with `--client_algorithm`.
+
+    Raises:
+      UsageError: If a setting conflicts with it.
+    """
+    for name, values in _WITH_SCAFFOLD.items() if settings.client_algorithm else ():
+        if (value := settings.get(name, values[0])) not in values:
+            raise UsageError(
+                f"--{name}={value} does not go with --client_algorithm={settings.client_algorithm}, whose control "
+                "variates need plain SGD, and unclipped updates of clients that count equally."
+            )
+
+
+def check_variates(algorithm: str | None, population: int) -> None:
+    """Refuses SCAFFOLD with more clients than can keep their variates.
+
+    Raises:
+      UsageError: If there are too many.
+    """
+    if algorithm and population > MOST_VARIATES:
+        limit = f"keeps control variates of at most {MOST_VARIATES:,} clients on disk"
+        raise UsageError(f"--client_algorithm={algorithm} {limit}, and {population:,} can take part.")
 
 
 def options(settings: cli.Settings, kind: Callable[..., _Options], **others: Any) -> _Options:

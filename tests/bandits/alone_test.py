@@ -10,7 +10,7 @@ from bandits import alone, metrics
 from bandits.experiment import SampledClients
 from bandits.round_parts import Participation
 from data.errors import Failure
-from optimization import fed_avg
+from optimization import client_states, fed_avg
 from optimization.study import run_folder
 from tests.bandits import whole_runs
 
@@ -42,7 +42,7 @@ class _Counting:
 
 
 def _rounds(folder, population, checkpoints=()):
-    states = alone.ClientStates(folder, lambda: checkpoints)
+    states = client_states.ClientStates(folder, lambda: checkpoints)
     process = _Counting()
     return process, alone.AloneRounds(
         lambda _: process,
@@ -77,7 +77,7 @@ def test_metrics_are_sums_over_clients_and_the_mean_of_norms(tmp_path):
 
 def test_the_states_that_a_checkpoint_continues_from_are_kept(tmp_path):
     checkpoints: list[int] = []
-    states = alone.ClientStates(tmp_path / "states", lambda: checkpoints)
+    states = client_states.ClientStates(tmp_path / "states", lambda: checkpoints)
     for round_num, weight in enumerate([1.0, 2.0, 3.0], 1):
         states.save(0, round_num, _state(weight, [0]))
     assert len(list((tmp_path / "states").iterdir())) == 1
@@ -85,7 +85,7 @@ def test_the_states_that_a_checkpoint_continues_from_are_kept(tmp_path):
     for round_num in (5, 6, 7, 8, 9):
         states.save(0, round_num, _state(round_num, [0]))
         checkpoints += [round_num] if round_num in (5, 7) else []
-    again = alone.ClientStates(tmp_path / "states", lambda: checkpoints)
+    again = client_states.ClientStates(tmp_path / "states", lambda: checkpoints)
     for round_num in (3, 5, 7, 9):  # Rounds 6 and 8 have no checkpoint.
         assert again.load(0, round_num, _state(0, [0])) == _state(round_num, [0])
     checkpoints[:] = [7, 9]

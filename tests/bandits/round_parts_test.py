@@ -66,6 +66,17 @@ def test_pooled_clients_upload_their_logs_and_download_one_model():
     assert row == {metrics.BYTES_DOWN: 2 * 100, metrics.BYTES_UP: 8 * (8 + 3 * 4)}
 
 
+def test_a_robust_aggregation_warns_if_most_coordinates_never_change():
+    part = round_parts.RobustAggregation()
+    own = part.initial_state()
+    for participations, share in (([_participation(3)], 0.9), ([], np.nan), ([_participation(3)], 0.4)):
+        own, row = part.after(own, _ended(participations, aggregator={"zero_share": share}))
+        np.testing.assert_equal(row, {metrics.ZERO_SHARE: share})
+    (line,) = part.finish(own, None)
+    assert line.startswith("Warning: The aggregate was 0 in 65.0% of the coordinates")
+    assert part.finish(np.array([0.4, 1]), None)[0].startswith("The aggregate was 0 in 40.0%")
+
+
 def _own_policy(at_deployment, keeps_cache=False, delay=environments.NO_DELAY):
     policy = types.SimpleNamespace(name="Counts", at_deployment=at_deployment, bound=5.0)
     spec = {"interactions": tf.TensorSpec(()), "total": tf.TensorSpec((2,))}

@@ -13,7 +13,7 @@ from data import clients, tasks
 from optimization import models
 from optimization.posterior import algorithms, experiment, flags, metrics
 from optimization.posterior.run_posterior import STUDY
-from optimization.study import compiled, frame
+from optimization.study import compiled, frame, run_folder
 from optimization.study import metrics as study_metrics
 
 SIZES = (4, 6, 5, 9)
@@ -44,7 +44,7 @@ def options(*arguments: str) -> flags.PosteriorOptions:
 
 
 def make_run(folder, *arguments: str, sizes=SIZES) -> experiment.PosteriorRounds:
-    return experiment.PosteriorRounds(options(*arguments), make_task(sizes), folder)
+    return experiment.PosteriorRounds(options(*arguments), make_task(sizes), run_folder.RunFolder(folder))
 
 
 def test_runs_of_other_seeds_share_computations_and_no_state(tff_worker, tmp_path, monkeypatch):
@@ -217,3 +217,15 @@ def test_ucb_cs_first_selects_each_client_but_the_servers(tff_worker, tmp_path):
         examples.append(row[study_metrics.EXAMPLES])
     assert sorted(examples) == sorted(SIZES[1:])
     assert (progress.selection.counts > 0).all()
+
+
+def test_scaffolds_first_round_is_fedavgs_and_later_ones_are_not(tff_worker, tmp_path):
+    shared = ("--algorithm=fedavg", "--client_momentum=0")
+    for rounds in (1, 2):
+        mean, mean_row = execute(make_run(tmp_path, *shared, sizes=(6, 6, 6, 6)), rounds)
+        run = make_run(tmp_path, *shared, "--client_algorithm=scaffold", sizes=(6, 6, 6, 6))
+        corrected, row = execute(run, rounds)
+        assert np.allclose(corrected, mean, rtol=0, atol=1e-6) == (rounds == 1)
+        for column in (study_metrics.BYTES_DOWN, study_metrics.BYTES_UP):
+            assert row[column] == 2 * mean_row[column]
+    assert len(list((tmp_path / run_folder.CLIENT_VARIATES).iterdir())) >= 4

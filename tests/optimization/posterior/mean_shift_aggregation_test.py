@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from optimization import collecting
 from optimization.posterior import kernels, mean_shift_aggregation
 from optimization.posterior.flags import BANDWIDTHS, MeanShift
 from tests.optimization.posterior import reference
@@ -100,7 +101,7 @@ def test_parts_of_the_cohort_and_blocks_of_parameters_change_nothing(shifts_clie
     updates = _updates()
     whole = _aggregate(MeanShift(), updates, shifts_clients=shifts_clients)
     monkeypatch.setattr(mean_shift_aggregation, "_CELLS", 130)
-    monkeypatch.setattr(mean_shift_aggregation, "_COLLECTED_CELLS", 150)
+    monkeypatch.setattr(collecting, "_COLLECTED_CELLS", 150)
     parts = _aggregate(MeanShift(), updates[:3], updates[:0], updates[3:], shifts_clients=shifts_clients)
     np.testing.assert_array_equal(parts[0], whole[0])
     assert parts[1] == whole[1]
@@ -130,7 +131,7 @@ def _round(factory, updates: np.ndarray, weights: np.ndarray) -> tuple[np.ndarra
 
 @pytest.mark.parametrize("cohort_size", [7, 9], ids=["a full round", "two clients are missing"])
 def test_it_aggregates_structures_of_clients_that_count(tff_worker, cohort_size, monkeypatch):
-    monkeypatch.setattr(mean_shift_aggregation, "_PLACES", 4)
+    monkeypatch.setattr(collecting, "_PLACES", 4)
     updates, weights = _updates(7), np.array([3, 0, 5, 2, 1, 4, 6], np.float32)
     updates[4, 2] = np.nan
     shift = MeanShift(bandwidth_scale=0.7)
