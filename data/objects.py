@@ -116,13 +116,14 @@ def _described(value: Any) -> UserObject:
     elif kind is not value:
         names = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
         values = {name: getattr(value, name) for name in names}
-        arguments = f"({', '.join(f'{name}={one!r}' for name, one in values.items())})"
+        shown = {name: repr(one) if _is_plain(one) else getattr(one, "__name__", "...") for name, one in values.items()}
+        arguments = f"({', '.join(f'{name}={one}' for name, one in shown.items())})"
         if not dataclasses.is_dataclass(kind) or not kind.__dataclass_params__.frozen:
             problem = "is neither a function nor a frozen dataclass"
         elif not all(map(_is_plain, values.values())):
             problem = "has parameters that are neither numbers, texts nor tuples of these"
     if problem or path is None:
-        made = UserObject(f"{kind.__qualname__} in memory {id(value)}")
+        made = UserObject(f"{kind.__qualname__}{arguments.removesuffix('()')} in memory {id(value)}")
         made.problem = problem
         return made
     module = path.stem if kind.__module__ == "__main__" else kind.__module__

@@ -4,6 +4,7 @@ TensorFlow operations encode the raw columns as `columns.encode` encodes them in
 """
 
 import contextlib
+import copy
 import functools
 import json
 import logging
@@ -105,12 +106,12 @@ def _save(predictor: predictions.Predictor, kinds: Kinds, folder: pathlib.Path, 
 
 def _outputs(predictor: predictions.Predictor, dtype: tf.DType, contexts: tf.Tensor) -> dict[str, tf.Tensor]:
     """Outputs of all signatures, [rows, actions] each: rewards of this dtype, and float32 probabilities."""
+    policy = copy.copy(predictor.policy())
+    object.__setattr__(policy, "is_checked", False)  # TensorFlow Lite has no assertions.
     model, weights, loss, no_key = predictor.model, predictor.weights, predictor.loss, tf.zeros([2], tf.int32)
     return {
         "predicted_reward": predictor.rewards(model.forward(weights, contexts), dtype),
-        "probability": process.probabilities(
-            predictor.policy(), model, weights, loss, contexts, no_key, predictor.state
-        ),
+        "probability": process.probabilities(policy, model, weights, loss, contexts, no_key, predictor.state),
     }
 
 

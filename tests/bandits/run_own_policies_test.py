@@ -13,7 +13,7 @@ from tests.bandits.whole_runs import assert_same
 
 pytestmark = pytest.mark.slow
 
-SMALL = ("--total_rounds=7", "--clients_per_round=10", "--bandits_deploy_freq=3")
+SMALL = ("--total_rounds=7", "--clients_per_round=10", "--bandits_deploy_freq=3", "--rounds_per_eval=5")
 KEPT = ("--cache=persistent",)
 LATE = (*KEPT, "--reward_delay=uniform", "--delay_rounds=2")
 play = whole_runs.player(*SMALL)

@@ -105,6 +105,18 @@ def test_other_objects_are_only_of_this_process(module):
             _ = objects.UserObject(str(made)).value
 
 
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    function: object
+    num_draws: int
+
+
+def test_an_object_in_memory_shows_its_parameters():
+    made = objects.of(Sampled(len, 100))
+    assert (made.label, made.short) == ("Sampled(function=len, num_draws=100)", "Sampled")
+    assert "parameters" in made.problem
+
+
 def test_an_optimizer_of_tff_is_its_class_and_arguments():
     build = tff.learning.optimizers
     first = objects.of(build.build_adagrad(0.1, initial_preconditioner_value=0.5))

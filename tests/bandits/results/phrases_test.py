@@ -1,6 +1,7 @@
 """Tests of bandits.results.phrases."""
 
 import math
+import pathlib
 
 import pytest
 
@@ -32,3 +33,15 @@ def test_an_estimate_without_a_width_has_three_significant_digits(high):
 def test_an_estimate_has_the_decimals_of_its_interval_and_is_never_minus_zero():
     assert phrases.estimate(Interval(0.35949, 0.341, 0.378, 8)) == "0.359 (95% CI 0.341 to 0.378)"
     assert phrases.estimate(Interval(-0.0004, -0.1, 0.1, 8), signed=True) == "+0.00 (95% CI -0.10 to +0.10)"
+
+
+def test_a_configuration_with_a_users_policy_is_named_after_it():
+    policy = "my_rules:Tempered(0.1) 0123456789abcdef"
+    flags = [
+        {"bandits_type": "softmax", "policy": policy},
+        {"bandits_type": "softmax_ce", "policy": policy},
+        {"bandits_type": "softmax", "policy": None},
+    ]
+    owners = [pathlib.Path("runs", name) for name in "abc"]
+    names = phrases.configuration_names(flags, owners, (), "bandits_type")
+    assert names == ["Tempered(0.1)", "Tempered(0.1), cross entropy", "softmax"]
