@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import held_out, metrics, object_flags, process, process_factory, round_parts
+from bandits import held_out, metrics, policies, process, process_factory, round_parts
 from bandits.options import Phase
 from bandits.round_parts import Cohort, Participation, Prepare, Read, period
 from data import clients, keys, tasks
@@ -77,10 +77,9 @@ class BanditRounds(runner.Rounds):
             initial_weights = model.initial_weights(phase.seed)
         self._poll_key = process_factory.key(task, phase, self._definition)
         self._rounds = process_factory.rounds(task, phase, self._definition, initial_weights, folder)
-        self._parts = process_factory.parts(task, phase, mechanism, model, self._rounds.initialize)
+        self._parts = process_factory.parts(task, phase, mechanism, self._definition, self._rounds.initialize)
+        self.columns = [column for part in self._parts for column in part.columns]
         self.loggers = self._rounds.loggers
-        is_robust = phase.bandit.trains and phase.aggregation.kind in options.ROBUST
-        self.own_columns = [*object_flags.metric_columns(phase.own_metrics), *[metrics.ZERO_SHARE] * is_robust]
         self.evaluation = held_out.Evaluation(task, phase, capped, self._definition, mechanism.kind != "none")
         changes = [part.inputs for part in self._parts]
         self.participations = functools.partial(read_clients, task, phase, capped, changes)
@@ -110,7 +109,11 @@ class BanditRounds(runner.Rounds):
         for place, part in enumerate(self._parts):
             own[place], server = part.before(own[place], server, round_num)
         cohort, chosen = self._clients.next(state.clients, server, round_num)
-        after, counts = self._rounds.next(server, cohort.inputs, round_num)
+        for place, part in enumerate(self._parts):
+            if started := part.started(own[place], cohort.participations, round_num):
+                cohort = cohort._replace(participations=started, inputs=self._rounds.prepared(started, round_num))
+        with policies.shows_invalid_rows():
+            after, counts = self._rounds.next(server, cohort.inputs, round_num)
         chosen = self._clients.observe(chosen, counts)
         total, rounds = float(state.reward_total), int(state.reward_rounds)
         if counts.examples:

@@ -17,6 +17,8 @@ from data.errors import UsageError
 from data.objects import UserObject
 from data.reward_bounds import RewardBounds
 from data.settings import names
+from data.tasks.options import SIMULATOR
+from optimization.options import NOISY
 from optimization.study import cli, run_folder
 from optimization.study.metrics import Metric
 
@@ -110,12 +112,13 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
         architecture.check(task.feature_spec[0], task.num_actions)
         task = _with_keras(task, architecture)
     if options.own_policy:
-        from bandits import policies
+        from bandits import policies, policy_checks
 
         policy = policies.of(_callable("policy", options.own_policy))
         if task.model == "keras" and "representation" in policy.asks:
             raise UsageError("policy asks for the representation, which a Keras model does not give.")
-        policies.check(policy, task.num_actions)
+        _check_state(policy, options)
+        policy_checks.check(policy, task, options.heads)
     if metric_columns(options.own_metrics):
         _check_metrics(options.own_metrics, task)
     return task
@@ -159,6 +162,34 @@ def _check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
                 raise ValueError("the value is not finite")
         except Exception as error:  # The user's code can raise anything.
             raise UsageError(f"metrics: {each.label} returns no sums for {count} interactions: {error}.") from error
+
+
+def _check_state(policy: Any, options: BanditOptions) -> None:
+    """Refuses settings that do not go with a policy's state.
+
+    Raises:
+      UsageError: If such a setting is set.
+    """
+    if not policy.has_state:
+        return
+    kind = options.aggregation.kind
+    if policy.sums and kind == "secure_sum" and not policy.bound:
+        raise UsageError(
+            f"--aggregator_type=secure_sum needs the attribute bound of policy {policy.name}: the largest absolute "
+            "value of a client's statistics and of its number of interactions in a round."
+        )
+    refused = {
+        f"--aggregator_type={kind}": policy.sums and kind in NOISY,  # No accounting covers sums.
+        f"--federation={options.federation}": options.federation != "federated",
+        "--personalization": options.personalization,
+        "--client_selection": not options.selection.is_uniform,
+        f"--client_algorithm={options.client_algorithm}": options.client_algorithm,
+        f"--learn_from={options.task.learn_from}": options.task.learn_from != SIMULATOR,
+        "--bandits_deploy_delay": policy.sums and options.max_delay,
+    }
+    if flags := [flag for flag, is_set in refused.items() if is_set]:
+        what = "sums over clients" if policy.sums else "the round"
+        raise UsageError(f"{flags[0]} does not go with policy {policy.name}, which depends on {what}: leave it out.")
 
 
 def _callable(name: str, given: UserObject) -> Any:

@@ -1,7 +1,8 @@
 """Exploration policies: predicted rewards -> action probabilities (Agarwal et al. 2023, Algorithm 2, lines 4-7).
 
 A policy is a function of the predicted rewards. It can request further arguments: see `MORE`. The action is sampled and
-its propensity recorded in a single place, `bandits.process`.
+its propensity recorded in a single place, `bandits.process`. A policy can also declare statistics of the clients' logs,
+see `Policy.statistics`. It receives their sum over all clients, as of the last deployment.
 The exploration parameter (epsilon, temperature or gamma) is usually a number. If a schedule changes it from one
 deployment to the next, it is a float32 scalar tensor that a compiled round takes as an input, or None until that tensor
 exists.
@@ -10,18 +11,20 @@ Ties for the best action are broken at random: tied actions share the greedy act
 """
 
 import abc
+import contextlib
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from data.errors import UsageError
+from data.errors import Failure
 
 Parameter: TypeAlias = float | tf.Tensor
 
-_ROUNDING = 1e-3  # Larger than a row's total rounding error, smaller than any real mistake.
+ROUNDING = 1e-3  # Larger than a row's total rounding error, smaller than any real mistake.
 _LARGEST, _SMALLEST = tf.float32.max, 1e-37  # The latter does not round to 0, nor its inverse to infinity.
 
 
@@ -31,17 +34,53 @@ MORE: Mapping[str, str] = {
     "representation": "float32 [batch, units], the inputs of the model's last layer",
     "contexts": "the contexts as the model takes them, [batch, ...], or of posts a mapping, see `models.dense`",
     "key": "int32 [2], a key of the policy's own: equal for the same client and period or round",
+    "round_num": "int32 scalar, the round in which the client acts, from 1",
+    "interactions": "float32 scalar, the number of interactions of all clients up to the last deployment",
+    "statistics": "the policy's `statistics`, summed over all clients, as of the last deployment; at first all are 0",
 }
+LOGGED = ("contexts", "representation", "action", "reward", "propensity")  # Arguments of `Policy.statistics`.
+ROUND, COUNT = "round_num", "interactions"  # No statistic may have these names.
+ACCUMULATE, RESTART = "accumulate", "restart"
+_INVALID = "returned the invalid row"
 
 
 class Policy(abc.ABC):
-    """Maps predicted rewards, and any further arguments it requests, to a distribution over actions."""
+    """Maps predicted rewards, and any further arguments it requests, to a distribution over actions.
 
-    asks: tuple[str, ...] = ()  # Arguments from MORE that `probabilities` names.
+    Attributes:
+      asks: Arguments from MORE that `probabilities` names.
+      reads: Arguments in LOGGED that `statistics` names.
+      at_deployment: What happens to statistics at a deployment: with `accumulate`, those since the last deployment are
+        added to the deployed sums; with `restart`, they replace them. A policy with statistics must declare it.
+      bound: Largest absolute value of a client's statistics and of its number of interactions in a round. Needed only
+        for secure sums.
+      name: Name in messages.
+      is_checked: Whether rows are checked when they are used. Policies of this module cannot return invalid rows.
+    """
+
+    asks: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    at_deployment: str = ""
+    bound: float | None = None
+    is_checked: bool = True
+    name: str = ""
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
         cls.asks = _asked(cls.__name__, [*inspect.signature(cls.probabilities).parameters.values()][2:])
+        cls.reads = _asked(cls.__name__, [*inspect.signature(cls.statistics).parameters.values()][1:], LOGGED)
+        cls.name = cls.__name__
+        cls.is_checked = vars(cls).get("is_checked", cls.__module__ != __name__)
+
+    @property
+    def sums(self) -> bool:
+        """Whether clients sum statistics, or at least count their interactions."""
+        return bool(self.reads) or COUNT in self.asks
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the policy depends on the round or on sums."""
+        return self.sums or ROUND in self.asks
 
     @abc.abstractmethod
     def probabilities(self, predicted_rewards: tf.Tensor, *args: Any, **kwargs: Any) -> tf.Tensor:
@@ -53,8 +92,24 @@ class Policy(abc.ABC):
           **kwargs: The same, by keyword.
         """
 
+    def statistics(self, *args: Any, **kwargs: Any) -> Mapping[str, tf.Tensor]:
+        """Returns sums over interactions, by name: float32 arrays whose shapes do not depend on their number.
+
+        Each interaction of a client is counted once, in the first round in which its reward is observed. The sums of
+        all clients are added. By default, there are no statistics.
+
+        Args:
+          *args: The arguments that the policy names, with one row for each interaction: `contexts` as in MORE;
+            `representation`, float32 [batch, units], the inputs of the last layer of the model that acted; `action`,
+            int32 [batch]; `reward`, float32 [batch], in the unit of the data; and `propensity`, float32 [batch].
+          **kwargs: The same, by keyword.
+        """
+        return {}
+
     def __call__(self, predicted_rewards: tf.Tensor, **more: Any) -> tf.Tensor:
         """Returns `probabilities`, with uniform rows where they are invalid or a prediction is not finite.
+
+        If the policy is checked, an invalid row is an error; see `shows_invalid_rows`.
 
         Args:
           predicted_rewards: float32 [batch, actions].
@@ -67,16 +122,33 @@ class Policy(abc.ABC):
         # Zeros make every policy's arithmetic safe; their rows are replaced below.
         rows = self.probabilities(tf.where(usable, predicted_rewards, 0.0), **more)
         sums = tf.reduce_sum(rows, axis=1, keepdims=True)
-        is_distribution = tf.reduce_all(rows >= 0, axis=1, keepdims=True) & (tf.abs(sums - 1) < _ROUNDING)
+        is_distribution = tf.reduce_all(rows >= 0, axis=1, keepdims=True) & (tf.abs(sums - 1) < ROUNDING)
+        if self.is_checked:
+            is_wrong = tf.squeeze(usable & tf.logical_not(is_distribution), 1)
+            shown = [f"policy {self.name} {_INVALID}", tf.boolean_mask(rows, is_wrong)[:1]]
+            with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(tf.reduce_any(is_wrong)), shown, 100)]):
+                rows = tf.identity(rows)
         rows = tf.where(usable & is_distribution, rows, 1.0)
         return rows / tf.reduce_sum(rows, axis=1, keepdims=True)
 
 
-def _asked(name: str, parameters: Sequence[inspect.Parameter]) -> tuple[str, ...]:
-    """Returns the arguments from MORE that a function names."""
-    names = tuple(one.name for one in parameters if one.kind != inspect.Parameter.VAR_KEYWORD)
-    if unknown := set(names) - set(MORE):
-        raise TypeError(f"{name} asks for {', '.join(sorted(unknown))}: none of {', '.join(MORE)}.")
+@contextlib.contextmanager
+def shows_invalid_rows() -> Iterator[None]:
+    """Turns the error of a checked policy's invalid row, also from a worker, into a `Failure` that shows the row."""
+    try:
+        yield
+    except Exception as error:  # Workers raise several types.
+        if not (found := re.search(rf"(policy \S+ {_INVALID})['\]]\s*\[*([^\]\n]*)", str(error))):
+            raise
+        rule = "each row must have probabilities of at least 0 that sum to 1"
+        raise Failure(f"{found[1]} [{found[2]}]: {rule}.") from error
+
+
+def _asked(name: str, parameters: Sequence[inspect.Parameter], known: Iterable[str] = MORE) -> tuple[str, ...]:
+    """Returns the known arguments that a function names; by default, those from MORE."""
+    names = tuple(one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL))
+    if unknown := set(names) - set(known):
+        raise TypeError(f"{name} asks for {', '.join(sorted(unknown))}: none of {', '.join(known)}.")
     return names
 
 
@@ -89,10 +161,12 @@ class OfFunction(Policy):
     """
 
     function: Callable[..., tf.Tensor]
+    is_checked = True
 
     def __post_init__(self):
         parameters = [*inspect.signature(self.function).parameters.values()][1:]
         object.__setattr__(self, "asks", _asked(repr(self.function), parameters))
+        object.__setattr__(self, "name", getattr(self.function, "__name__", repr(self.function)))
 
     def probabilities(self, predicted_rewards: tf.Tensor, **more: Any) -> tf.Tensor:
         return self.function(predicted_rewards, **more)
@@ -103,23 +177,49 @@ def of(given: Any) -> Policy:
     return given if isinstance(given, Policy) else OfFunction(getattr(given, "probabilities", given))
 
 
-def check(policy: Policy, num_actions: int) -> None:
-    """Tests a policy on random rewards, because invalid rows would otherwise silently become uniform.
+@dataclasses.dataclass(frozen=True)
+class FromSamples(Policy):
+    """Policy that chooses each action with its share among several draws, mixed with the uniform policy.
 
-    Policies that request further arguments are not tested.
+    A function that samples actions with a key, such as Thompson sampling, does not know their probabilities. Their
+    shares among the draws are the policy: the action that is executed is sampled from them, so the logged propensity is
+    exact.
+
+    Attributes:
+      draws: Function (key, predicted_rewards, further arguments from MORE) -> one-hot rows [batch, actions], or actions
+        int [batch].
+      floor: Smallest probability of an action, above 0 and at most 1 / actions.
+      num_draws: Number of draws.
 
     Raises:
-      UsageError: If the policy fails, or its rows are not distributions.
+      ValueError: If the floor or the number of draws is not above 0.
     """
-    if policy.asks:
-        return
-    tried = tf.random.stateless_uniform([16, num_actions], [0, 0])
-    try:
-        rows = tf.convert_to_tensor(policy.probabilities(tried), tf.float32).numpy()
-    except Exception as error:  # The user's code can raise anything.
-        raise UsageError(f"policy fails on predicted rewards of shape {tuple(tried.shape)}: {error}") from error
-    if rows.shape != tried.shape or not (rows >= 0).all() or not (abs(rows.sum(axis=1) - 1) < _ROUNDING).all():
-        raise UsageError("policy must give float32 [batch, actions] rows that are at least 0 and sum to 1.")
+
+    draws: Callable[..., tf.Tensor]
+    floor: float
+    num_draws: int = 100
+    is_checked = True
+
+    def __post_init__(self):
+        if not self.floor > 0 or not self.num_draws > 0:
+            raise ValueError(f"floor and num_draws must be above 0, got {self.floor} and {self.num_draws}")
+        asked = _asked(repr(self.draws), [*inspect.signature(self.draws).parameters.values()][2:])
+        object.__setattr__(self, "asks", ("key", *asked))
+
+    def probabilities(self, predicted_rewards: tf.Tensor, key: tf.Tensor, **more: Any) -> tf.Tensor:
+        num_actions = predicted_rewards.shape[1]
+
+        def add(place: tf.Tensor, chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            drawn = self.draws(tf.random.experimental.stateless_fold_in(key, place), predicted_rewards, **more)
+            rows = drawn if len(drawn.shape) == 2 else tf.one_hot(drawn, num_actions)
+            return place + 1, chosen + tf.cast(rows, tf.float32)
+
+        start = tf.constant(0), tf.zeros_like(predicted_rewards)
+        _, chosen = tf.while_loop(lambda place, _: place < self.num_draws, add, start, parallel_iterations=1)
+        return self.floor + (1 - self.floor * num_actions) * chosen / self.num_draws
+
+
+from_samples = FromSamples
 
 
 def _best(predicted_rewards: tf.Tensor, only_first: bool) -> tf.Tensor:

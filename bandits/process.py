@@ -6,6 +6,7 @@ rounds of a period samples the same cache each time (see `ClientKeys`).
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -47,6 +48,10 @@ class ClientInput(NamedTuple):
       environment_position: float32, the mixture of environments when the client acted; see `mixture`.
       observed: bool [examples], whether each reward is observed; empty without delays.
       half: bool [examples], whether each example is in half B of the client's examples; empty without halves.
+      counted: bool [examples], whether the policy's statistics count each example's interaction in this round; empty
+        for a policy without sums.
+      policy_state: What the policy depends on: int32 `round_num`, the deployed float32 sum `interactions` and the
+        deployed statistics, by name. Empty if the policy depends on none of them.
     """
 
     features: clients.Features
@@ -58,6 +63,8 @@ class ClientInput(NamedTuple):
     environment_position: np.float32 = np.float32(0)
     observed: np.ndarray = np.zeros(0, bool)
     half: np.ndarray = np.zeros(0, bool)
+    counted: np.ndarray = np.zeros(0, bool)
+    policy_state: Any = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,6 +102,7 @@ class BanditProcess(fed_avg.Process):
     def client_type(self) -> tff.Type:
         """TFF type of a `ClientInput`."""
         key = tff.TensorType(np.int32, (2,))
+        state = {policies.ROUND: tf.TensorSpec((), tf.int32), **self.sums_spec} if self.policy.has_state else ()
         return tff.StructWithPythonType(
             [
                 ("features", tff.types.tensorflow_to_type(self.feature_spec)),
@@ -106,9 +114,35 @@ class BanditProcess(fed_avg.Process):
                 ("environment_position", tff.TensorType(np.float32)),
                 ("observed", tff.TensorType(np.bool_, (None if self.is_delayed else 0,))),
                 ("half", tff.TensorType(np.bool_, (None if self.halves else 0,))),
+                ("counted", tff.TensorType(np.bool_, (None if self.policy.sums else 0,))),
+                ("policy_state", tff.types.tensorflow_to_type(state)),
             ],
             ClientInput,
         )
+
+    @functools.cached_property
+    def sums_spec(self) -> dict[str, tf.TensorSpec]:
+        """Shapes of what clients sum for the policy, float32: `interactions`, and the policy's statistics."""
+        if not self.policy.sums:
+            return {}
+        specs = [self.model.specs, self.feature_spec, tf.TensorSpec((None, 3))]
+
+        @tf.function(input_signature=specs, autograph=False)
+        def sums(weights, features, labels):
+            cache = {**logged(labels), "counted": labels[:, -1] > 0}
+            return self.policy_sums(weights, models.dense(features), cache)
+
+        outputs = sums.get_concrete_function().structured_outputs
+        return {name: tf.TensorSpec(each.shape, each.dtype) for name, each in outputs.items()}
+
+    def policy_sums(self, weights, features, cache: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Number of a client's interactions that are `counted`, and their statistics; see `Policy.statistics`."""
+        log = {**cache, "contexts": features}
+        if "representation" in self.policy.reads:
+            log["representation"] = self.model.body(weights, features)
+        rows = masked({name: log[name] for name in self.policy.reads}, cache["counted"])
+        count = tf.reduce_sum(tf.cast(cache["counted"], tf.float32))
+        return {policies.COUNT: count, **self.policy.statistics(**rows)}
 
     def log(self, deployed: tuple, client: ClientInput) -> fed_avg.Log:
         cache, examples = self.act(deployed, client)
@@ -118,7 +152,10 @@ class BanditProcess(fed_avg.Process):
             sums |= self.half_sums(cache, client.position)
         if self.own_metrics:
             sums["own"] = metric_sums(self.own_metrics, cache, examples["features"])
-        return fed_avg.Log(examples, count, tf.cast(count, tf.float32), client.keys.training, sums=sums)
+        log = fed_avg.Log(examples, count, tf.cast(count, tf.float32), client.keys.training, sums=sums)
+        if not self.policy.sums:
+            return log
+        return log._replace(statistics=self.policy_sums(deployed[0], examples["features"], cache))
 
     def half_sums(self, cache: Mapping[str, tf.Tensor], position: tf.Tensor) -> dict[str, tf.Tensor]:
         """Expected rewards and numbers of examples of a client's halves, at its position, [2, positions] each."""
@@ -134,6 +171,8 @@ class BanditProcess(fed_avg.Process):
         """Acts with the deployed model (Algorithm 2); returns the log and the training examples."""
         if self.feedback == "logged":
             cache, features = self.weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
+            if self.policy.sums:
+                cache["counted"] = client.counted
             if self.is_delayed:
                 cache, features = masked((cache, features), client.observed)
             return cache, {"features": features, **self.mapped(cache)}
@@ -152,6 +191,8 @@ class BanditProcess(fed_avg.Process):
         cache = self.weighted(bandit_inference(acts_by, rewards, key), key)
         if self.halves:
             cache |= {"expected": tf.reduce_sum(acts_by * rewards, axis=1), "half": client.half}
+        if self.policy.sums:
+            cache["counted"] = client.counted
         if self.feedback == "replay":
             cache, features = replay(cache, client.labels, features)
         if self.is_delayed:
@@ -176,7 +217,7 @@ class BanditProcess(fed_avg.Process):
           client: The client's input.
         """
         del rewards
-        return probabilities(policy, self.model, weights, self.loss, features, client.keys.cache)
+        return probabilities(policy, self.model, weights, self.loss, features, client.keys.cache, client.policy_state)
 
     def trained_on(self, cache: Mapping[str, tf.Tensor], rewards: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the parts of a client's log that the loss uses in addition to the features."""
@@ -267,6 +308,7 @@ def probabilities(
     loss: losses.Loss,
     contexts: tf.Tensor | Mapping[str, tf.Tensor],
     key: tf.Tensor,
+    state: Any = (),
 ) -> tf.Tensor:
     """Returns a policy's probabilities, float32 [batch, actions].
 
@@ -277,6 +319,7 @@ def probabilities(
       loss: The loss that the model is trained with, which defines how outputs predict rewards.
       contexts: The contexts, in the form that the model takes.
       key: int32 [2], key for sampling the actions.
+      state: See `ClientInput.policy_state`.
     """
     outputs = model.forward(weights, contexts)
     made = {
@@ -286,6 +329,9 @@ def probabilities(
         "representation": lambda: model.body(weights, contexts),
         "contexts": lambda: contexts,
         "key": lambda: tf.random.experimental.stateless_fold_in(key, _POLICY),
+        policies.ROUND: lambda: state[policies.ROUND],
+        policies.COUNT: lambda: state[policies.COUNT],
+        "statistics": lambda: {name: state[name] for name in state if name not in (policies.ROUND, policies.COUNT)},
     }
     return policy(predicted_rewards(model, loss, outputs), **{name: made[name]() for name in policy.asks})
 

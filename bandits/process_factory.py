@@ -65,6 +65,11 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
     if bandit.trains:
         aggregated = phase.aggregation, mechanism, tuple(model.shapes.values())
         aggregator, noise = aggregators.build(*aggregated), aggregators.noise(*aggregated)
+    policy, statistics = phase.policy.build(), None
+    if policy.sums:  # A secure sum rounds to a grid of 2^32 steps from -bound to bound.
+        is_secure = phase.aggregation.kind == "secure_sum"
+        sums = tff.aggregators
+        statistics = sums.SecureSumFactory(float(policy.bound)) if is_secure else sums.SumFactory()
     kind: type[process.BanditProcess] = process.BanditProcess
     halves, personal = int(phase.has_halves), {}
     local_work: client_work.ClientWork = client_work.of_user(phase.client_work) if phase.client_work else local_sgd
@@ -81,7 +86,7 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         halves = phase.cohorts.size if phase.cohorts.sampling in ("fixed", "cyclic") else len(phase.population)
     return kind(
         model=model,
-        policy=phase.policy.build(),
+        policy=policy,
         scheduled=phase.policy.scheduled,
         loss=build_loss(phase, task.num_actions),
         reward_matrix=phase.drift.matrices(task.rewards[phase.rewards]),
@@ -96,6 +101,7 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         feedback=_FEEDBACK.get(phase.task.learn_from, "acting"),
         is_delayed=phase.delay.kind != "none",
         noise=noise,
+        statistics=statistics,
         halves=halves,
         reward_bounds=task.reward_bounds,
         clips_rewards=phase.task.learn_from != "dr",
@@ -156,7 +162,7 @@ def parts(
     task: tasks.Task,
     phase: Phase,
     mechanism: mechanisms.Mechanism,
-    model: models.Model,
+    definition: process.BanditProcess,
     initialize: Callable[[], fed_avg.State],
 ) -> list[round_parts.Part]:
     """Returns the optional parts of a phase's rounds, in order.
@@ -165,15 +171,16 @@ def parts(
       task: The task.
       phase: The phase.
       mechanism: The privacy mechanism that is accounted for.
-      model: The model.
+      definition: Definition of the rounds.
       initialize: Function that returns the server's initial state.
     """
     trains, length = phase.bandit.trains, make_options(options.Length, vars(phase))
-    shapes = list(model.shapes.values())[: -2 if phase.has_local_head else None]
-    # A client receives its deployed model and, if it trains, the one in training.
-    variate = payloads.of_model(shapes) * phase.has_variates
-    down = payloads.of_model(shapes) * (1 + (trains and not phase.is_pooled)) + variate
-    up = None if phase.is_pooled and trains else payloads.of_update(shapes, phase.aggregation) * trains + variate
+    shapes = list(definition.model.shapes.values())[: -2 if phase.has_local_head else None]
+    # A client receives its deployed model and, if it trains, the one in training. Variates are as large as models.
+    more = payloads.of_model([spec.shape for spec in definition.sums_spec.values()])
+    more += payloads.of_model(shapes) * phase.has_variates
+    down = payloads.of_model(shapes) * (1 + (trains and not phase.is_pooled)) + more
+    up = None if phase.is_pooled and trains else payloads.of_update(shapes, phase.aggregation) * trains + more
     sent = (0, 0) if phase.is_alone else (down, up)
     every: list[tuple[Any, round_parts.Part]] = [
         (phase.task.learn_from == "replay", round_parts.Replay(phase)),
@@ -184,6 +191,7 @@ def parts(
         (phase.has_halves, round_parts.Halves(phase)),
         (phase.own_metrics, round_parts.OwnMetrics(phase)),
         (phase.reset != resets.NONE, round_parts.Resets(phase.reset, task.reward_bounds, initialize)),
+        (definition.policy.has_state, round_parts.OwnPolicy(phase, definition, len(task.clients))),
         (phase.reports_clients, round_parts.ClientReports(task.clients.client_ids[: phase.population.stop])),
         (True, round_parts.Payloads(*sent)),
         (trains, round_parts.Clipping(phase)),
@@ -302,7 +310,8 @@ def _shared(
     folder = download.cache_folder(phase.task.cache_dir) / "rounds"
 
     def find() -> tff.templates.IterativeProcess:
-        if definition.own_metrics or not cached_rounds.is_versioned(*_parts(definition)):
+        is_users = definition.own_metrics or definition.policy.is_checked
+        if is_users or not cached_rounds.is_versioned(*_parts(definition)):
             return definition.build()
         return cached_rounds.process(folder, repr(own_key), definition.build)
 
@@ -324,6 +333,7 @@ def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Ha
         "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),
         "aggregator": definition.aggregator if phase.aggregation.kind in options.ROBUST else phase.aggregation,
         "noise": None,
+        "statistics": None,
         "server_optimizer": dataclasses.replace(phase.server_optimizer, learning_rate=0.0),
         "feature_spec": repr(definition.feature_spec),
         "label_spec": repr(definition.label_spec),

@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandits import metrics, object_flags, process, resets
+from bandits import metrics, object_flags, policies, process, resets
 from bandits.options import REPLAY_ROWS, Phase
-from data import clients, keys
+from data import clients, files, keys
+from data.errors import Failure
 from data.reward_bounds import RewardBounds
 from optimization import aggregators, fed_avg, robust
 from optimization.privacy import mechanisms
 from optimization.selection import selectors
 from optimization.study import payloads, run_folder
 from optimization.study.loggers import Callback
-from optimization.study.metrics import mean
+from optimization.study.metrics import Metric, mean
 
 _MOST_ZEROS = 0.5  # Share of zero coordinates above which a robust aggregation is warned about.
 
@@ -121,7 +122,13 @@ class Round(NamedTuple):
 
 
 class Part:
-    """An optional part of a round. By default, its methods change nothing."""
+    """An optional part of a round. By default, its methods change nothing.
+
+    Attributes:
+      columns: Metrics that only runs with this part have.
+    """
+
+    columns: Sequence[Metric] = ()
 
     def initial_state(self) -> Any:
         """Returns the part's state before round 1: arrays whose shapes never change."""
@@ -136,6 +143,11 @@ class Part:
         """Returns a client's participation. May run in another thread before the previous round has ended."""
         del round_num
         return participation
+
+    def started(self, own: Any, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
+        """Returns the participations of a round that starts, if the part's state changes them; otherwise none."""
+        del own, participations, round_num
+        return ()
 
     def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
         """Returns the part's state after a round, and the metrics that it adds."""
@@ -222,11 +234,87 @@ class Halves(_OfPhase):
 class OwnMetrics(_OfPhase):
     """The user's metrics: sums over the cohort, or quotients of such sums, which are NaN if the denominator is 0."""
 
+    @property
+    def columns(self) -> Sequence[Metric]:  # type: ignore[override]
+        return object_flags.metric_columns(self.phase.own_metrics)
+
     def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
         numerators, denominators = np.asarray(ended.counts.own, float).T
         with np.errstate(divide="ignore", invalid="ignore"):
             values = numerators / np.where(np.isnan(denominators), 1, denominators)
-        return own, dict(zip(object_flags.metric_columns(self.phase.own_metrics), values.tolist(), strict=True))
+        return own, dict(zip(self.columns, values.tolist(), strict=True))
+
+
+class OwnPolicyState(NamedTuple):
+    """What the server keeps for the user's policy.
+
+    Attributes:
+      pending: Sums since the last deployment, float64 by name.
+      deployed: Sums that clients act with, float64 by name.
+      counted_in: int64 [clients], the last round in which each client took part; 0 for none.
+    """
+
+    pending: dict[str, np.ndarray]
+    deployed: dict[str, np.ndarray]
+    counted_in: np.ndarray
+
+
+@dataclasses.dataclass
+class OwnPolicy(_OfPhase):
+    """The round and the sums over clients that the user's policy depends on.
+
+    Attributes:
+      definition: Definition of the rounds.
+      num_clients: Number of the task's clients.
+    """
+
+    definition: process.BanditProcess
+    num_clients: int
+
+    def initial_state(self) -> OwnPolicyState:
+        zeros = {name: np.zeros(spec.shape) for name, spec in self.definition.sums_spec.items()}
+        return OwnPolicyState(zeros, zeros, np.zeros(self.num_clients, np.int64))
+
+    def started(self, own: Any, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
+        sums = {name: total.astype(np.float32) for name, total in own.deployed.items()}
+        state = {policies.ROUND: np.int32(self.phase.acted_in(round_num)), **sums}
+        return [
+            each.with_inputs(policy_state=state, counted=self._counted(own, each, round_num)) for each in participations
+        ]
+
+    def _counted(self, own: OwnPolicyState, participation: Participation, round_num: int) -> np.ndarray:
+        """Whether each of a client's interactions is observed for the first time, bool [examples]."""
+        phase, client, count = self.phase, participation.client, len(participation.rows)
+        acted_in, last = phase.acted_in(round_num), int(own.counted_in[client])
+
+        def observed(at: int) -> np.ndarray:
+            if phase.delay.kind == "none":
+                return np.ones(count, bool)
+            return phase.delay.observed(phase.seed, period(phase, round_num), client, count, at - acted_in)
+
+        new = observed(round_num) & ~(observed(last) & (last >= acted_in))
+        return new if own.deployed else np.zeros(0, bool)
+
+    def after(self, own: OwnPolicyState, ended: Round) -> tuple[OwnPolicyState, Mapping[str, Any]]:
+        counts, policy = ended.counts, self.definition.policy
+        if clipped := sum(int(each) for name, each in dict(counts.statistics_clipped).items() if "count" in name):
+            raise Failure(
+                f"policy {policy.name}: a secure sum would clip the statistics of {clipped} clients, which exceed "
+                f"bound={policy.bound:g}: give the policy a larger bound."
+            )
+        counted_in, deployed = own.counted_in.copy(), own.deployed
+        counted_in[[each.client for each in ended.cohort.participations]] = ended.round_num
+        pending = {name: total + counts.statistics[name] for name, total in own.pending.items()}
+        if counts.deployed:
+            kept = deployed if policy.at_deployment != policies.RESTART else {policies.COUNT: deployed[policies.COUNT]}
+            deployed = {name: total + kept.get(name, 0) for name, total in pending.items()}
+            pending = {name: np.zeros_like(total) for name, total in pending.items()}
+        return OwnPolicyState(pending, deployed, counted_in), {}
+
+    def finish(self, own: OwnPolicyState, folder: run_folder.RunFolder) -> Sequence[str]:
+        if own.deployed:
+            files.save_arrays(folder.path / run_folder.POLICY_FILE, own.deployed)
+        return ()
 
 
 class Resets(Part):
@@ -342,6 +430,8 @@ class RobustAggregation(Part):
 
     The state is float64 [2]: the sum of the shares, and the number of rounds with clients.
     """
+
+    columns = (metrics.ZERO_SHARE,)
 
     def initial_state(self) -> np.ndarray:
         return np.zeros(2)

@@ -32,7 +32,7 @@ _DIGITS = r"(?:\d+\.?\d*|\.\d+|[\d.]*,\d+|\d{1,3}(?:,\d{3})+(?:\.\d+)?)(?:[eE][+
 _LOOSE = rf"[+-]?{_SIGN}\s*[+-]?{_DIGITS}\s*{_SIGN}"
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _COMPACT = r"^((?:19|20)\d\d)(0[1-9]|1[012])([012]\d|3[01])T?([01]\d|2[0-3])([0-5]\d)([0-5]\d)"  # 20230131T235959
-_CLOCK = r"\d\d?:\d\d(?::?\d\d(?:[.,]\d+)?)?(?: ?[ap]\.?m\.?)?"
+_CLOCK = r"\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)?(?: ?[ap]\.?m\.?)?"
 _TIME = rf"(?P<day>.+?)(?:[T, ] *(?P<time>{_CLOCK}) ?(?P<zone>Z|UTC|GMT|[+-]\d\d:?(?:\d\d)?)?)?$"
 _DECORATION = r"(?i)^(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}[., ]+|(?<=\d)(?:st|nd|rd|th)\b"
 _VERSION = r"(?=.{0,7}$)\d+\.\d+\.\d+"  # 1.2.10
@@ -215,8 +215,8 @@ def parse(column: pd.Series, show: Show = _by_row) -> Parsed:
     3. If at least 90% of the cells are dates, it is a column of dates.
     4. Everything else is a category.
 
-    With more than 50 distinct texts, half of the cells are enough; and so they are for numbers beside a single word.
-    Other cells are refused, and so are numbers with commas or signs.
+    More than half of the cells are enough if the column has more than 50 distinct texts, or if it has numbers and a
+    single word. Cells of another type than their column are refused, and so are numbers with commas or signs.
 
     Args:
       column: Cells of the column.
@@ -235,7 +235,7 @@ def parse(column: pd.Series, show: Show = _by_row) -> Parsed:
         column = column.dt.total_seconds() / 86400
     if types.is_numeric_dtype(column.dtype) and not types.is_bool_dtype(column.dtype):
         typed = column.to_numpy(np.float64, na_value=np.nan)
-        if not ((typed > 19e12) & (typed < 21e12)).any():  # May be times such as 20230131235959.
+        if not ((typed > 19e12) & (typed < 21e12)).any():  # Some may be times such as 20230131235959.
             return np.where(np.isfinite(typed), typed, np.nan)
     written = as_text(column)
     present = written[~written.isin(table_file.MISSING_AMONG_NUMBERS)].dropna()
@@ -272,6 +272,7 @@ def parse(column: pd.Series, show: Show = _by_row) -> Parsed:
 
 
 def _refusal(column: pd.Series, problem: str, remedy: str) -> UsageError:
+    """Error about a column, with all ways to resolve it."""
     name = as_flag([column.name])
     return UsageError(
         f"Column {column.name!r} has {problem}. {remedy}, give --category_columns={name} if all cells are categories, "

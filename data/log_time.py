@@ -24,7 +24,7 @@ _LATEST = "the latest time in the log, at which --reward_window ends"
 _CUT = "the time that separates training from evaluation"
 _COLUMNS, _POINTS = ("time_column", "reward_time_column"), ("from_time", "until_time", "log_until")
 _ISO = re.compile(r"\d{4}-\d{2}")
-_ZONE = re.compile(r":\d.*(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
+_ZONE = re.compile(r"[:T]\d.*(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 
 
 class Times(NamedTuple):
@@ -86,7 +86,9 @@ def select(
         if start >= end:
             raise UsageError(f"--from={schema.from_time} must be before --until={schema.until_time}.")
         is_kept = (times.values >= start) & (times.values < end)
-        outside = f"; left out: {counted(np.sum(~is_kept), 'row')} outside of --from and --until" * (not is_kept.all())
+        outside = f"; left out: {counted(int(np.sum(~is_kept)), 'row')} outside of --from and --until" * (
+            not is_kept.all()
+        )
         span = f"{times.shown(times.values.min())} to {times.shown(times.values.max())}"
         notes.append(f"Rows are in the order of column {schema.time_column!r}, {span}{outside}.")
     if schema.is_log:
@@ -219,7 +221,7 @@ def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: i
     if len(train) < 2:
         few = f"{counted(len(train), 'client')} with rows to train on before {times.shown(cut)}"
         raise UsageError(f"--hold_out=time: {few}, and training needs two.")
-    gap, seen = np.sum(~is_train & ~is_held_out), len(set(train) & set(held_out))
+    gap, seen = int(np.sum(~is_train & ~is_held_out)), len(set(train) & set(held_out))
     how = f"the rows from {times.shown(cut)} on, the latest fifth, of {counted(len(held_out), 'client')}, {seen:,} of "
     how += "them seen in training" + f"; left out: {counted(gap, 'row')} within --reward_window before" * bool(gap)
     return partition.Split(is_held_out, is_train, train, held_out, how)

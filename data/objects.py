@@ -65,7 +65,7 @@ class UserObject(str):
         """
         with blamed(f"{name} {self.label}"):
             made = self.value() if inspect.isfunction(self.value) else self.value
-        if not isinstance(made, kind):
+        if isinstance(made, type) or not isinstance(made, kind):
             raise UsageError(f"{name} must be {wanted}, or a function that returns one, not {made!r}.")
         return made
 

@@ -245,16 +245,14 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         read as a table.
     """
     if len(names) == 1:
-        raise UsageError(
-            f"{path} has only one column, {names[0]!r}: separate columns by commas, semicolons or tabs, and remove "
-            "lines before the header."
-        )
+        remedy = "separate columns by commas, semicolons or tabs, and remove lines before the header"
+        raise UsageError(f"{path} has only one column, {names[0]!r}: {remedy}.")
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
     label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
     features, categories = listed(schema.feature_columns), listed(schema.category_columns)
     chosen: dict[str, Sequence[str | None]] = {
-        "--client_column": [] if schema.num_synthetic_clients else clients,
-        "--reward_columns": [] if takes_all else listed(schema.reward_columns),
+        "--client_column": clients * (not schema.num_synthetic_clients),
+        "--reward_columns": listed(schema.reward_columns) * (not takes_all),
         **{f"--{role}_column": [getattr(schema, f"{role}_column")] for role in _SINGLE},
         "--propensity_columns": [column for _, column in action_entries(schema.propensity_columns, names)],
         POLICY: [column for _, column in action_entries(schema.probability_columns, names)],

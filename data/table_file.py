@@ -105,10 +105,10 @@ class Table:
           UsageError: If a cell is missing, not finite, not a number or outside the range. The message names the place.
         """
         is_numeric, (low, high) = pd.api.types.is_numeric_dtype(column.dtype), within
-        written = as_text(column.iloc[:0] if is_numeric else column).reindex(column.index)
-        values = (
-            column.to_numpy(np.float64, na_value=np.nan) if is_numeric else numbers(written.str.lower().replace(_TRUTH))
-        )
+        written = as_text(column.iloc[:0] if is_numeric else column)
+        values = numbers(written.map(lambda word: _TRUTH.get(str(word).lower(), word)))
+        values = column.to_numpy(np.float64, na_value=np.nan) if is_numeric else values
+        written = written.reindex(column.index)
         if high == 1:  # Rounding errors may push probabilities in single precision outside the bounds.
             bounded = np.clip(values, 0 if low == 0 else -np.inf, 1)
             values = np.where(np.abs(values - bounded) <= _ROUNDING, bounded, values)
@@ -193,18 +193,17 @@ def plain_numbers(column: pd.Series, decimal: str) -> tuple[pd.Series, bool]:
     if column.dtype != object or holds_lists(column):
         return column, False
     written = as_text(column, {*MISSING, *MISSING_AMONG_NUMBERS}).dropna()
-    is_percent = written.map(lambda text: text.endswith(PERCENT)).to_numpy(bool)
-    bare = written.str.removesuffix(PERCENT).str.strip() if is_percent.any() else written
-    fits = np.full(len(bare), decimal == POINT)
+    is_percent = written.str.endswith(PERCENT).to_numpy(bool)
+    are_percents, fits = bool(is_percent.any()), np.ones(len(written), bool)
+    if not are_percents and decimal == POINT:
+        return column, False
+    bare = written.str.removesuffix(PERCENT).str.strip()
     if decimal == COMMA:
         fits = bare.str.fullmatch(_WITH_COMMA).to_numpy(bool)
         plain = bare.str.replace(r"[.\s'’]", "", regex=True).str.replace(COMMA, POINT, regex=False)
         bare = plain.where(fits, bare)
-    elif not is_percent.any():
-        return column, False
     values = numbers(bare)
     is_number = ~np.isnan(values)
-    is_mixed = is_percent.any() and (is_number & ~is_percent & (values != 0)).any()
     if is_number.sum() < MOSTLY * max(len(values), 1):
         return column, False
     if (is_number & ~fits).any():
@@ -213,8 +212,9 @@ def plain_numbers(column: pd.Series, decimal: str) -> tuple[pd.Series, bool]:
             f"--decimal=,: column {column.name!r} has {cell!r}, whose point groups no thousands: correct it, or add "
             f"--category_columns={name} or --ignore_columns={name}."
         )
-    bare = bare + "e-2" if is_percent.any() else bare
-    return (column, False) if is_mixed else (bare.where(is_number, written).reindex(column.index), is_percent.any())
+    if are_percents and (is_number & ~is_percent & (values != 0)).any():
+        return column, False
+    return (bare + "e-2" * are_percents).where(is_number, written).reindex(column.index), are_percents
 
 
 def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
@@ -228,7 +228,8 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     Raises:
       UsageError: If the file is missing, empty, too large, or not readable.
     """
-    flag, lines, form = wanted.file_flag, None, {}
+    form: dict[str, str] = {}
+    lines, flag = None, wanted.file_flag
     if path in frames.LENT:
         table = of_frame(frames.LENT[path], "the DataFrame", wanted)
         return dataclasses.replace(table, checksum=_checksum(path.removeprefix(frames.PREFIX), wanted), first_row=0)
@@ -297,7 +298,7 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
         if not is_text:
             columns[name], is_percent = plain_numbers(columns[name], wanted.decimal)
             percents += [name] * is_percent
-    return Table(path, pd.DataFrame(columns), nameless, missing_values=counts, percents=tuple(percents))
+    return Table(path, pd.DataFrame(columns, copy=False), nameless, missing_values=counts, percents=tuple(percents))
 
 
 def _plain(column: pd.Series) -> pd.Series:
@@ -382,13 +383,10 @@ def _check_points(path: str, written: pd.DataFrame) -> None:
 
     In such files, points often group thousands.
     """
-    doubtful = {}
-    for name, column in written.items():
-        cells = column[column.str.fullmatch(_DECIMAL, na=False)]
-        if not cells.str.fullmatch(_MAY_GROUP).all():
-            return
-        doubtful |= {name: cells.iloc[0]} if len(cells) else {}
-    for name, cell in doubtful.items():
+    decimals = [column[column.str.fullmatch(_DECIMAL, na=False)] for _, column in written.items()]
+    decimals = [cells for cells in decimals if len(cells)]
+    if decimals and all(cells.str.fullmatch(_MAY_GROUP).all() for cells in decimals):
+        name, cell = decimals[0].name, decimals[0].iloc[0]
         flag = schema.as_flag([name])
         raise UsageError(
             f"Column {name!r} of {path} holds numbers such as {cell!r}, whose point may group thousands: give "

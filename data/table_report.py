@@ -43,9 +43,7 @@ def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = Fals
 def _of_columns(rows: tables.Rows, encoded: columns.Encoded) -> list[dict[str, Any]]:
     """Describes the use and type of each column, in the order of the table."""
     roles = rows.roles
-    numbers = {
-        name: re.split("[_=]", flag.strip("-"))[0] for name, flag in roles.uses.items() if flag not in _NO_NUMBERS
-    }
+    numbers = {name: re.split("[_=]", flag[2:])[0] for name, flag in roles.uses.items() if flag not in _NO_NUMBERS}
     used: dict[str, dict[str, Any]] = {name: {"use": use, "kind": "number"} for name, use in numbers.items()}
     used |= {name: {"use": "client", "kind": "category", "categories": len(rows.client_ids)} for name in roles.clients}
     if roles.label:
@@ -53,9 +51,7 @@ def _of_columns(rows: tables.Rows, encoded: columns.Encoded) -> list[dict[str, A
         used[roles.label] = {"use": use, "kind": "category", "categories": len(rows.label_names)}
     used |= {name: {"use": "feature"} | kind for name, kind in encoded.kinds.items()}
     used |= {name: {"use": "feature", "kind": "text"} for name in roles.texts}
-    left_out = ("--ignore_columns", "--partition_column", "--time_column")
-    why = {name: flag for name, flag in roles.uses.items() if flag in left_out}
-    why |= dict.fromkeys(rows.table.nameless, "it has no name")
+    why = roles.uses | dict.fromkeys(rows.table.nameless, "it has no name")
     why |= dict.fromkeys(roles.features, "no estimator reads features")
     unused = {"use": "none", "kind": "dropped"}
     return [
@@ -72,11 +68,8 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
       flag: The flag that names their column.
       what: Description of a name, such as `class`.
     """
-    words = [
-        name
-        for name, number in zip(names, table_file.numbers(pd.Series(names, dtype=object)), strict=True)
-        if np.isnan(number)
-    ]
+    numbers = table_file.numbers(pd.Series(names, dtype=object))
+    words = [name for name, number in zip(names, numbers, strict=True) if np.isnan(number)]
     only = words if len(words) == 1 < len(names) - 1 else []
     if not (missing := [name for name in names if name in table_file.MISSING or name in only]):
         return []

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -134,7 +135,7 @@ def action_sets(frame: pd.DataFrame, action: str) -> str | None:
     return None
 
 
-def _elements(cell: object) -> list[str]:
+def _elements(cell: Any) -> list[str]:
     """Returns the elements of a list, or of a text with separators; empty for other cells."""
     if not isinstance(cell, str):
         return list(map(str, cell)) if pd.api.types.is_list_like(cell) else []
@@ -153,7 +154,7 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
     if differing:
         names = ", ".join(sorted(differing))
         raise UsageError(
-            f"{flag} and the features of {path} differ in {names}: name those of both with --feature_columns."
+            f"{flag} and the features of {path} differ in {names}: name the same ones in --feature_columns."
         )
     if numbers:
         raise UsageError(f"--category_columns names column {numbers[0]!r}, of which {flag} has no categories.")
@@ -165,11 +166,8 @@ def _complete(
     """Rows with a client and a (known) label, both as categories, and the number of rows dropped for each reason."""
     dropped: dict[str, int] = {}
     label = "action" if schema.is_log else "label"
-    named = {
-        "client": roles.clients,
-        label: [roles.label],
-        f"value of {schema.partition_column}": [schema.partition_column],
-    }
+    named: dict[str, Sequence[str | None]] = {"client": roles.clients, label: [roles.label]}
+    named[f"value of {schema.partition_column}"] = [schema.partition_column]
     for what, names in named.items():
         if present := [name for name in names if name]:
             frame = frame.assign(**{name: columns.named(frame[name]) for name in present})

@@ -339,13 +339,13 @@ def check(work: ClientWork, model: models.Model, loss: Loss, examples: Batch) ->
     Raises:
       ValueError: If the result is not a finite update of the model's shapes.
     """
-    update = work.build(model, loss)(tuple(map(tf.constant, model.initial_weights(0))), examples, tf.constant([0, 1]))
+    build = work.work.build if isinstance(work, UserWork) else work.build
+    update = build(model, loss)(tuple(map(tf.constant, model.initial_weights(0))), examples, tf.constant([0, 1]))
     wanted = ClientUpdate(model.specs, tf.TensorSpec([]), tf.TensorSpec([], tf.bool), tf.TensorSpec([]))
     pairs = zip(tf.nest.flatten(update), tf.nest.flatten(wanted), strict=True)
     if not isinstance(update, ClientUpdate) or not all(spec.is_compatible_with(part) for part, spec in pairs):
-        raise ValueError(f"it must return {wanted}, not {update}")
-    for part in (*update.delta, update.loss_sum):
-        tf.debugging.assert_all_finite(part, "its update or loss on random examples is not finite")
+        raise ValueError(f"it must return {wanted}, not {tf.nest.map_structure(tf.type_spec_from_value, update)}")
+    tf.debugging.assert_all_finite(models.flatten([*update.delta, update.loss_sum]), "its update or loss is not finite")
     tf.ensure_shape(work.examples_trained(_count(examples)), [])
 
 

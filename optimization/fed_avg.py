@@ -59,6 +59,9 @@ class RoundMetrics(NamedTuple):
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
       own: float32 [metrics, 2], numerators and denominators of the user's metrics; empty without them.
+      statistics: float32 sums by name over the clients' logs; empty without them.
+      statistics_clipped: Measurements of TFF's secure sum of `statistics`, with the number of clipped clients; empty
+        for a plain sum.
     """
 
     examples: Any
@@ -77,6 +80,8 @@ class RoundMetrics(NamedTuple):
     deployed: Any = ()
     aggregator: Any = ()
     own: Any = ()
+    statistics: Any = ()
+    statistics_clipped: Any = ()
 
 
 class Log(NamedTuple):
@@ -89,6 +94,7 @@ class Log(NamedTuple):
       key: int32 [2], random key of its mini-batches.
       learning_rate: float32, the client's learning rate; None to use that of the client work.
       sums: Sums that the round reports, under the names of fields of `RoundMetrics`.
+      statistics: float32 sums by name, which `Process.statistics` aggregates; empty without them.
     """
 
     examples: client_work.Batch
@@ -97,14 +103,16 @@ class Log(NamedTuple):
     key: tf.Tensor
     learning_rate: tf.Tensor | None = None
     sums: Mapping[str, tf.Tensor] = {}
+    statistics: Any = ()
 
 
 class ClientOutput(NamedTuple):
-    """A client's update, its weight in a weighted aggregation, and its contributions to the sums of `RoundMetrics`."""
+    """A client's update, its weight in a weighted aggregation, and its contributions to sums of `RoundMetrics`."""
 
     delta: tuple
     weight: tf.Tensor
     sums: dict[str, tf.Tensor]
+    statistics: Any = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,6 +131,7 @@ class Process(abc.ABC):
       cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
       deploy_every: Rounds between deployments, T. With 0, clients receive only the model in training.
       max_delay: Maximum staleness of a client's model, in deployments.
+      statistics: Factory of the sum of `Log.statistics`, without a state; None without statistics.
       noise: Correlated noise, which is generated outside the process for each round; None if the aggregator adds
         independent noise or no noise.
     """
@@ -137,6 +146,7 @@ class Process(abc.ABC):
     cohort_size: int = 0
     deploy_every: int = 0
     max_delay: int = 0
+    statistics: tff.aggregators.UnweightedAggregationFactory | None = None
     noise: dp_queries.CorrelatedNoise | None = None
 
     @property
@@ -193,7 +203,7 @@ class Process(abc.ABC):
                 "client_losses": at_position(mean, client.position, self.cohort_size),
                 "client_deviations": at_position(deviation, client.position, self.cohort_size),
             }
-            return ClientOutput(update.delta, log.weight, {**sums, **log.sums})
+            return ClientOutput(update.delta, log.weight, {**sums, **log.sums}, log.statistics)
 
         return run
 
@@ -267,6 +277,11 @@ class Process(abc.ABC):
             sums = tff.federated_sum(work.sums)
             reported = {name: getattr(sums, name) for name in tff.structure.name_list(sums.type_signature.member)}
             reported |= {"update_norm": step[4], "deployed": step[5], "aggregator": measurements}
+            if self.statistics:
+                summed = self.statistics.create(work.statistics.type_signature.member).next(
+                    tff.federated_value((), tff.SERVER), work.statistics
+                )
+                reported |= {"statistics": summed.result, "statistics_clipped": summed.measurements}
             nothing = {name: tff.federated_value((), tff.SERVER) for name in RoundMetrics._field_defaults}
             metrics = RoundMetrics(**(nothing | reported))
             new_state = State(step[0], step[1], step[2], step[3], aggregator)

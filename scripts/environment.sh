@@ -1,5 +1,9 @@
 # Sourced by scripts/python and scripts/docs, which name the project's folder in `root`.
 
+# TensorFlow reads this once, when it is first imported. A user's module may import it before the project can set it, and
+# TFF's compiler would then print an error for each computation without a result, which it skips.
+export TF_CPP_MIN_LOG_LEVEL="${TF_CPP_MIN_LOG_LEVEL:-3}"
+
 # make_environment VENV LOCK SIZE: makes a Python environment of a lock, if it is missing or out of date.
 make_environment() {
     venv=$1

@@ -6,6 +6,7 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
     interruption.install()
 
 import dataclasses
+import itertools
 import pathlib
 
 from bandits import metrics
@@ -13,7 +14,7 @@ from bandits.results import runs
 from data import files
 from data.errors import UsageError
 from data.settings import setting
-from optimization.study import cli
+from optimization.study import cli, results
 from optimization.study.curves import BANDS
 
 _USAGE = """
@@ -39,7 +40,7 @@ class _Flags:
         "of the study's progress bar, such as the average reward)",
     )
     smooth: int = setting(1, "Rounds of a moving average, which never crosses a deployment", low=1)
-    band: str = setting("ci", "Shaded band around the mean of several seeds", BANDS)
+    band: str = setting("ci", "Bars around the mean of several seeds", BANDS)
 
 
 def define() -> cli.FlagSet:
@@ -71,6 +72,12 @@ def program(settings: cli.Settings) -> None:
             raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
         smoothed = f", mean of the last {settings.smooth} rounds" if settings.smooth > 1 else ""
         titles[column] = f"{runs.about(column)}{smoothed}"
+        for table in itertools.chain(*tables.values()) if smoothed else ():
+            # No window of a metric of deployed models includes a deployment.
+            ends = table[metrics.DEPLOYED] if getattr(column, "deployed", False) else 0 * table["round_num"]
+            finite = table[column].where(table[column].abs() < float("inf"))
+            windows = finite.groupby(ends.shift(fill_value=0).cumsum()).rolling(settings.smooth, min_periods=1)
+            table[column] = windows.mean().droplevel(0).where(finite.notna())
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
         raise UsageError("--band has no effect: each run is a single seed.")
     from optimization.study import panels
@@ -79,9 +86,8 @@ def program(settings: cli.Settings) -> None:
         tables,
         titles,
         title=settings.title,
-        window=settings.smooth,
+        bounds=[results.read_bounds(path) for paths in seeds.values() for path in paths],
         kind=settings.band,
-        size=(7, 4.2) if len(titles) == 1 else None,
         marks=metrics.DEPLOYED,
     )
     for output in outputs:

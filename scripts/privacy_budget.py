@@ -106,25 +106,21 @@ def _guarantee_row(guarantee: Mapping[str, Any]) -> Sequence[str]:
 
 def _draw(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Settings) -> None:
     """Plots the noise on the prefix sums against epsilon for each mechanism."""
-    import matplotlib.ticker
+    from optimization.study import curves, panels
 
-    from optimization.study import panels
-
-    figure, ((axes,),) = panels.grid(1, 1, (7, 4.2))
+    title = f"{rounds:,} rounds, cohort {mechanism.cohort:,} of {mechanism.population:,}"
+    figure, ((axes,),) = panels.grid(1, 1, (7, 4.2), title)
     lines: dict[str, list[tuple[float, float]]] = {}
     for epsilon in (settings.target_epsilon * factor for factor in _EPSILON_FACTORS):
         for plan in calibration.alternatives(mechanism, rounds, epsilon, settings.dimension or 1):
             label = f"{plan.mechanism.kind}, {plan.mechanism.sampling}"
             lines.setdefault(label, []).append((epsilon, plan.mechanism.prefix_noise(rounds)))
-    for label, points in lines.items():
-        axes.plot(*zip(*points, strict=True), label=label)
-    axes.set(xlabel=f"epsilon at delta {mechanism.delta:.3g} ({mechanism.accountant.upper()})", xscale="log")
-    title = f"{rounds:,} rounds, cohort {mechanism.cohort:,} of {mechanism.population:,}"
-    panels.label(axes, legend=True, title=title, ylabel="noise on prefix sums (clip norms)", yscale="log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(matplotlib.ticker.LogFormatter())
-        axis.set_minor_formatter(matplotlib.ticker.LogFormatter(minor_thresholds=(3, 0.5)))
-    files.save_picture(figure, settings.plot, dpi=90)
+    for (label, points), style in zip(lines.items(), curves.styles(list(lines)), strict=True):
+        axes.plot(*zip(*points, strict=True), label=label, color=style.colour, linestyle=style.dash)
+    epsilon = f"epsilon at delta {mechanism.delta:.3g} ({mechanism.accountant.upper()})"
+    panels.label(axes, xlabel=epsilon, ylabel="noise on prefix sums (clip norms)", xscale="log", yscale="log")
+    panels.add_legend(figure)
+    files.save_picture(figure, settings.plot, dpi=120)
 
 
 if __name__ == "__main__":

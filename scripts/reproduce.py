@@ -27,6 +27,7 @@ Reproduces figures and tables of the papers that this project follows, and compa
   reproduce --figure=1a --scale=small
   reproduce --figure=1 --estimate               # hours for Figures 1(a) to 1(d); needs no data
   reproduce --figure=agarwal2023 --workers=8    # all figures and tables of a paper
+  reproduce --figure=2a --rounds=5 --repeat=1   # a rehearsal on the real data; not judged
 
 The same command continues after an interruption. A contradicted ordering is a finding, not a failure.
 """
@@ -46,7 +47,9 @@ class _Figures:
         None, "Labels, separated by semicolons: only these run. Others count if their runs are finished"
     )
     scale: str = setting(figures.PAPER, "Scale of the runs", figures.SCALES)
-    repeat: int = setting(None, "Seeds (default: as in the paper)", low=1, high=cli.MOST_REPEATS)
+    # Searches select points on the seeds after these.
+    repeat: int = setting(None, "Seeds (default: as in the paper)", low=1, high=FIRST_TUNING_SEED)
+    rounds: int = setting(None, "Most rounds of a run: a rehearsal, which is marked as one and never judged", low=2)
     data_dir: pathlib.Path = setting(
         None,
         "Folder of all needed data files (default: FEDBANDITS_DATA_DIR in the environment; for missing files that"
@@ -111,21 +114,16 @@ def _figures(settings: cli.Settings) -> list[figures.Figure]:
     """Returns the figures that the flags choose.
 
     Raises:
-      UsageError: If the flags of a configuration are invalid, or `--repeat` includes tuning seeds.
+      UsageError: If the flags of a configuration are invalid.
     """
     chosen = figures.choose(settings.figure, settings.scale)
-    searched = [figure.name for figure in chosen if any(one.is_searched for one in figure.configurations)]
-    if searched and (settings.repeat or 0) > FIRST_TUNING_SEED:
-        raise UsageError(
-            f"--repeat={settings.repeat} includes seeds from {FIRST_TUNING_SEED} on, which select points of "
-            f"{', '.join(searched)}: give at most {FIRST_TUNING_SEED}."
-        )
+    chosen = [figure.rehearsed(settings.rounds) for figure in chosen] if settings.rounds else chosen
     if settings.figure == figures.ALL and settings.scale == figures.SMALL:
         for name, why in figures.without_small().items():
             print(f"--figure={name} has no --scale={figures.SMALL}: {why}")
-    if one_seed := [figure.name for figure in chosen if (settings.repeat or figure.repeat) == 1]:
-        names = ", ".join(one_seed)
-        print(f"One seed: no claim or number of {names} will get a verdict. --repeat=3 runs three.", flush=True)
+    one_seed = ", ".join(figure.name for figure in chosen if (settings.repeat or figure.repeat) == 1)
+    if one_seed and not settings.rounds:
+        print(f"One seed: no claim or number of {one_seed} will get a verdict. --repeat=3 runs three.", flush=True)
     for figure in chosen:
         figure.check()
         figure.chosen(settings.configurations)

@@ -7,6 +7,7 @@ import pathlib
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -50,6 +51,18 @@ def test_values_are_those_of_the_records():
     assert scores["FALCON"]["FALCON"].text() == "0.480 (0.433 to 0.527)"
     regret = pictures.values(SPECS["logs"]["panels"][0], EVIDENCE)["10"]["IPS"]
     assert [round(value, 3) for value in regret[:3]] == [0.013, 0.01, 0.016]
+
+
+@pytest.mark.slow
+def test_points_of_recommendations_are_those_of_their_pages():
+    for arm, *interval in pd.read_csv(EVIDENCE / "advice/points.csv").itertuples(index=False):
+        task, _, row = arm.partition(", ")
+        text = (EVIDENCE / f"advice/{task}.md").read_text()
+        cells = re.findall(rf"^\| {re.escape(row.removesuffix(' minus greedy'))}\b.*", text, re.MULTILINE)
+        found = [
+            tuple(map(float, one)) for one in re.findall(r"([-+\d.]+) \(([-+\d.]+) to ([-+\d.]+)\)", "".join(cells))
+        ]
+        assert tuple(interval) in found, arm
 
 
 def _pixels(path: pathlib.Path) -> np.ndarray:

@@ -249,12 +249,17 @@ def test_programs_that_use_tff_run_as_they_stand(capsys, tff_worker):
     for program in programs:
         exec(compile(program, "tff.md", "exec"), found := {})
         assert capsys.readouterr().out
+        assert len(program.splitlines()) <= 25
         if "fedkp" in found:
             weights = np.ravel(found["fedkp"].get_model_weights(found["state"]).trainable)
             np.testing.assert_allclose(weights, [1, -2], atol=0.05)
+        elif "bandit" in found:
+            assert found["metrics"].reward_sum / found["metrics"].examples > 0.6
+        elif "training" in found:
+            assert found["metrics"].loss_sum / found["metrics"].batch_examples < 0.4
         else:
             assert found["rule"].estimates(found["memory"]).numpy().max() > 0.7
-    assert len(programs) == 2
+    assert len(programs) == 4
 
 
 @pytest.fixture(scope="module")

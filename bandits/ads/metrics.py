@@ -18,7 +18,7 @@ LEARNERS = ("federated", "centralised")
 METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
 LEARNED = (EXPLORATION_RATE, UPPER_INTERVAL)  # Learned besides the values; empty for rules that do not learn them.
 _ABOUT: dict[str, tuple[str, Better | None, bool]] = {
-    AVERAGE_CLICKS: ("clicks an impression", "up", True),
+    AVERAGE_CLICKS: ("clicks per impression", "up", True),
     OPTIMAL_SHARE: ("share of the best ad", "up", False),
     TOTAL_REWARD: ("clicks so far", "up", False),
     REGRET: ("regret so far", "down", True),
@@ -31,7 +31,8 @@ def column(learner: str, metric: str) -> Metric:
     """The metric in a learner's column."""
     about, better, in_summary = _ABOUT[metric]
     in_summary = in_summary and learner == LEARNERS[0]
-    return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, in_summary=in_summary)
+    share = metric in (AVERAGE_CLICKS, OPTIMAL_SHARE)
+    return Metric(f"{learner}/{metric}", f"{about}, {learner}", better=better, in_summary=in_summary, share=share)
 
 
 COLUMNS = (

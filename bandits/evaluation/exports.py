@@ -108,7 +108,9 @@ def _outputs(predictor: predictions.Predictor, dtype: tf.DType, contexts: tf.Ten
     model, weights, loss, no_key = predictor.model, predictor.weights, predictor.loss, tf.zeros([2], tf.int32)
     return {
         "predicted_reward": predictor.rewards(model.forward(weights, contexts), dtype),
-        "probability": process.probabilities(predictor.policy(), model, weights, loss, contexts, no_key),
+        "probability": process.probabilities(
+            predictor.policy(), model, weights, loss, contexts, no_key, predictor.state
+        ),
     }
 
 

@@ -79,7 +79,8 @@ def of_run(run: results.Run) -> Predictor:
     rewards = run.flags.get("reward_columns")
     names: list[Any] = [*range(num_actions)] if rewards == "all" else [*schema.listed(rewards)]
     weights = tuple(run_folder.load_model(folder, model.shapes))
-    return Predictor(phase, num_actions, model, weights, known, list(known.labels) or names)
+    sums, actions = target_policies.policy_sums(folder), list(known.labels) or names
+    return Predictor(phase, num_actions, model, weights, known, actions, sums=sums)
 
 
 def predict(run: results.Run, frame: "pd.DataFrame") -> "pd.DataFrame":

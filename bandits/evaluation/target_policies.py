@@ -5,7 +5,7 @@ TensorFlow is imported when a run's model is first used.
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from bandits import flags, object_flags, registry, run_federated
 from bandits.options import BanditOptions, Phase, phases
 from bandits.results import runs
-from data import clients, interaction_log, log_checks, schema, statistics, tasks, text
+from data import clients, files, interaction_log, log_checks, schema, statistics, tasks, text
 from data.errors import UsageError
 from data.tasks import registry as tasks_registry
 from optimization.study import cli, frame, run_folder
@@ -130,6 +130,13 @@ def known_statistics(folder: str) -> statistics.OfTable | None:
     return statistics.read_table(str(path)) if path.is_file() else None
 
 
+def policy_sums(folder: str) -> dict[str, np.ndarray]:
+    """Deployed sums of a run's policy; empty without them."""
+    path = pathlib.Path(folder) / run_folder.POLICY_FILE
+    sums = files.read_arrays(path) if path.is_file() else {}
+    return {name: total.astype(np.float32) for name, total in sums.items()}
+
+
 @dataclasses.dataclass(frozen=True)
 class RunModel:
     """A model and policy of a run.
@@ -139,12 +146,14 @@ class RunModel:
       num_actions: Number of actions.
       model: The model.
       weights: Weights of the model.
+      sums: Deployed sums of the user's policy, float32 by name; empty without them.
     """
 
     phase: Phase
     num_actions: int
     model: "models.Model"
     weights: "models.Weights"
+    sums: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict, kw_only=True)
 
     @property
     def loss(self) -> "losses.Loss":
@@ -152,6 +161,11 @@ class RunModel:
         from bandits import process_factory
 
         return process_factory.build_loss(self.phase, self.num_actions)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """State of the user's policy after the run; see `process.ClientInput.policy_state`."""
+        return {"round_num": np.int32(self.phase.total_rounds + 1), **self.sums}
 
     def policy(self, period: int | None = None) -> "policies.Policy":
         """The policy that the run deploys in a period, counted from 0; by default in the period after the last.
@@ -176,7 +190,7 @@ class RunModel:
         """
         import tensorflow as tf
 
-        from bandits import process
+        from bandits import policies, process
         from optimization import models
 
         policy, parts = self.policy(period), [np.zeros((0, self.num_actions))]
@@ -184,7 +198,8 @@ class RunModel:
             for number, part in enumerate(_batches(contexts, count)):
                 seen = models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))
                 key = tf.constant([0, number])  # A policy that uses random numbers samples them once here.
-                rows = process.probabilities(policy, self.model, self.weights, self.loss, seen, key)
+                with policies.shows_invalid_rows():
+                    rows = process.probabilities(policy, self.model, self.weights, self.loss, seen, key, self.state)
                 parts.append(rows.numpy().astype(np.float64))
         except (tf.errors.InvalidArgumentError, ValueError) as error:
             shape = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
@@ -253,7 +268,7 @@ def of_final_model(
         entry = registry.POLICIES[settings.bandits_type]
         policy = entry.chosen({name: settings[f"bandits_{name}"] for name in entry.parameters})
         phase = dataclasses.replace(phase, policy=policy)
-    run_model = RunModel(phase, task.num_actions, model, weights)
+    run_model = RunModel(phase, task.num_actions, model, weights, sums=policy_sums(folder))
     return run_model.probabilities(_contexts(log, task, folder), len(log))[:, order]
 
 

@@ -190,10 +190,10 @@ def _tested_number(published: Published, results: Results) -> _Statement | Verdi
     if is_picked:
         return Verdict(INCONCLUSIVE, f"{shown}; a search's best point has no test", seeds)
     value = results.operand(label, name)
-    if value.lost or seeds < 2 or not math.isfinite(value.mean):
+    if value.lost or seeds < 2 or not math.isfinite(value.estimate.mean):
         why = value.lost or ("one seed" if seeds < 2 else "")
         return Verdict(INCONCLUSIVE, "; ".join(filter(None, [shown, why])), seeds)
-    theirs, ours, rounding = published.value, value.mean, published.unit / 2
+    theirs, ours, rounding = published.value, value.estimate.mean, published.unit / 2
     near = max(NEAR * abs(theirs), rounding)
     if abs(ours - theirs) <= near:
         return _in_range(value, None, theirs - near, theirs + near, f"{shown}; within {number(near)} ({OURS})")
@@ -278,14 +278,15 @@ def _premise(first: Operand, second: Operand, results: Results) -> Verdict | Non
 
 
 def _described(first: Operand, second: Operand, results: Results) -> str:
-    """Means of two measures over the seeds that are compared, and their difference."""
+    """Means of two measures, and their difference over the seeds that are compared."""
     test, is_same = first.minus(second), first.label == second.label
     means = []
-    for one, mean in ((first, test.mean), (second, test.reference_mean)):
+    for one in (first, second):
         name = one.measure.name.replace("_", " ") if is_same else one.label
-        shown = number(one.mean if math.isinf(one.mean) else mean)
-        means.append(f"{name} {shown}{baseline_note(one.label, one.measure.name, results)}")
+        means.append(f"{name} {one.estimate.mean_text()}{baseline_note(one.label, one.measure.name, results)}")
     shown = f"{', '.join(means)}: {interval_of(test).text(signed=True)}"
+    if {first.estimate.size, second.estimate.size} != {test.pairs}:
+        shown += f" over {phrases.seeds(test.pairs)} that both have"
     return "; ".join(filter(None, [shown, first.lost, second.lost]))
 
 
@@ -362,7 +363,7 @@ def _between(claim: Claim, results: Results) -> _Rows:
     values = [results.operands(group[0])[0] for group in claim.operands]
     first, second = values[0], values[1] if len(values) > 1 else None
     test = first.minus(second)
-    means = ", ".join(f"{value.label} {number(value.mean)}" for value in values)
+    means = ", ".join(f"{value.label} {value.estimate.mean_text()}" for value in values)
     size, low, high = interval_of(test), claim.low, claim.high
     if size.mean < 0:  # A distance has no sign.
         size = Interval(-size.mean, -size.high, -size.low, size.size)
@@ -379,7 +380,7 @@ def _steady(claim: Claim, results: Results) -> _Rows:
     seeds, key = len(value.finite), (value.label, value.measure.name, "steady")
     deviation, within = float(value.finite.std()), claim.within * value.size
     if seeds < 2 or value.lost or not math.isfinite(deviation):
-        return [[_Statement(False, key, math.nan, value.lost or f"{value.label} {number(value.mean)}", seeds)]]
+        return [[_Statement(False, key, math.nan, value.lost or f"{value.label} {value.estimate.mean_text()}", seeds)]]
     from scipy import stats
 
     # Chi-squared interval of a standard deviation, which assumes a normal distribution.
@@ -401,7 +402,7 @@ def _above_fixed(value: Operand, results: Results) -> _Statement:
     if not against:
         raise MissingError(f"best fixed action beside {value.label}")
     shown, key = interval_of(against), (value.label, value.measure.name, "best fixed action")
-    why = f"{value.label} {number(value.mean)}, best fixed action {number(against.reference_mean)}: "
+    why = f"{value.label} {value.estimate.mean_text()}, best fixed action {number(against.reference_mean)}: "
     p, margin = (against.p, shown.low) if against.is_judged else (math.nan, -math.inf)
     return _Statement(bool(against.is_better), key, p, why + shown.text(signed=True), against.pairs, margin)
 

@@ -167,6 +167,11 @@ def made(folder: pathlib.Path) -> str:
         statuses=list(claims.STATUSES),
         counts=_counts(lines),
         without_small=figures.without_small(),
+        rehearsals=[
+            Judged.of(results.read(figures.load(scale)[path.stem], path))
+            for scale in figures.SCALES
+            for path in sorted(folder.glob(f"{scale}_{results.REHEARSAL}/*.csv"))
+        ],
         papers=runs.grouped(shown, lambda judged: judged.figure.text),
         table=lambda heads, rows: f"{tables.markdown(heads, rows)}\n",
         count=phrases.count,
@@ -257,7 +262,8 @@ def _command(figure: Figure, seeds: int = 0) -> str:
     """Command that runs a figure."""
     scale = "" if figure.scale == figures.PAPER else f" --scale={figure.scale}"
     repeat = f" --repeat={seeds}" if seeds and seeds != figure.repeat else ""
-    return f"./scripts/python -m scripts.reproduce --figure={figure.name}{scale}{repeat}"
+    rounds = f" --rounds={figure.rehearsal}" if figure.rehearsal else ""
+    return f"./scripts/python -m scripts.reproduce --figure={figure.name}{scale}{repeat}{rounds}"
 
 
 def _range(values: Sequence[int]) -> str:

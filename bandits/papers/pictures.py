@@ -2,7 +2,6 @@
 
 import functools
 import pathlib
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from optimization.study.results import Run
 
 OVER_TASKS = "over tasks"  # Stands for a file: the normalized scores over all tasks.
 _SPEC = pathlib.Path(__file__).with_name("docs_pictures.toml")
-_CELL = re.compile(r"([-+\d.]+) \(([-+\d.]+) to ([-+\d.]+)\)")
+_LABELS = ("title", "xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale")
 
 
 def draw(figure: Figure, finished: Mapping[str, Sequence[Run]], folder: pathlib.Path) -> None:
@@ -31,16 +30,22 @@ def draw(figure: Figure, finished: Mapping[str, Sequence[Run]], folder: pathlib.
     """
     from optimization.study import panels
 
-    drawn = [one for one in figure.configurations if one.is_drawn and one.label in finished]
+    ended = [one for one in figure.configurations if one.label in finished]
+    drawn = [one for one in ended if one.is_drawn] or ended
     for words, group in runs.grouped(drawn, lambda one: one.words[1:]).items():
         tables = {one.words[0]: [run.metrics for run in finished[one.label]] for one in group}
         columns = [name for name in figure.curves if any(name in some[0] for some in tables.values())]
         if not columns:
             continue
         metrics = {runs.declared().get(name, name): runs.about(name) for name in columns}
-        title = "\n".join(filter(None, [f"{figure.about}. {figure.text}", figure.data_note, ", ".join(words)]))
-        path = folder / f"{'_'.join((figure.name, *words))}.png"
-        files.save_picture(panels.draw(tables, metrics, title=title), path, dpi=150)
+        picture = panels.draw(
+            tables,
+            metrics,
+            title=", ".join((figure.about.partition(";")[0], *words)),
+            note=" ".join(filter(None, [f"{figure.text}.", figure.data_note])),
+            bounds=[run.bounds for one in group for run in finished[one.label]],
+        )
+        files.save_picture(picture, folder / f"{'_'.join((figure.name, *words))}.png", dpi=150)
 
 
 @functools.cache
@@ -70,40 +75,44 @@ def write(folder: pathlib.Path, evidence: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _drawn(spec: Mapping[str, Any], evidence: pathlib.Path) -> Any:
-    """A picture of the docs, as a Matplotlib figure; one row of panels."""
+    """A picture of the docs, as a Matplotlib figure."""
     from optimization.study import panels
 
-    ratios = [panel.get("width", 1) for panel in spec["panels"]]
-    figure, ((*grid,),) = panels.grid(1, len(ratios), tuple(spec["size"]), spec["title"], width_ratios=ratios)
-    groups = [(panel, group) for panel in spec["panels"] for group in panel["groups"]]
-    names = list(dict.fromkeys(name for panel, group in groups for name in _series(panel, group)))
+    columns = spec.get("columns", len(spec["panels"]))
+    ratios = [panel.get("width", 1) for panel in spec["panels"][:columns]]
+    rows = len(spec["panels"]) // columns
+    figure, grid = panels.grid(rows, columns, tuple(spec["size"]), spec["title"], width_ratios=ratios)
+    every = [values(panel, evidence) for panel in spec["panels"]]
+    groups = [group for panel in spec["panels"] for group in (panel, *panel.get("groups", ()))]
+    names = list(dict.fromkeys(name for group in groups for name in group.get("series", ())))
     styles = dict(zip(names, curves.styles(names), strict=True))
-    for axes, panel in zip(grid, spec["panels"], strict=True):
-        means = values(panel, evidence)
+    for axes, panel, means in zip(grid.flat, spec["panels"], every, strict=True):
         shown = {name: style for name, style in styles.items() if any(name in group for group in means.values())}
         if panel["kind"] == "forest":
             panels.forest(axes, means, shown, panel.get("zero", False))
         else:
-            panels.levels(axes, means, shown)
-        panels.label(axes, **{key: panel[key] for key in ("title", "xlabel", "ylabel", "ylim") if key in panel})
+            panels.levels(axes, means, shown, numeric=panel["kind"] == "curves")
+        panels.label(axes, **{key: panel[key] for key in _LABELS if key in panel})
     if len(names) > 1 and spec.get("legend", True):
-        panels.add_legend(figure, spec.get("columns", 5))
+        panels.add_legend(figure)
     return figure
-
-
-def _series(panel: Mapping[str, Any], group: Mapping[str, Any]) -> Mapping[str, str]:
-    """Text that replaces `*` in a group's record, for each strategy, which is named as in the legend."""
-    return group.get("series", panel.get("series"))
 
 
 def values(panel: Mapping[str, Any], evidence: pathlib.Path) -> dict[str, dict[str, Interval]]:
     """Means with 95% intervals of a panel, by group and strategy."""
     means: dict[str, dict[str, Interval]] = {}
+    if panel["kind"] == "curves":
+        table = _table(evidence / panel["file"]).set_index("arm").sort_values("x")
+        for name, arm in panel["series"].items():
+            for x, mean, low, high in table.loc[arm, ["x", "mean", "low", "high"]].to_numpy():
+                means.setdefault(f"{x:g}", {})[name] = Interval(mean, low, high, 0)
+        return dict(sorted(means.items(), key=lambda group: float(group[0])))
+    bounds = panel.get("bounds", intervals.UNBOUNDED)
     for group in panel["groups"]:
         record = {key: group.get(key, panel.get(key, "")) for key in ("file", "measure", "arm", "reference")}
-        for name, word in _series(panel, group).items():
+        for name, word in group.get("series", panel.get("series")).items():
             of_record = {key: text.replace("*", word) for key, text in record.items()}
-            means.setdefault(group["name"], {})[name] = _interval(evidence, **of_record)
+            means.setdefault(group["name"], {})[name] = _interval(evidence, **of_record).within(*bounds)
     return means
 
 
@@ -112,9 +121,9 @@ def _interval(evidence: pathlib.Path, file: str, measure: str, arm: str, referen
 
     Args:
       evidence: Folder of the records.
-      file: CSV file, Markdown file with tables, or OVER_TASKS.
-      measure: Column.
-      arm: Configuration; in a Markdown table, the start of a row.
+      file: CSV file, or OVER_TASKS.
+      measure: Column; not used for a file of points.
+      arm: Configuration.
       reference: Configuration that is subtracted; empty for none.
 
     Raises:
@@ -123,9 +132,10 @@ def _interval(evidence: pathlib.Path, file: str, measure: str, arm: str, referen
     try:
         if file == OVER_TASKS:
             return _scores(evidence, measure)[arm]
-        if file.endswith(".md"):
-            return _of_page((evidence / file).read_text(encoding="utf-8"), measure, arm)
-        table = _table(evidence / file).pivot(index="seed", columns="arm", values=measure)
+        table = _table(evidence / file)
+        if "mean" in table:
+            return Interval._make([*table.set_index("arm").loc[arm, ["mean", "low", "high"]], 0])
+        table = table.pivot(index="seed", columns="arm", values=measure)
         shown = table[arm] - table[reference] if reference else table[arm]
         return intervals.of_mean(shown.dropna().tolist())
     except (OSError, KeyError) as error:
@@ -134,11 +144,11 @@ def _interval(evidence: pathlib.Path, file: str, measure: str, arm: str, referen
 
 @functools.cache
 def _table(path: pathlib.Path) -> Any:
-    """Records of a file; without a column `arm`, it is made of task, estimator, epsilon and multiple of clients."""
+    """Records of a file; for estimates, a column `arm` is made of task, estimator, epsilon and multiple of clients."""
     import pandas as pd
 
     table = pd.read_csv(path, dtype={"arm": str})
-    if "arm" not in table:
+    if "estimator" in table:
         table["arm"] = table[["task", "estimator", "epsilon", "times"]].astype(str).agg(", ".join, axis=1)
     return table
 
@@ -146,14 +156,3 @@ def _table(path: pathlib.Path) -> Any:
 @functools.cache
 def _scores(evidence: pathlib.Path, measure: str) -> Mapping[str, Interval]:
     return page.scores_over_tasks(evidence)[measure].scores
-
-
-def _of_page(text: str, measure: str, arm: str) -> Interval:
-    """Interval from a Markdown page's first table with the column `measure` and a row that starts with `arm`."""
-    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
-        head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
-        for row in rows if measure in head else ():
-            if row[0].startswith(arm) and (match := _CELL.fullmatch(row[head.index(measure)])):
-                mean, low, high = map(float, match.groups())
-                return Interval(mean, low, high, 0)
-    raise KeyError(arm)

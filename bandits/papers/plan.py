@@ -6,6 +6,7 @@
 import dataclasses
 import math
 import pathlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,10 @@ FIRST_TUNING_SEED = 100  # Searches select points on seeds that are not reported
 PAPER, SMALL = "paper", "small"  # Scales.
 PAPER_DATA, REDUCED, STAND_IN = "paper's data", "paper's data, reduced", "stand-in"
 DATA_KINDS = (PAPER_DATA, REDUCED, STAND_IN)
+# Names of flags that count rounds, which a rehearsal shortens.
+_IN_ROUNDS = re.compile(
+    r"rounds$|^rounds_|^diagnose_round|_deploy_freq|^drift_(start|every|period)|^reset_w(armup|indow)|_drops$"
+)
 _DEVIATION, _CHOSEN_PEAK = "deviation", "chosen peak"
 
 
@@ -60,6 +65,13 @@ class Measure:
     def is_of_some_seeds(self) -> bool:
         """Whether only some seeds have a value."""
         return self.at == _CHOSEN_PEAK
+
+    def shortened(self, rounds: int, total: int) -> "Measure":
+        """The measure of runs with fewer rounds."""
+        at: int | str = _shortened(self.at, rounds, total) if isinstance(self.at, int) else self.at
+        at = f"last {_shortened(self.last_rounds, rounds, total)}" if self.last_rounds else at
+        column = re.sub(r"(?<=round_)\d+", lambda found: str(_shortened(int(found[0]), rounds, total)), self.column)
+        return dataclasses.replace(self, at=at, column=column)
 
     def _number_after(self, words: str) -> float | None:
         _, separator, number = str(self.at).partition(words)
@@ -106,6 +118,11 @@ class Measure:
         named = {"last": curve.tail(1), "first": curve.head(1), "mean": curve}
         rounds = curve.tail(self.last_rounds) if self.last_rounds else named[str(self.at)]
         return float(rounds.mean())
+
+
+def _shortened(number: int, rounds: int, total: int) -> int:
+    """A number of rounds of a run, in a run with `rounds` instead of `total`; rounded up, so that it is above 0."""
+    return -(-number * min(rounds, total) // total)
 
 
 def _residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
@@ -235,6 +252,7 @@ class Figure:
       scale: `PAPER` or `SMALL`.
       own: Whether the figure answers a question of this project and is not from a paper.
       reference: The configuration, or label of the first axis, with which the others are compared.
+      rehearsal: Most rounds of a run if the figure is a rehearsal; 0 if it is not.
     """
 
     name: str
@@ -257,6 +275,7 @@ class Figure:
     left_open: tuple[str, ...] = ()
     own: bool = False
     reference: str | None = None
+    rehearsal: int = 0
 
     @property
     def data_note(self) -> str:
@@ -326,6 +345,33 @@ class Figure:
     def first_run(self, configuration: Configuration) -> Run:
         """First run of a configuration; for a search, that of its first point."""
         return self.runs_of(configuration)[0]
+
+    def marked(self, rounds: int) -> "Figure":
+        """The figure marked as a rehearsal with so many rounds: without claims, published numbers and a reference."""
+        about = f"Rehearsal of {rounds} rounds, no result: {self.about}"
+        return dataclasses.replace(self, rehearsal=rounds, about=about, claims=(), published=(), reference=None)
+
+    def rehearsed(self, rounds: int) -> "Figure":
+        """The figure with at most so many rounds, to try its configurations.
+
+        All numbers of rounds are shortened in proportion: evaluations, deployments, changes of the environment, the
+        initial training, and the rounds of measures.
+
+        Raises:
+          UsageError: If a configuration's flags are invalid, as in `runs_of`.
+        """
+        configurations = []
+        for one in self.configurations:
+            settings, arguments = self.first_run(one).settings, list(one.arguments)
+            total = settings.total_rounds
+            for name in filter(_IN_ROUNDS.search, settings):
+                if settings[name]:  # A number, or several.
+                    numbers = map(int, re.findall(r"\d+", str(settings[name])))
+                    short = dict.fromkeys(str(_shortened(number, rounds, total)) for number in numbers)
+                    arguments.append(f"--{name}={','.join(short)}")
+            configurations.append(dataclasses.replace(one, arguments=tuple(arguments)))
+        measures = tuple(measure.shortened(rounds, total) for measure in self.measures)
+        return dataclasses.replace(self.marked(rounds), configurations=tuple(configurations), measures=measures)
 
     def check(self) -> None:
         """Checks the flags of each configuration; for a search, only those of one point to save minutes.

@@ -30,6 +30,7 @@ from optimization.study.settings import Settings
 if TYPE_CHECKING:
     import pandas as pd
 
+REHEARSAL = "rehearsal"  # Column with the most rounds of a rehearsal, and end of its folder's name.
 UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Labels of configurations; the prefix if there are several.
 _PICKED = "picked:"  # Prefix of the column with a searched flag's selected value.
 # Prefix of the column with whether that value is on an edge of the grid that ran. The declared grid may change later.
@@ -73,9 +74,9 @@ class Operand:
         return self.configuration.values[_VALUE].replace(np.inf, self.late)
 
     @property
-    def mean(self) -> float:
-        """Mean over seeds; infinite if a seed never reaches the value."""
-        return float(self.configuration.values[_VALUE].mean())
+    def estimate(self) -> Interval:
+        """Mean over all its seeds, as tables show it; infinite if a seed never reaches the value."""
+        return self.configuration.estimate(_VALUE)
 
     @property
     def size(self) -> float:
@@ -266,12 +267,12 @@ def value_words(label: str, name: str, results: Results) -> str:
 
 
 def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
-    """Path of a figure's records below a folder of records."""
-    return folder / figure.scale / f"{figure.name}.csv"
+    """Path of a figure's records below a folder of records; rehearsals have their own folders."""
+    return folder / (figure.scale + f"_{REHEARSAL}" * bool(figure.rehearsal)) / f"{figure.name}.csv"
 
 
 def read(figure: Figure, path: pathlib.Path) -> "Results":
-    """Results from a figure's records. Without a file, there are no configurations.
+    """Results from a figure's records, marked if they are of a rehearsal. Without a file, there are no configurations.
 
     Raises:
       UsageError: If the file has no records; the message names the file.
@@ -289,7 +290,7 @@ def read(figure: Figure, path: pathlib.Path) -> "Results":
         table.drop(columns=[*_WORDS]).astype(float)
     except (OSError, KeyError, ValueError) as error:
         raise UsageError(f"{path} holds no records ({error}).") from error
-    return Results(figure, table)
+    return Results(figure.marked(int(table[REHEARSAL].max())) if REHEARSAL in table else figure, table)
 
 
 def rows_of(
@@ -320,6 +321,8 @@ def rows_of(
         table[f"{_PICKED}{flag}"] = value
         if planned.sweeps:
             table[f"{_EDGE}{flag}"] = int(flag in planned.edges(searched))
+    if figure.rehearsal:
+        table[REHEARSAL] = figure.rehearsal
     if diverged:
         table[_DIVERGED] = [int(seed in diverged) for seed in by_seed]
     if metric := _baseline_metric(figure):

@@ -205,7 +205,8 @@ def execute(settings: cli.Settings, figures: Sequence[Figure]) -> int:
     Raises:
       UsageError: If data that the runs need is missing, or if the records' folder cannot be written.
     """
-    top = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or f"reproduce_{settings.scale}")
+    name = f"reproduce_{settings.scale}" + f"_{results.REHEARSAL}" * bool(settings.rounds)
+    top = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or name)
     cores, folder = executors.cores_of_run(settings), top / "runs"
     base = (f"--max_concurrent_threads={cores}",)
 

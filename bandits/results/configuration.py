@@ -12,11 +12,10 @@ from bandits.results import runs
 from bandits.results.runs import Run
 from optimization.study import divergence, intervals
 from optimization.study.intervals import Interval
+from optimization.study.metrics import range_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-UNBOUNDED = -math.inf, math.inf
 
 
 class Baseline(enum.Enum):
@@ -92,7 +91,7 @@ class Configuration:
 
     def bounds(self, metric: str) -> tuple[float, float]:
         """Smallest and largest possible value of a metric; infinite if they are unknown."""
-        return range_of(self.runs, metric)
+        return range_of([run.bounds for run in self.runs], metric)
 
 
 def of_runs(
@@ -131,14 +130,3 @@ def of_values(name: str, metric: str, values: Mapping[int, float]) -> Configurat
     import pandas as pd
 
     return Configuration(name, pd.DataFrame({str(metric): pd.Series(values, dtype=float)}))
-
-
-def range_of(seed_runs: Sequence[Run], metric: str) -> tuple[float, float]:
-    """Smallest and largest possible value of a metric; infinite if the runs did not record their range of rewards."""
-    if getattr(metric, "share", False):
-        return 0.0, 1.0
-    if not getattr(metric, "reward", False) or not seed_runs:
-        return UNBOUNDED
-    ranges = [run.bounds.get("rewards", {}) for run in seed_runs]
-    least = min(rewards.get("least", -math.inf) for rewards in ranges)
-    return least, max(rewards.get("largest", math.inf) for rewards in ranges)

@@ -146,7 +146,8 @@ class ComparableRuns:
         """Returns the configuration with this name, or all that use this strategy if the study has strategies."""
         named = [one for one in self.configurations if one.name == wanted]
         chosen = self.study.chosen if self.study else ""
-        return named or [one for one in self.configurations if one.flags.get(chosen) == wanted]
+        by_strategy = [one for one in self.configurations if not one.flags.get("policy")]
+        return named or [one for one in by_strategy if one.flags.get(chosen) == wanted]
 
 
 def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFrame":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bandits.results import configurations, phrases, runs, sections, tables
-from bandits.results.configuration import Baseline, range_of
+from bandits.results.configuration import Baseline
 from bandits.results.configurations import ComparableRuns
 from data import files
 from data.errors import UsageError
@@ -223,12 +223,9 @@ def _panel(part: ComparableRuns, column: Metric, limit: int) -> dict[str, Any]:
         if one not in best and not one.role:
             continue
         some = [run.metrics for run in one.runs if column in run.metrics]
-        band = runs.band(some, column) if some else None
+        band = runs.band(some, column, bounds=one.bounds(column)) if some else None
         if band is None or band.empty:
             continue
-        least, largest = range_of(one.runs, column)
-        if band["mean"].between(least, largest).all():
-            band = band.assign(low=band["low"].clip(lower=least), high=band["high"].clip(upper=largest))
         bands.append(band)
         seeds.add(len(some))
         # Every k-th row, always including the last; at most `limit` rows.

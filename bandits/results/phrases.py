@@ -131,7 +131,7 @@ def configuration_names(
     names = [_named(settings, chosen) for settings in flags]
     if not chosen or max(map(len, names)) > max(_LONGEST_NAME, *map(len, folders)):
         names = [
-            f"{flag_word(strategy, settings[strategy])} ({folder})" if strategy in settings else folder
+            f"{_named(settings, first)} ({folder})" if strategy in settings else folder
             for settings, folder in zip(flags, folders, strict=True)
         ]
     counts = Counter(names)
@@ -186,10 +186,12 @@ def _named(values: Mapping[str, Any], chosen: Sequence[str]) -> str:
         for name in chosen
         if name in values
         if not (name == "policy" and not values[name])
-        # With a policy of the user's, bandits_type only selects the loss.
-        if not (name == "bandits_type" and values[name] == "softmax" and values.get("policy"))
+        if not (name == "bandits_type" and values.get("policy"))
     ]
-    return ", ".join(flag_word(name, values[name]) for name in kept) or "default"
+    words = [flag_word(name, values[name]) for name in kept]
+    # With a policy of the user's, bandits_type only selects the loss.
+    words += ["cross entropy"] * bool(values.get("policy") and values.get("bandits_type") == "softmax_ce")
+    return ", ".join(words) or "default"
 
 
 def flag_word(name: str, value: Any) -> str:

@@ -76,7 +76,8 @@ class OwnClients(clients.ClientData):
         self.is_dictionary = isinstance(value, Mapping)
         is_loader = callable(value) and hasattr(value, "client_ids") and not isinstance(value, type)
         if not (self.is_dictionary or is_loader):
-            raise UsageError(f"{flag} must be a dict or a callable with client_ids (docs/own_parts.md): {value!r:.80}")
+            wanted = "a dict, or a callable with client_ids: see docs/own_parts.md"
+            raise UsageError(f"{flag} is a {type(value).__name__}; it must be {wanted}.")
         self._flag, self.num_actions, self.form = flag, num_actions, form
         self._read = value.__getitem__ if self.is_dictionary else value
         ids = list(value if self.is_dictionary else value.client_ids)

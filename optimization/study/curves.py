@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from optimization.study import intervals
+from optimization.study.intervals import UNBOUNDED
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish, except for yellow, which is invisible on white.
@@ -56,7 +58,7 @@ STYLES = {
     "rpow_d": Style(ORANGE, ":"),
     "ucb_cs": Style(BLUE, "-."),
     "active_fl": Style(GREEN, ":"),
-    **dict.fromkeys(("mean", "fedavg"), Style(BLACK, "--")),
+    **dict.fromkeys(("mean", "fedavg", "bound"), Style(BLACK, "--")),
     "fedkp": Style(BLUE, "-"),
     **dict.fromkeys(("fedkp_c", "fedkp_with_c"), Style(SKY, "-.")),  # With clustering.
     "fedkppa": Style(GREEN, "--"),
@@ -65,7 +67,7 @@ STYLES = {
     "fedag": Style(PINK, "--"),
 }
 
-# Legend entry of each band over seeds.
+# Name of each band over seeds.
 BANDS = {
     "ci": "95% interval of the mean over seeds",
     "minmax": "lowest to highest of the seeds",
@@ -97,55 +99,26 @@ def styles(names: Sequence[str]) -> list[Style]:
     return chosen
 
 
-def smoothed(table: "pd.DataFrame", column: str, window: int, marks: str | None = None) -> "pd.Series":
-    """Values of a metric, or its running mean. Values that are not finite are missing.
-
-    Args:
-      table: A run's `metrics.csv`.
-      column: The metric.
-      window: Number of rounds of the running mean.
-      marks: Column that is 1 in rounds that end with a jump. No window includes a jump, unless windows are longer than
-        the time between jumps.
-
-    Returns:
-      Values, indexed by round.
-    """
-    import numpy as np
-    import pandas as pd
-
-    values = table[column].to_numpy(float)
-    curve = pd.Series(np.where(np.isfinite(values), values, np.nan), index=pd.Index(table["round_num"]), name=column)
-    if window == 1:
-        return curve
-    table = table.set_index("round_num")
-    periods = 0 * table.index
-    if marks in table and table[marks].mean() * window <= 1:
-        periods = (table[marks].cumsum() - table[marks]).to_numpy()
-    return curve.groupby(periods).rolling(window, min_periods=1).mean().droplevel(0).where(curve.notna())
-
-
 def band(
-    tables: "Sequence[pd.DataFrame]", column: str, window: int = 1, kind: str = "ci", marks: str | None = None
+    tables: "Sequence[pd.DataFrame]", column: str, kind: str = "ci", bounds: tuple[float, float] = UNBOUNDED
 ) -> "pd.DataFrame":
     """Mean over seeds, and a band around it, for each round.
 
     Args:
       tables: Metrics of each seed.
       column: The metric.
-      window: Number of rounds of the running mean of each seed; see `smoothed`.
       kind: One of `BANDS`.
-      marks: See `smoothed`.
+      bounds: Smallest and largest possible value, at which the band ends; see `metrics.range_of`.
 
     Returns:
-      Columns `mean`, `low` and `high` (between 0 and 1 for shares), indexed by the rounds in which any seed has a
-      finite value. With a single seed, the bands `ci` and `sd` are NaN.
+      Columns `mean`, `low` and `high`, indexed by the rounds in which any seed has a finite value. With a single seed,
+      the bands `ci` and `sd` are NaN.
     """
     import numpy as np
     import pandas as pd
 
-    marks = marks if getattr(column, "deployed", False) else None
-    curves = [smoothed(table, column, window, marks) for table in tables]
-    together = pd.concat(curves, axis=1).sort_index().dropna(how="all")
+    together = pd.concat([table.set_index("round_num")[column] for table in tables], axis=1).sort_index()
+    together = together.where(np.isfinite(together)).dropna(how="all")
     values = together.to_numpy(float)
     mean, low, high = np.nanmean(values, axis=1), np.nanmin(values, axis=1), np.nanmax(values, axis=1)
     if kind != "minmax":
@@ -153,8 +126,8 @@ def band(
         if kind == "ci":
             half = intervals.half_width(half, together.count(axis=1).to_numpy())
         low, high = mean - half, mean + half
-    if getattr(column, "share", False):
-        low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
+    # A mean that rounding puts beyond a bound stays in its band.
+    low, high = np.minimum(mean, np.clip(low, *bounds)), np.maximum(mean, np.clip(high, *bounds))
     return pd.DataFrame({"mean": mean, "low": low, "high": high}, index=together.index)
 
 
@@ -177,9 +150,11 @@ def limits(bands: "Sequence[pd.DataFrame]") -> tuple[float, float]:
 
 
 def draw(
-    axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, **shown: Any
+    axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, at: "np.ndarray", **shown: Any
 ) -> "pd.DataFrame":
     """Draws a metric over rounds, with the mean and a band if there are several seeds, and returns these values.
+
+    The band is drawn as vertical bars, because shaded bands of several curves would hide each other.
 
     Args:
       axes: Matplotlib's axes.
@@ -187,8 +162,11 @@ def draw(
       column: The metric. If it measures deployed models, it is drawn in steps.
       label: Name in the legend.
       style: Style of the curve; see `styles`.
+      at: Places of its bars, from 0 for the first round to 1 for the last one; they should differ between curves.
       **shown: Arguments of `band`.
     """
+    import numpy as np
+
     is_stepped = getattr(column, "deployed", False)
     curve = band(tables, column, **shown)
     if is_stepped and len(curve):  # A step starts at the previous round, also for the first one.
@@ -197,8 +175,12 @@ def draw(
     marker = style.marker if len(curve) == 1 else None
     look = {"drawstyle": "steps-pre" if is_stepped else "default", "linestyle": style.dash, "color": style.colour}
     axes.plot(curve["mean"], label=label, marker=marker, **look)
-    if len(tables) > 1:
-        step = "pre" if is_stepped else None
-        low, high = curve["low"], curve["high"]
-        axes.fill_between(curve.index, low, high, alpha=0.2, linewidth=0, color=style.colour, step=step)
+    if len(tables) > 1 and len(curve):
+        at = np.interp(at, (0, 1), (curve.index[0], curve.index[-1]))
+        after = np.searchsorted(curve.index, at)  # A step has the value of the round in which it ends.
+        low, high = (
+            values[after] if is_stepped else np.interp(at, curve.index, values)
+            for values in curve[["low", "high"]].to_numpy().T
+        )
+        axes.vlines(at, low, high, color=style.colour, linewidth=1, alpha=0.7)
     return curve

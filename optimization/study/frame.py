@@ -434,8 +434,8 @@ def run_rounds(
     """
     from optimization.study import runner
 
-    columns = [*study.columns, *rounds.own_columns]
-    folder.recorded("own_metrics", lambda: {name: vars(name) for name in rounds.own_columns} or None)
+    columns = [*study.columns, *rounds.columns]
+    folder.recorded("own_metrics", lambda: {name: vars(name) for name in rounds.columns} or None)
     outcome = runner.run(rounds, folder, length, columns, headline=study.headline, label=label, **callbacks)
     if outcome.signum is None and (weights := rounds.model(outcome.state)):
         folder.save_model(list(weights), list(weights.values()))

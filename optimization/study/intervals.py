@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 CONFIDENCE = 0.95
+UNBOUNDED = -math.inf, math.inf
 _ROUNDING = 1e-9  # Smaller differences are rounding errors.
 
 
@@ -49,6 +50,13 @@ class Interval(NamedTuple):
         rounded = round(value, digits) + (-0.0 if signed else 0.0)  # A difference that rounds to zero keeps its sign.
         return f"{rounded:{sign}.{max(digits, 0)}f}"
 
+    def mean_text(self, *, signed: bool = False) -> str:
+        """The mean as text, with the digits that `text` shows."""
+        if not math.isfinite(self.mean):
+            return "-" if math.isnan(self.mean) else "infinite"
+        mean = self.number(self.mean, signed=signed)
+        return mean if float(mean) else self.number(0.0, signed=signed)  # Avoids -0.00.
+
     def text(self, *, signed: bool = False, label: str = "") -> str:
         """Mean and interval as text, such as `0.359 (0.341 to 0.378)`; see `number`.
 
@@ -58,11 +66,10 @@ class Interval(NamedTuple):
         """
         if signed and max(abs(self.low), abs(self.high)) < _ROUNDING:
             return "0 (no difference)"
-        mean, low, high = (self.number(end, signed=signed) for end in self[:3])
+        mean = self.mean_text(signed=signed)
         if decimals(self) is None:
-            word = "-" if math.isnan(self.mean) else "infinite" if math.isinf(self.mean) else mean
-            return f"{word} (the same in every seed)" if self.low == self.high else word
-        mean = mean if float(mean) else self.number(0.0, signed=signed)  # Avoids -0.00.
+            return f"{mean} (the same in every seed)" if self.low == self.high else mean
+        low, high = (self.number(end, signed=signed) for end in (self.low, self.high))
         return f"{mean} ({label}{low} to {high})"
 
 

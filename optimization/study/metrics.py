@@ -1,7 +1,10 @@
 """Declares the metrics of a study for `metrics.csv`, TensorBoard, reports, plots and grids."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
+
+from optimization.study.intervals import UNBOUNDED
 
 Better = Literal["up", "down"]
 
@@ -72,6 +75,22 @@ def declared(module: Mapping[str, Any]) -> tuple[Metric, ...]:
       module: `vars()` of the module.
     """
     return tuple(dict.fromkeys(value for value in module.values() if isinstance(value, Metric)))
+
+
+def range_of(bounds: Sequence[Mapping[str, Any]], metric: str) -> tuple[float, float]:
+    """Smallest and largest possible value of a metric; infinite if a run did not record its range of rewards.
+
+    Args:
+      bounds: Contents of the runs' `bounds.json`; empty for a run without this file.
+      metric: The metric.
+    """
+    if getattr(metric, "share", False):
+        return 0.0, 1.0
+    if not getattr(metric, "reward", False) or not bounds:
+        return UNBOUNDED
+    ranges = [one.get("rewards", {}) for one in bounds]
+    least = min(rewards.get("least", -math.inf) for rewards in ranges)
+    return least, max(rewards.get("largest", math.inf) for rewards in ranges)
 
 
 def mean(total: Any, count: Any) -> float:

@@ -11,16 +11,20 @@ from typing import Any
 
 import matplotlib
 import matplotlib.figure
+import matplotlib.ticker
 import numpy as np
 import pandas as pd
 
 from optimization.study import curves
 from optimization.study.curves import Style
 from optimization.study.intervals import Interval
+from optimization.study.metrics import range_of
 
 _COLUMNS = 2
-_SIZE = (4.8, 3.2)  # Size of a panel in inches.
-_LETTERS = 12  # Per inch of text.
+_SIZE, _SINGLE = (4.8, 3.2), (8, 4.2)  # Size of a panel in inches, among others and alone.
+_LETTERS, _SMALL_LETTERS = 12, 15  # Per inch of text, and of a legend's text.
+_HANDLE = 7  # Width of a line in a legend, in letters.
+_BARS = 16  # In a panel, or two for each curve.
 _MOST_MARKS = 40  # More lines would hide the curves.
 _LOOK: dict[Any, Any] = {
     "font.size": 9,
@@ -69,29 +73,29 @@ def grid(
 
 
 @styled
-def label(axes: Any, *, legend: bool = False, **words: Any) -> None:
-    """Sets title, labels, scales and limits of a panel in this project's look; `legend` adds a legend to it."""
+def label(axes: Any, **words: Any) -> None:
+    """Sets title, labels, scales and limits of a panel in this project's look."""
     if "ylabel" in words and "\n" not in words["ylabel"]:
         height = axes.figure.get_figheight() / axes.get_gridspec().nrows
-        words["ylabel"] = textwrap.fill(words["ylabel"], max(12, int(_LETTERS * height)))
+        words["ylabel"] = textwrap.fill(words["ylabel"], max(12, int(0.75 * _LETTERS * height)))
     axes.set(**words)
-    if legend:
-        axes.legend(*_named([axes]))
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:g}"))
+            axis.set_minor_formatter(matplotlib.ticker.LogFormatter(minor_thresholds=(1.8, 0.5)))  # Decades.
 
 
 @styled
-def add_legend(figure: Figure, columns: int = 4) -> None:
-    """Adds one legend below all panels, with each name once."""
-    figure.legend(*_named(figure.axes), loc="outside lower center", ncols=columns)
-
-
-def _named(every: Sequence[Any]) -> tuple[list[Any], list[str]]:
-    """Handles and labels of panels' legends, each label once."""
+def add_legend(figure: Figure, note: str = "") -> None:
+    """Adds one legend below all panels, with each name once, and below the panels a note."""
     named: dict[str, Any] = {}
-    for axes in every:
+    for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             named.setdefault(name, handle)
-    return list(named.values()), list(named)
+    width = _SMALL_LETTERS * figure.get_figwidth()
+    columns = max(1, int(width / (max(map(len, named), default=0) + _HANDLE)))
+    words = textwrap.fill(note, int(width))
+    figure.legend(named.values(), named, loc="outside lower center", ncols=columns, title=words, title_fontsize=8)
 
 
 @styled
@@ -99,7 +103,9 @@ def draw(
     tables: Mapping[str, Sequence[pd.DataFrame]],
     titles: Mapping[str, str],
     title: str = "",
-    size: tuple[float, float] | None = None,
+    note: str = "",
+    marks: str | None = None,
+    bounds: Sequence[Mapping[str, Any]] = (),
     **shown: Any,
 ) -> Figure:
     """Plots metrics over rounds, one panel per metric. The seeds of a run are drawn as their mean with a band.
@@ -108,38 +114,37 @@ def draw(
       tables: For each label, the metrics of its seeds.
       titles: For each column, the label of its panel's vertical axis.
       title: Title of the figure.
-      size: Width and height in inches; by default chosen for the number of panels.
-      **shown: Arguments of `curves.band`. The legend names its `kind`. Rounds in which column `marks` is 1 are marked.
+      note: Sentences below the panels.
+      marks: Column that is 1 in rounds that are marked by a line.
+      bounds: Contents of the runs' `bounds.json`. Intervals end at the smallest and largest possible values.
+      **shown: Arguments of `curves.band`. The note names its `kind`.
     """
     width = min(_COLUMNS, len(titles))
     height = math.ceil(len(titles) / width)
-    whole = size or (_SIZE[0] * width, _SIZE[1] * height + 0.4)
-    figure, together = grid(height, width, whole, title)
+    size = (_SIZE[0] * width, _SIZE[1] * height + 0.4) if len(titles) > 1 else _SINGLE
+    figure, together = grid(height, width, size, title)
     looks = curves.styles(list(tables))
     for axes, (column, words) in zip(together.flat, titles.items(), strict=False):
         bands = []
-        for style, (name, seeds) in zip(looks, tables.items(), strict=True):
+        places = np.linspace(0, 1, len(tables) * max(2, _BARS // len(tables)) + 1)[1:]
+        for index, (style, (name, seeds)) in enumerate(zip(looks, tables.items(), strict=True)):
             if having := [seed for seed in seeds if column in seed]:
-                bands.append(curves.draw(axes, having, column, name, style, **shown))
-        if any(len(seeds) > 1 for seeds in tables.values()):
-            kind = curves.BANDS[shown.get("kind", "ci")]
-            axes.fill_between([], [], color=curves.GREY, alpha=0.2, linewidth=0, label=kind)
-        _mark(axes, next(iter(tables.values()))[0], shown.get("marks"))
+                at, limits = places[index :: len(tables)], range_of(bounds, column)
+                bands.append(curves.draw(axes, having, column, name, style, at, bounds=limits, **shown))
+        first = next(iter(tables.values()))[0]
+        rounds = first.loc[first[marks] == 1, "round_num"] if marks in first else []
+        if 0 < len(rounds) <= _MOST_MARKS:
+            whole, name = axes.get_xaxis_transform(), str(marks).rpartition("/")[2]
+            axes.vlines(rounds, 0, 1, curves.GREY, ":", name, transform=whole, linewidth=0.8)
         label(axes, xlabel="round", ylabel=words)
         axes.locator_params(axis="x", integer=True)
         axes.set_ylim(curves.limits(bands))
     for axes in together.flat[len(titles) :]:
         axes.remove()
-    add_legend(figure)
+    if any(len(seeds) > 1 for seeds in tables.values()):
+        note += f" Bars: {curves.BANDS[shown.get('kind', 'ci')]}."
+    add_legend(figure, note.strip())
     return figure
-
-
-def _mark(axes: Any, table: pd.DataFrame, column: str | None) -> None:
-    """Draws a line at each round in which a marking column is 1."""
-    rounds = table.loc[table[column] == 1, "round_num"] if column in table else []
-    for index, round_num in enumerate(rounds if len(rounds) <= _MOST_MARKS else ()):
-        label = None if index else str(column).rpartition("/")[2]
-        axes.axvline(round_num, color=curves.GREY, linewidth=0.8, linestyle=":", label=label)
 
 
 @styled
@@ -167,17 +172,27 @@ def forest(axes: Any, groups: Groups, looks: Mapping[str, Style], zero: bool = F
 
 
 @styled
-def levels(axes: Any, groups: Groups, looks: Mapping[str, Style]) -> None:
-    """Draws each strategy's means from group to group, with their intervals; groups lie side by side."""
+def levels(axes: Any, groups: Groups, looks: Mapping[str, Style], *, numeric: bool = False) -> None:
+    """Draws each strategy's means from group to group, with their intervals.
+
+    Args:
+      axes: Matplotlib's axes.
+      groups: Intervals by group and strategy.
+      looks: Style of each strategy.
+      numeric: Whether the names of groups are numbers, at which they are drawn. Otherwise groups lie side by side.
+    """
+    places = list(map(float, groups)) if numeric else range(len(groups))
     for place, (name, style) in enumerate(looks.items()):
-        shift = 0.06 * (place - (len(looks) - 1) / 2)  # So that intervals do not hide each other.
-        at = [index + shift for index, group in enumerate(groups.values()) if name in group]
+        # So that intervals do not hide each other.
+        shift = 0.0 if numeric else 0.06 * (place - (len(looks) - 1) / 2)
+        at = [where + shift for where, group in zip(places, groups.values(), strict=True) if name in group]
         intervals = [group[name] for group in groups.values() if name in group]
         axes.plot(at, [interval.mean for interval in intervals], color=style.colour, linestyle=style.dash)
         for here, interval in zip(at, intervals, strict=True):
             _point(axes, interval, here, name, style)
-    axes.set_xticks(range(len(groups)), list(groups))
-    axes.set_xlim(-0.4, len(groups) - 0.6)
+    if not numeric:
+        axes.set_xticks(places, list(groups))
+        axes.set_xlim(-0.4, len(groups) - 0.6)
 
 
 def _point(axes: Any, interval: Interval, at: float, name: str, style: Style, *, horizontal: bool = False) -> None:

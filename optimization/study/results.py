@@ -193,9 +193,9 @@ class Runs(Sequence[Run]):
         plotted = plotted or [metric for metric in declared.values() if metric.in_summary]
         finite = {name for run in self._runs for name in present if _has_finite(run.metrics, name)}
         shown = names or [metric for metric in plotted if metric in finite] or list(present)[:1]
-        titles = {name: declared[name].about if name in declared else name for name in shown}
+        titles = {declared.get(name, name): declared[name].about if name in declared else name for name in shown}
         tables = {label: [run.metrics for run in group] for label, group in self._groups().items()}
-        return panels.draw(tables, titles, kind=band)
+        return panels.draw(tables, titles, bounds=[run.bounds for run in self._runs], kind=band)
 
 
 def _has_finite(metrics: "pd.DataFrame", column: str) -> bool:
@@ -279,15 +279,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
     for name, kind in (("seed", int), ("task_type", str), ("data_file", str)):
         if not isinstance(flags.get(name), kind | None):
             raise UsageError(f"{folder / 'config.json'} is damaged: see its flag {name}.")
-    privacy, bounds = (
-        read_json(folder / name) if (folder / name).exists() else {}
-        for name in (run_folder.PRIVACY_FILE, run_folder.BOUNDS_FILE)
-    )
-    if not all(
-        isinstance(group, dict) and all(isinstance(value, int | float | None) for value in group.values())
-        for group in bounds.values()
-    ):
-        raise UsageError(f"{folder / run_folder.BOUNDS_FILE} is damaged: it must hold numbers by name.")
+    privacy = read_json(folder / run_folder.PRIVACY_FILE) if (folder / run_folder.PRIVACY_FILE).exists() else {}
     own = [Metric(name, **known) for name, known in config.get("own_metrics", {}).items()]
     return Run(
         folder=folder,
@@ -297,9 +289,25 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
         privacy=privacy,
         data_report=config.get("data_report") or {},
         columns=[*(metric for columns in studies for metric in columns), *own],
-        bounds=bounds,
+        bounds=read_bounds(folder),
         predictor=predictor,
     )
+
+
+def read_bounds(folder: pathlib.Path) -> dict[str, Any]:
+    """Content of a run's `bounds.json`; empty without this file.
+
+    Raises:
+      UsageError: If the file is damaged; the message names it.
+    """
+    path = folder / run_folder.BOUNDS_FILE
+    bounds = read_json(path) if path.exists() else {}
+    if not all(
+        isinstance(group, dict) and all(isinstance(value, int | float | None) for value in group.values())
+        for group in bounds.values()
+    ):
+        raise UsageError(f"{path} is damaged: it must hold numbers by name.")
+    return bounds
 
 
 def newest_command(config: Mapping[str, Any]) -> str:

@@ -37,6 +37,7 @@ SIMULATOR_FILE = "simulator.json"
 CLIENT_REWARDS_FILE = "client_rewards.json"  # Held-out clients.
 EVALUATED_CLIENTS_FILE = "private_client_evaluation.json"  # Clients that participate in training.
 MODEL_FILE = pathlib.Path("model", "weights.npz")
+POLICY_FILE = pathlib.Path("model", "policy_sums.npz")  # The user's policy's deployed sums.
 _CONFIG = "config.json"
 _NUM_CHECKPOINTS = 3
 CHECKSUM = "checksum_"  # Prefix of an entry of a checkpoint, before the name of a table.
@@ -87,6 +88,7 @@ class Disclosure(enum.StrEnum):
 DISCLOSURES: Mapping[Disclosure, tuple[str, ...]] = {
     Disclosure.RELEASED: ("model/weights.npz", "models/period_*.npz", "finished.json", ".lock"),
     Disclosure.AGGREGATE: (
+        "model/policy_sums.npz",
         "metrics.csv",
         "reward.png",
         "ads.png",

@@ -20,6 +20,7 @@ from data.errors import Failure
 from optimization.options import Length
 from optimization.study import interruption, run_folder
 from optimization.study.loggers import Callback, CsvFile, ObservedRun
+from optimization.study.metrics import Metric
 
 State = Any
 Metrics = Mapping[str, Any]
@@ -29,13 +30,13 @@ class Rounds(abc.ABC):
     """Rounds of a run, as the loop calls them.
 
     Attributes:
+      columns: Metrics of these rounds in addition to those that all runs of the study have.
       secrets: Descriptions of the parts of the state that must stay secret. If there are any, a checkpoint is written
         before round 1, so that a run that is killed early does not restart with other secrets.
-      own_columns: Metrics of the rounds that the study does not declare.
     """
 
+    columns: Sequence[Metric] = ()
     secrets: Sequence[str] = ()
-    own_columns: Sequence[str] = ()
 
     @abc.abstractmethod
     def initial_state(self) -> State:

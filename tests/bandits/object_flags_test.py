@@ -6,11 +6,15 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
+import bandits
 from bandits import federation_flags, object_flags, policies, run_federated
 from data.errors import UsageError
 from data.reward_bounds import RewardBounds
+from optimization import client_work
 from optimization.study import frame
+from tests.bandits import whole_runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,9 +137,13 @@ def test_a_run_without_metrics_records_none():
         ({"rewards": 1.0}, {}, "rewards must be an object or a function"),
         ({"policy": Tempered()}, {"bandits_type": "greedy"}, "--bandits_type=greedy"),
         ({"policy": Tempered()}, {"bandits_temperature": 1}, "--bandits_temperature"),
-        ({"policy": lambda predicted_rewards: predicted_rewards + 2}, {}, "sum to 1"),
-        ({"policy": lambda predicted_rewards: predicted_rewards[:, :3]}, {}, "rows"),
-        ({"policy": lambda predicted_rewards: None}, {}, "policy fails"),
+        ({"policy": lambda predicted_rewards: predicted_rewards + 2}, {}, "policy <lambda> returned the invalid row"),
+        (
+            {"policy": lambda predicted_rewards: tf.nn.softmax(predicted_rewards[:, :3])},
+            {},
+            r"returned float32 \[16, 3\]",
+        ),
+        ({"policy": lambda predicted_rewards: None}, {}, "fails on random predictions"),
         ({"rewards": lambda label, action: "high"}, {}, "rewards must give a number"),
         ({"rewards": lambda label, action: float("nan")}, {}, "finite numbers, but not so for label 0 and action 0"),
         ({"model": 3}, {}, "Keras model, not a int"),
@@ -175,3 +183,189 @@ def test_a_policy_that_cannot_be_exported_is_refused(policy, message):
     flags = {"task_type": "tabular", "data_file": "x.csv", "client_column": "a", "label_column": "b", "export": True}
     with pytest.raises(UsageError, match=message):
         _opened({"policy": policy}, **flags)
+
+
+class Counting(policies.Policy):
+    at_deployment = policies.ACCUMULATE
+
+    def statistics(self, action):
+        return {"counts": tf.reduce_sum(tf.one_hot(action, 10), axis=0)}
+
+    def probabilities(self, predicted_rewards, statistics):
+        return tf.nn.softmax(predicted_rewards - statistics["counts"])
+
+
+def by_round(predicted_rewards, round_num):
+    return tf.nn.softmax(predicted_rewards * tf.cast(round_num, tf.float32))
+
+
+@pytest.mark.parametrize("policy", [Counting(), by_round])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"federation": "alone"},
+        {"federation": "pooled"},
+        {"personalization": "fine_tune"},
+        {"client_selection": "pow_d"},
+    ],
+)
+def test_settings_that_do_not_go_with_a_policys_state_are_refused(policy, flags):
+    with pytest.raises(UsageError, match=f"--{next(iter(flags))}.* does not go with policy"):
+        _opened({"policy": policy}, **flags)
+
+
+NOISE = {"noise_multiplier": 1, "clip_norm": 1, "adaptive_clipping": False}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"aggregator_type": "dpsgd", **NOISE}, "--aggregator_type=dpsgd does not go with policy Counting"),
+        ({"aggregator_type": "secure_sum"}, "needs the attribute bound of policy Counting"),
+        ({"bandits_deploy_delay": 1}, "--bandits_deploy_delay does not go with policy Counting"),
+    ],
+)
+def test_sums_over_clients_are_neither_noised_nor_stale(flags, message):
+    with pytest.raises(UsageError, match=message):
+        _opened({"policy": Counting()}, **flags)
+    _opened({"policy": by_round}, **flags)  # The round depends on no client.
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """Client work that adds a number to all weights."""
+
+    by: float = 0.5
+    missing: int = 0
+
+    def examples_trained(self, num_examples):
+        return num_examples
+
+    def build(self, model, loss):
+        def train(weights, examples, key, learning_rate=None):
+            delta = tuple(tf.fill(weight.shape, self.by) for weight in weights[self.missing :])
+            value = loss(model.forward(weights, examples["features"]), examples)
+            return client_work.ClientUpdate(delta, value, tf.constant(True), tf.constant(0.0))
+
+        return train
+
+
+def three():
+    return 3
+
+
+def broken_work():
+    raise OSError("no such file")
+
+
+def mean():
+    return tff.aggregators.MeanFactory(no_nan_division=True)
+
+
+ADAM = tff.learning.optimizers.build_adam(0.01)
+
+
+def _checked(given, **flags):
+    study, settings, options, task = _opened(given, **flags)
+    study.check(options, task)
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"client_work": Constant()}, "Constant"),
+        ({"client_optimizer": ADAM, "server_optimizer": tff.learning.optimizers.build_rmsprop(0.1)}, "Adam_RmsProp"),
+        ({"aggregator": mean}, "mean"),
+    ],
+)
+@pytest.mark.parametrize("flags", [{}, {"scenario": "init"}, {"task_type": "synthetic"}])
+def test_training_of_the_users_names_the_run_and_passes_its_check(given, name, flags):
+    settings = _checked(given, **flags)
+    assert settings.experiment_name.endswith(f"_softmax_{name}")
+    for part in given:
+        assert settings[part].problem == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "flags", "message"),
+    [
+        ({"client_work": 3}, {}, "client_work must be a client_work.ClientWork"),
+        ({"client_work": Constant}, {}, "client_work must be a client_work.ClientWork"),
+        ({"client_work": broken_work}, {}, "client_work broken_work fails: no such file"),
+        ({"client_work": Constant(missing=1)}, {}, "--client_work fails: it must return ClientUpdate"),
+        ({"client_work": Constant(by=float("inf"))}, {}, "--client_work fails: .*not finite"),
+        ({"client_work": Constant()}, {"client_learning_rate": 1}, "--client_learning_rate does not go with"),
+        ({"client_work": Constant()}, {"proximal_strength": 1}, "--proximal_strength does not go with --client_work"),
+        ({"client_work": Constant()}, {"client_optimizer": "adam"}, "--client_optimizer does not go with"),
+        ({"client_work": Constant()}, {"federation": "pooled"}, "--client_work belongs to --federation=federated or"),
+        ({"client_work": Constant()}, {"model_aggregation": "fedpa"}, "--client_work belongs to --model_aggregation"),
+        (
+            {"client_work": Constant()},
+            {"bandits_type": "init", "initial_model_path": "."},
+            "--client_work has no effect",
+        ),
+        ({"client_optimizer": three}, {}, "client_optimizer must be a tff.learning.optimizers.Optimizer"),
+        ({"client_optimizer": ADAM}, {"client_learning_rate": 1}, "--client_learning_rate belongs to"),
+        ({"client_optimizer": ADAM}, {"client_adam_beta_1": 0.5}, "--client_adam_beta_1 belongs to"),
+        ({"server_optimizer": three}, {}, "server_optimizer must be a tff.learning.optimizers.Optimizer"),
+        ({"server_optimizer": ADAM}, {"server_learning_rate": 1}, "--server_learning_rate belongs to"),
+        ({}, {"client_sgd_momentum": 0.9, "client_optimizer": "yogi"}, "--client_sgd_momentum belongs to"),
+        ({}, {"model_aggregation": "fedpa", "client_optimizer": "adam"}, "samples from the steps of SGD"),
+        ({"aggregator": three}, {}, "aggregator must be a factory of tff.aggregators"),
+        ({"aggregator": mean}, {"clip_norm": 1}, "--aggregator gets the updates as they are"),
+        ({"aggregator": mean}, {"aggregator_type": "secure_sum"}, "--aggregator belongs to --aggregator_type=mean"),
+        ({"aggregator": mean}, {"noise_multiplier": 1}, "--noise_multiplier belongs to --aggregator_type"),
+        ({"aggregator": mean}, {"target_epsilon": 1}, "--target_epsilon belongs to --aggregator_type"),
+        ({"aggregator": mean}, {"model_aggregation": "fedkp"}, "--aggregator belongs to --model_aggregation=mean"),
+        ({"aggregator": mean}, {"federation": "alone"}, "--aggregator belongs to --federation=federated"),
+        ({"aggregator": mean}, {"bandits_type": "init", "initial_model_path": "."}, "--aggregator has no effect"),
+        (
+            {"aggregator": mean},
+            {"scenario": "init", "init_adaptive_clipping": True},
+            "--init_adaptive_clipping does not",
+        ),
+    ],
+)
+def test_training_that_does_not_fit_is_refused(given, flags, message):
+    with pytest.raises(UsageError, match=message):
+        _checked(given, **flags)
+
+
+LENGTH = {"total_rounds": 4, "clients_per_round": 5, "bandits_deploy_freq": 2, "client_epochs_per_round": 2}
+
+
+def same_sgd():
+    return client_work.LocalSgd(0.5, 8, epochs=2)
+
+
+def same_adam():
+    return tff.learning.optimizers.build_adam(0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "own"),
+    [
+        (
+            {"client_learning_rate": 0.5, "client_batch_size": 8, "client_epochs_per_round": 2},
+            {"client_work": same_sgd, "client_epochs_per_round": None},
+        ),
+        ({"client_optimizer": "adam", "client_learning_rate": 0.01}, {"client_optimizer": ADAM}),
+        ({"server_learning_rate": 0.01}, {"server_optimizer": same_adam}),
+        ({"adaptive_clipping": False, "client_weighting": "num_examples"}, {"aggregator": mean}),
+    ],
+)
+def test_training_of_the_users_that_is_that_of_flags_gives_the_same_run_and_continues(tff_worker, tmp_path, flags, own):
+    if "aggregator" in own:
+        own = own | {"client_weighting": "num_examples"}
+    where = {"root_output_dir": tmp_path, "scenario": "init", "init_rounds": 2}
+    if "client_learning_rate" in flags:
+        where["init_client_learning_rate"] = flags["client_learning_rate"]
+    expected = bandits.run(experiment_name="flags", **(LENGTH | where | flags))
+    where.pop("init_client_learning_rate", None)
+    for rounds in (2, 4, 4):  # Continued, and read again.
+        run = bandits.run(experiment_name="own", **(LENGTH | where | own | {"total_rounds": rounds}))
+    whole_runs.assert_same(run.folder, expected.folder)
+    summary = whole_runs.spent(run.folder)["summary"]
+    assert ("mean is an unknown aggregator" if "aggregator" in own else "there is no noise") in summary

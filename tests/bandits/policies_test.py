@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 from bandits import losses, policies, process, registry, schedules
+from data.errors import Failure
 from optimization import models
 
 PREDICTED = [[0.5, 0.2, 0.5, 0.1], [0.0, 0.3, 0.1, 0.2]]  # A tie in the first row.
@@ -114,12 +115,16 @@ def test_inverse_gap_weighting_by_hand(mu, gamma, predicted, expected):
 
 
 @pytest.mark.parametrize("row", [[np.nan, 1.0], [np.inf, 0.0], [1.5, -0.5], [0.0, 0.0], [2.0, 2.0]])
-def test_rows_of_a_policy_that_are_no_distribution_are_explored_uniformly(row):
+def test_a_row_that_is_no_distribution_is_shown(row):
     class Wrong(policies.Policy):
         def probabilities(self, predicted_rewards):
             return tf.constant([row, [0.25, 0.75]])
 
-    np.testing.assert_allclose(Wrong()(tf.zeros([2, 2])), [[0.5, 0.5], [0.25, 0.75]])
+    for function in (Wrong(), tf.function(Wrong())):
+        message = r"policy Wrong returned the invalid row \[\S+ \S+\]"
+        with pytest.raises(Failure, match=message), policies.shows_invalid_rows():
+            function(tf.zeros([2, 2]))
+    np.testing.assert_allclose(Wrong()(tf.constant([[np.nan, 0], [0, 0]])), [[0.5, 0.5], [0.25, 0.75]])
 
 
 def test_a_policy_is_given_what_it_asks_for():
@@ -212,3 +217,20 @@ def test_a_parameter_that_comes_as_data_gives_what_the_number_gives(name):
         expected = entry.chosen({**values, entry.scheduled: value}).build()(tf.constant(PREDICTED))
         np.testing.assert_allclose(played(tf.constant(value)), expected, rtol=1e-6, atol=1e-7)
     assert played.experimental_get_tracing_count() == 1
+
+
+def test_shares_of_samples_are_probabilities_with_a_floor():
+    logits = tf.constant([[0.0, 1.0, 2.0], [0.0, 0.0, -20.0]])
+
+    def draws(key, predicted_rewards):
+        return tf.random.stateless_categorical(predicted_rewards, 1, key)[:, 0]
+
+    policy = policies.from_samples(draws, floor=0.01, num_draws=2000)
+    rows = policy(logits, key=tf.constant([1, 2])).numpy()
+    np.testing.assert_allclose(rows, 0.01 + 0.97 * tf.nn.softmax(logits).numpy(), atol=0.04)
+    np.testing.assert_allclose(rows[1, 2], 0.01, rtol=1e-5)
+    one_hot = policies.from_samples(lambda key, predicted: tf.one_hot(draws(key, predicted), 3), 0.01, 2000)
+    np.testing.assert_array_equal(one_hot(logits, key=tf.constant([1, 2])), rows)
+    assert policy.asks == ("key",)
+    with pytest.raises(ValueError, match="above 0"):
+        policies.from_samples(draws, floor=0)

@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 from bandits import interactions, metrics, run_federated
 from data import objects
 from data.errors import UsageError
-from optimization.study import frame, results
+from optimization.study import frame, panels, results
 from tests.bandits import whole_runs
 from tests.bandits.whole_runs import assert_same, definitions, table
 
@@ -58,7 +58,21 @@ def test_a_run_leaves_a_complete_folder(finished):
     assert set(rows[metrics.BYTES_UP]) == {4 * MODEL}
     bounds = results.read(finished, [metrics.COLUMNS]).bounds
     assert bounds["participating"]["chance"] == pytest.approx(0.1)
-    assert bounds.keys() == {"participating", "held_out", "rewards"}
+    assert bounds.keys() == {"participating", "held_out", "rewards", "greedy"}
+    reward, known = rows[metrics.HELD_OUT_REWARD].iloc[-1], bounds["held_out"]
+    expected = {"reward": reward, "chance": reward > known["chance"], "constant": reward > known["constant"]}
+    assert bounds["greedy"] == pytest.approx(expected)
+
+
+def test_a_run_that_deploys_no_trained_model_warns_in_its_closing_lines_and_its_picture(tmp_path, capsys, monkeypatch):
+    titles = []
+    draw = panels.draw
+    monkeypatch.setattr(panels, "draw", lambda *args, **how: titles.append(how["title"]) or draw(*args, **how))
+    play(tmp_path, "--bandits_deploy_freq=9")
+    (notice,) = [line for line in capsys.readouterr().out.splitlines() if "no more than" in line]
+    assert notice.startswith("Earned no more than a simple policy: its average reward over all rounds (0.")
+    assert "its trained model is better, so deploy models more often" in notice
+    assert titles == [f"digits: softmax\n{notice}"]
 
 
 def test_repeats_are_consecutive_seeds_and_equal_seeds_equal_runs(finished, tmp_path):

@@ -61,6 +61,7 @@ _NUMBERED = [int(day[-1]) for day in DAYS]
         (pd.to_datetime(DAYS), "2023-01-02", "2023-01-05T00:00"),
         (pd.to_datetime(DAYS).date, "2023-01-02", "2023-01-05"),
         ([f"2023010{day}235959" for day in _NUMBERED], "2023-01-02", "2023-01-05"),
+        ([f"2023010{day}T100000+0200" for day in _NUMBERED], "2023-01-02T08:00Z", "2023-01-05T10:00+02:00"),
         ([f"{day} Jan 2023 10:00" for day in _NUMBERED], "2023-01-02 10:00", "2023-01-05 09:59"),
         ([f"{day}T10:00:00+02:00" for day in DAYS], "2023-01-02T08:00Z", "2023-01-05T10:00+02:00"),
         (pd.to_datetime([f"{day}T10:00:00Z" for day in DAYS]), "2023-01-02T10:00Z", "2023-01-05T11:00+02:00"),

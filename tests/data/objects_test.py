@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow_federated as tff
 
 from data import objects
 from data.errors import UsageError
@@ -102,3 +103,34 @@ def test_other_objects_are_only_of_this_process(module):
         assert made.label
         with pytest.raises(UsageError, match="was an object in memory"):
             _ = objects.UserObject(str(made)).value
+
+
+def test_an_optimizer_of_tff_is_its_class_and_arguments():
+    build = tff.learning.optimizers
+    first = objects.of(build.build_adagrad(0.1, initial_preconditioner_value=0.5))
+    assert (first.problem, first.short) == ("", "Adagrad")
+    assert first.label == "_Adagrad(learning_rate=0.1, initial_preconditioner_value=0.5, epsilon=1e-07)"
+    assert first != objects.of(build.build_adagrad(0.1, initial_preconditioner_value=0.25))
+    for optimizer in (build.build_sgdm(0.1, momentum=0.9), build.build_adafactor(0.1), build.build_yogi(0.2)):
+        text = objects.UserObject(str(objects.of(optimizer)))
+        assert vars(text.value) == vars(optimizer)
+    scheduled = objects.of(build.schedule_learning_rate(build.build_adam(0.1), lambda step: 0.1))
+    assert scheduled.problem  # Its schedule has no text.
+
+
+@pytest.mark.parametrize("value", [1.5, lambda: 1.5])
+def test_an_object_or_the_result_of_a_function_is_made(value):
+    assert objects.of(value).made("rate", float, "a number") == 1.5
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (int, "rate must be a number, or a function that returns one, not <class 'int'>"),
+        (lambda: "fast", "rate must be a number, .* not 'fast'"),
+        (lambda: 1 / 0, "rate .* fails: division by zero"),
+    ],
+)
+def test_an_object_of_another_type_or_a_function_that_fails_is_refused(value, message):
+    with pytest.raises(UsageError, match=message):
+        objects.of(value).made("rate", (int, float), "a number")

@@ -7,6 +7,8 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from data import objects
+from data.errors import UsageError
 from optimization import aggregators, options
 from optimization.privacy import dp_queries, mechanisms
 from optimization.study import aggregation_flags, cli
@@ -176,3 +178,98 @@ def test_the_trimmed_share_is_a_tenth_on_each_side_by_default(tff_worker):
     output = process.next(process.initialize(), deltas, [np.float32(1)] * 10)
     for part in output.result:
         np.testing.assert_allclose(part, np.mean(range(1, 9)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Largest(tff.aggregators.UnweightedAggregationFactory):
+    """The largest value of each coordinate, and the number of rounds."""
+
+    def create(self, value_type):
+        collect = tff.aggregators.UnweightedReservoirSamplingFactory(50).create(value_type)
+
+        @tff.tensorflow.computation(np.int32, collect.next.type_signature.result.result.member)
+        def largest(state, updates):
+            return state + 1, tf.nest.map_structure(lambda rows: tf.reduce_max(rows, axis=0), updates)
+
+        @tff.federated_computation
+        def initialize():
+            return tff.federated_value(0, tff.SERVER)
+
+        @tff.federated_computation(initialize.type_signature.result, tff.FederatedType(value_type, tff.CLIENTS))
+        def next_round(state, updates):
+            collected = collect.next(tff.federated_value((), tff.SERVER), updates)
+            after, result = tff.federated_map(largest, (state, collected.result))
+            return tff.templates.MeasuredProcessOutput(after, result, collected.measurements)
+
+        return tff.templates.AggregationProcess(initialize, next_round)
+
+
+def robust():
+    return tff.aggregators.MeanFactory(no_nan_division=True)
+
+
+def of_user(value, shapes=SHAPES):
+    own = objects.of(value)
+    aggregation = options.Aggregation(own=own, clip_norm=None, unclip_quantile=None)
+    mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(4), 100, 4096)
+    delta_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))
+    process = aggregators.build(aggregation, mechanism, shapes).create(delta_type, tff.TensorType(np.float32))
+    return process, mechanism
+
+
+def test_an_aggregator_of_the_users_takes_the_place_of_the_mean(tff_worker):
+    process, _ = of_user(Largest())
+    output = execute(process, process.initialize(), [DELTA, ZERO, [-part for part in DELTA]])
+    np.testing.assert_allclose(flat(output.result), np.maximum(flat(DELTA), -flat(DELTA)))
+    assert output.state == 1
+    empty = execute(process, output.state, [])
+    assert (empty.state, np.isnan(flat(empty.result)).all()) == (1, True)
+
+
+def test_a_weighted_aggregator_of_the_users_gets_the_weights(tff_worker):
+    process, _ = of_user(robust)
+    output = process.next(process.initialize(), [DELTA, ZERO], [1.0, 3.0])
+    np.testing.assert_allclose(flat(output.result), flat(DELTA) / 4, rtol=1e-6)
+
+
+def test_an_unknown_aggregator_has_no_guarantee():
+    _, mechanism = of_user(Largest())
+    assert mechanism.epsilon(1) == np.inf
+    assert mechanism.report(3)["summary"] == "Privacy: no guarantee, because Largest() is an unknown aggregator."
+
+
+@dataclasses.dataclass(frozen=True)
+class First(tff.aggregators.UnweightedAggregationFactory):
+    """The sum of the first tensor alone."""
+
+    def create(self, value_type):
+        return tff.aggregators.SumFactory().create(value_type[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Broken(tff.aggregators.UnweightedAggregationFactory):
+    def create(self, value_type):
+        raise TypeError("no such tensor")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (3, "aggregator must be a factory of tff.aggregators"),
+        (Largest, "aggregator must be a factory of tff.aggregators"),
+        (First(), r"aggregator First\(\) fails"),
+        (Broken(), r"aggregator Broken\(\) fails: no such tensor"),
+    ],
+)
+def test_what_is_no_aggregator_of_updates_is_refused(value, message):
+    with pytest.raises(UsageError, match=message):
+        of_user(value)
+
+
+@pytest.mark.parametrize("arguments", [("--clip_norm=1",), ("--adaptive_clipping",)])
+def test_an_aggregator_of_the_users_goes_without_clipping(arguments):
+    flags = cli.FlagSet("")
+    flags.group("Aggregation", options.Aggregation, options.Cohorts)
+    settings = flags.parse(["test", *arguments]).with_user_values(aggregator=objects.of(Largest()))
+    with pytest.raises(UsageError, match="--aggregator gets the updates as they are"):
+        aggregation_flags.check(settings)

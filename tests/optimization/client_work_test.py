@@ -5,7 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
+from data import objects
+from data.errors import UsageError
 from optimization import client_work, corrections, models
 
 NUM_FEATURES, NUM_OUTPUTS, BATCH = 3, 2, 4
@@ -76,6 +79,121 @@ def test_the_delta_is_that_of_the_steps_by_hand_in_every_round(case, momentum, p
         np.testing.assert_allclose(update.loss_sum, np.dot(losses, sizes), rtol=1e-5)
         np.testing.assert_allclose(update.loss_deviation, losses.std(), rtol=1e-4)
     assert work.examples_trained(tf.constant(10)) == sum(sizes)
+
+
+def adam_by_hand(batches, learning_rate, beta_1=0.9, beta_2=0.999, epsilon=1e-7, proximal=0.0):
+    """Delta of Adam, float64, as in Kingma and Ba 2015 with the bias corrections in the learning rate."""
+    start = weights = [weight.astype(np.float64) for weight in WEIGHTS]
+    means, squares = [np.zeros_like(weight) for weight in start], [np.zeros_like(weight) for weight in start]
+    for step, rows in enumerate(batches, start=1):
+        error = 2 * (FEATURES[rows] @ weights[0] + weights[1] - TARGETS[rows]) / TARGETS[rows].size
+        gradients = [FEATURES[rows].T @ error, error.sum(axis=0)]
+        gradients = [g + proximal * (w - s) for g, w, s in zip(gradients, weights, start, strict=True)]
+        means = [beta_1 * m + (1 - beta_1) * g for m, g in zip(means, gradients, strict=True)]
+        squares = [beta_2 * v + (1 - beta_2) * g**2 for v, g in zip(squares, gradients, strict=True)]
+        rate = learning_rate * np.sqrt(1 - beta_2**step) / (1 - beta_1**step)
+        moments = zip(weights, means, squares, strict=True)
+        weights = [w - rate * m / (np.sqrt(v) + epsilon) for w, m, v in moments]
+    return [weight - before for weight, before in zip(weights, start, strict=True)]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("proximal", [0.0, 0.5])
+@pytest.mark.parametrize("hyperparameters", [{}, {"beta_1": 0.5, "beta_2": 0.9, "epsilon": 0.1}])
+def test_adam_takes_the_steps_by_hand_and_forgets_them_after_the_round(case, proximal, hyperparameters):
+    work, batches = CASES[case]
+    chosen = corrections.chosen({"proximal_strength": proximal})
+    adam = dataclasses.replace(
+        work, optimizer="adam", hyperparameters=tuple(hyperparameters.items()), corrections=chosen
+    )
+    function, expected = adam.build(MODEL, squared), adam_by_hand(batches, 0.1, proximal=proximal, **hyperparameters)
+    for _ in range(2):
+        for found, part in zip(function(WEIGHTS, EXAMPLES, KEY).delta, expected, strict=True):
+            np.testing.assert_allclose(found, part, rtol=1e-3, atol=1e-5)
+    slower = adam_by_hand(batches, 0.01, proximal=proximal, **hyperparameters)
+    for found, part in zip(function(WEIGHTS, EXAMPLES, KEY, tf.constant(0.01)).delta, slower, strict=True):
+        np.testing.assert_allclose(found, part, rtol=1e-3, atol=1e-5)
+
+
+def own(value) -> objects.UserObject:
+    return objects.of(value)
+
+
+def test_an_optimizer_of_the_users_keeps_its_own_rate():
+    work, batches = CASES["steps"]
+    theirs = dataclasses.replace(work, optimizer=own(tff.learning.optimizers.build_sgdm(0.2, momentum=0.9)))
+    expected, _ = by_hand(batches, 0.2, momentum=0.9)
+    for found, part in zip(train(theirs, learning_rate=tf.constant(9.0)).delta, expected, strict=True):
+        np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["adagrad", "adam", "yogi"])
+def test_an_optimizer_trains_words_as_it_trains_dense_rows(optimizer):
+    dense = np.zeros((6, 5), np.float32)
+    np.add.at(dense, (np.arange(6)[:, None], POSTS["ids"]), POSTS["values"])
+    work = client_work.LocalSgd(0.1, 2, steps=6, optimizer=optimizer)
+    deltas = [
+        work.build(model, OfOneAction())(KERNEL, {"features": tf.nest.map_structure(tf.constant, features), **LOG}, KEY)
+        for model, features in [(models.bag_of_words(5, 2), POSTS), (models.mlp(5, (), 2), dense)]
+    ]
+    for sparse_part, dense_part in zip(deltas[0].delta, deltas[1].delta, strict=True):
+        np.testing.assert_allclose(sparse_part, dense_part, atol=1e-5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shift:
+    """Client work that adds a number to all weights, and does not look after clients without examples."""
+
+    by: float = 1.0
+    missing: int = 0
+    dtype: str = "float32"
+
+    def examples_trained(self, num_examples):
+        return num_examples + 1
+
+    def build(self, model, loss):
+        def step(weights, examples, key, learning_rate=None):
+            delta = tuple(tf.fill(weight.shape, tf.cast(self.by, self.dtype)) for weight in weights)
+            value = loss(model.forward(weights, examples["features"]), examples)
+            delta = delta[: len(delta) - self.missing]
+            return client_work.ClientUpdate(delta, value, tf.constant(True), tf.constant(0.0))
+
+        return step
+
+
+def test_client_work_of_the_users_is_called_only_for_clients_with_examples():
+    work = client_work.of_user(own(Shift(0.5)))
+    assert [part.numpy().tolist() for part in train(work).delta] == [[[0.5, 0.5]] * 3, [0.5, 0.5]]
+    empty = train(work, count=0)
+    assert (float(empty.loss_sum), bool(empty.is_finite)) == (0, True)
+    assert not any(np.any(part) for part in empty.delta)
+    assert [int(work.examples_trained(tf.constant(count))) for count in (0, 5)] == [0, 6]
+
+
+def test_an_update_of_the_users_that_is_not_finite_becomes_zeros():
+    update = train(client_work.of_user(own(Shift(np.inf))))
+    assert not update.is_finite
+    assert not any(np.any(part) for part in update.delta)
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (Shift(missing=1), "it must return ClientUpdate"),
+        (Shift(dtype="float64"), "it must return ClientUpdate"),
+        (Shift(float("nan")), "not finite"),
+    ],
+)
+def test_client_work_that_does_not_fit_the_model_fails_its_check(work, message):
+    client_work.check(Shift(), MODEL, squared, EXAMPLES)
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
+        client_work.check(work, MODEL, squared, EXAMPLES)
+
+
+@pytest.mark.parametrize("value", [3, lambda: 3, Shift])
+def test_client_work_must_have_the_two_methods(value):
+    with pytest.raises(UsageError, match="client_work must be a "):
+        client_work.of_user(own(value))
 
 
 def test_a_given_learning_rate_goes_before_the_objects():

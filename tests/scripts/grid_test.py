@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from bandits import studies
+from data.errors import UsageError
 from scripts import grid
 
 pytestmark = pytest.mark.slow
@@ -92,6 +93,17 @@ def test_every_point_and_seed_is_played_once_and_ranked(play, tmp_path, capfd):
     assert play("--peak=0.1", "--repeat=2", "--sweep=rate=1,0.1,0.01") == 0
     assert len(list(tmp_path.glob("g/runs/*/*/log.txt"))) == 6
     assert {path: path.stat().st_mtime_ns for path in logs} == logs
+
+
+def test_runs_are_ranked_by_a_metric_of_the_users(tmp_path, monkeypatch):
+    (tmp_path / "ranked_metrics.py").write_text("def low(log): ...\nlow.better = 'down'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["grid", "--sweep=bandits_epsilon=0,1", "--metric=own/low"]
+    settings = grid.define().parse([*words, "--metrics=ranked_metrics:low"])
+    metric = grid.ranked_by(settings, "bandits.run_federated")
+    assert (metric, metric.better) == ("own/low", "down")
+    with pytest.raises(UsageError, match="--metric=own/low is not a column"):
+        grid.ranked_by(grid.define().parse(words), "bandits.run_federated")
 
 
 def test_the_best_of_each_configuration_is_played_again_with_fresh_seeds(play, tmp_path, capfd):

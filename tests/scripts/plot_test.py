@@ -29,6 +29,20 @@ def test_runs_and_bands_over_seeds_are_drawn(tmp_path):
     assert output.read_bytes().startswith(b"\x89PNG")
 
 
+def test_no_mean_reaches_across_a_deployment(tmp_path, monkeypatch):
+    _run(tmp_path / "one", [1.0, 3.0, 11.0, 13.0])
+    path = tmp_path / "one" / "metrics.csv"
+    pd.read_csv(path).assign(**{metrics.DEPLOYED: [0, 1, 0, 0]}).to_csv(path, index=False)
+    drawn = []
+    monkeypatch.setattr(plot.files, "save_picture", lambda picture, path, dpi: drawn.append(picture))
+    arguments = str(tmp_path / "one"), "--smooth=2", f"--output={tmp_path / 'x.png'}"
+    _draw(*arguments)
+    _draw(*arguments, f"--metric={metrics.AVERAGE_REWARD}")
+    rewards, averages = (picture.axes[0].get_lines()[0].get_ydata().tolist() for picture in drawn)
+    assert rewards[1:] == [1.0, 2.0, 11.0, 12.0]  # The first step begins before round 1.
+    assert averages == [1.0, 1.5, 3.5, 6.0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -24,7 +24,10 @@ def test_a_figure_is_run_once_printed_and_written(play, tmp_path, capfd):
     assert play(toy_figure(data_kind="stand-in", data="a toy"), "--repeat=6") == 0
     out = capfd.readouterr().out
     assert "f1: Figure 1: a toy. Nobody 2020\nStand-in data, not the paper's: a toy.\n" in out
-    assert "same direction (stand-in)  section 2: near is better [near 4, far 3: +1 (the same in every seed); " in out
+    assert (
+        "same direction (stand-in)  section 2: near is better [near 4.0025, far 3.0025: +1 (the same in every seed); "
+        in out
+    )
     assert "not comparable (stand-in)" in out
     table = pd.read_csv(tmp_path / "r" / "f1" / "f1_records.csv")
     assert table.groupby("arm")["score"].mean().to_dict() == pytest.approx({"near": 4.0025, "far": 3.0025})
@@ -35,6 +38,20 @@ def test_a_figure_is_run_once_printed_and_written(play, tmp_path, capfd):
     assert play(toy_figure(claims=(reverse,)), "--repeat=6") == 0  # A contradiction is no failure.
     assert "disagrees (paper's data)  section 2: far is better" in capfd.readouterr().out
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("r/runs/*/*/log.txt")} == logs
+
+
+def test_a_rehearsal_has_its_own_runs_and_records_and_no_verdict(play, tmp_path, capfd):
+    kept = tmp_path / "evidence"
+    kept.mkdir()
+    assert play(toy_figure(curves=("score",)), "--repeat=2", "--rounds=2", f"--records={kept}") == 0
+    out = capfd.readouterr().out
+    assert "f1: Rehearsal of 2 rounds, no result: Figure 1: a toy. Nobody 2020\n" in out
+    assert "near is better" not in out
+    (path,) = kept.rglob("*.csv")
+    assert path == kept / "small_rehearsal" / "f1.csv" or path == kept / "paper_rehearsal" / "f1.csv"
+    table = pd.read_csv(path)
+    assert set(table["rehearsal"]) == set(table["rounds"]) == {2}
+    assert table.groupby("arm")["score"].mean().to_dict() == pytest.approx({"near": 2.0005, "far": 1.0005})
 
 
 def test_what_is_finished_is_reported_while_the_rest_is_left(play, tmp_path, capfd):

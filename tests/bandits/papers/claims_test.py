@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -105,7 +104,7 @@ def test_the_interval_and_p_are_reported_beside_the_means():
     # Student's t of 2 / (0.1 / sqrt(3)) = 34.64 with 2 degrees of freedom: p = 1 - t / sqrt(t^2 + 2); 4.303 at 97.5%.
     assert 1 - 34.641 / math.sqrt(34.641**2 + 2) == pytest.approx(0.00083, abs=1e-5)
     assert 4.302653 * 0.1 / math.sqrt(3) == pytest.approx(0.2484, abs=1e-4)
-    assert (verdict.why, verdict.seeds) == ("a 4, b 2: +2.00 (+1.75 to +2.25); adjusted p 0.00083", 3)
+    assert (verdict.why, verdict.seeds) == ("a 4.00, b 2: +2.00 (+1.75 to +2.25); adjusted p 0.00083", 3)
 
 
 def test_holm_adjusts_over_the_figure():
@@ -146,7 +145,7 @@ def test_what_is_never_reached_counts_as_reached_after_the_last_round():
     some = Values("a", (1.0, 2.0, 1.0), "late"), Values("b", (NEVER, NEVER, 9.0), "late")
     verdict = _judge(ORDER, *some, measures=late)
     # Differences -9, -8, -8.
-    assert (verdict.status, verdict.why) == (AGREES, "a 1.33, b infinite: -8.3 (-9.8 to -6.9); adjusted p 0.0016")
+    assert (verdict.status, verdict.why) == (AGREES, "a 1.3, b infinite: -8.3 (-9.8 to -6.9); adjusted p 0.0016")
     found = _results(_figure(measures=late), some)
     assert results.value_words("b", "late", found) == "reached by 1 of 3 seeds"
     assert results.value_words("a", "late", found) == "1.3 (-0.1 to 2.8)"
@@ -163,14 +162,14 @@ def test_less_is_better_where_the_measure_says_so():
 @pytest.mark.parametrize(
     ("groups", "second", "third", "status", "shown"),
     [
-        (("a, b", "c"), (2.9, 3.0, 3.1), (2.0, 2.0, 2.0), AGREES, "b 3, c 2"),  # The weakest is shown.
+        (("a, b", "c"), (2.9, 3.0, 3.1), (2.0, 2.0, 2.0), AGREES, "b 3.00, c 2"),  # The weakest is shown.
         (("a, b", "c"), (0.0, 3.0, 9.0), (2.0, 2.0, 2.0), INCONCLUSIVE, "b 4, c 2"),
-        (("a, b", "c"), (0.9, 1.0, 1.1), (2.0, 2.0, 2.0), DISAGREES, "b 1, c 2"),
-        (("b | a", "c"), (0.9, 1.0, 1.1), (2.0, 2.0, 2.0), AGREES, "a 4, c 2"),  # The better of two suffices.
-        (("c", "b | a"), (0.9, 1.0, 1.1), (2.0, 2.0, 2.0), DISAGREES, "c 2, a 4"),
-        (("b | a", "c"), (0.9, 1.0, 1.1), (6.0, 6.0, 6.0), DISAGREES, "a 4, c 6"),
+        (("a, b", "c"), (0.9, 1.0, 1.1), (2.0, 2.0, 2.0), DISAGREES, "b 1.00, c 2"),
+        (("b | a", "c"), (0.9, 1.0, 1.1), (2.0, 2.0, 2.0), AGREES, "a 4.00, c 2"),  # The better of two suffices.
+        (("c", "b | a"), (0.9, 1.0, 1.1), (2.0, 2.0, 2.0), DISAGREES, "c 2, a 4.00"),
+        (("b | a", "c"), (0.9, 1.0, 1.1), (6.0, 6.0, 6.0), DISAGREES, "a 4.00, c 6"),
         # b is open, though its interval reaches further down than a's, which is clearly below.
-        (("b | a", "c"), (0.0, 3.0, 9.0), (4.9, 5.0, 5.11), INCONCLUSIVE, "b 4, c 5"),
+        (("b | a", "c"), (0.0, 3.0, 9.0), (4.9, 5.0, 5.11), INCONCLUSIVE, "b 4, c 5.00"),
     ],
 )
 def test_the_comparison_that_decides_is_shown(groups, second, third, status, shown):
@@ -184,7 +183,7 @@ def test_a_larger_lead_is_a_difference_of_differences_of_equal_seeds():
     others = Values("c", (7.0, 1.0, 3.0)), Values("d", (6.0, 0.0, 2.0, 5.0))  # 1, 1, 1
     verdict = _judge(_claim("larger_lead", "a", "b", "c", "d"), *leads, *others)
     assert (verdict.status, verdict.seeds) == (AGREES, 3)
-    assert verdict.why == "a minus b 2, c minus d 1: +1.00 (+0.75 to +1.25); adjusted p 0.0033"
+    assert verdict.why == "a minus b 2.00, c minus d 1: +1.00 (+0.75 to +1.25); adjusted p 0.0033"
     reverse = _claim("larger_lead", "c", "d", "a", "b")
     assert _judge(reverse, *leads, *others).status == DISAGREES
     assert _judge(reverse, *leads, others[0], dataclasses.replace(others[1], diverged=(2,))).status == INCONCLUSIVE
@@ -302,7 +301,9 @@ def test_a_stated_range_is_tested_at_its_nearest_end(low, high, status):
     assert _judge(_claim("between", "a", low=low, high=high), ours).status == status
     distance = _judge(_claim("between", "a", "b", low=low, high=high), ours, Values("b", (4.0, 4.0, 4.0)))
     assert distance.status == status  # Without a sign.
-    assert distance.why.startswith(f"a 2, b 4: apart by 2.00 (1.75 to 2.25); stated {low:g} to {high:g}; adjusted p ")
+    assert distance.why.startswith(
+        f"a 2.00, b 4: apart by 2.00 (1.75 to 2.25); stated {low:g} to {high:g}; adjusted p "
+    )
     assert _judge(_claim("between", "a", low=low, high=high), ours, data_kind=STAND_IN).status == NOT_COMPARABLE
 
 
@@ -330,9 +331,10 @@ def test_steady_seeds_are_judged_by_the_interval_of_their_deviation(within, stat
     ],
 )
 def test_a_configuration_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):
-    verdict = _judge(_claim("beats_best_fixed", "a"), Values("a", ours, fixed=3.0))
+    found = _results(_figure(_claim("beats_best_fixed", "a")), [Values("a", ours, fixed=3.0)])
+    ((verdict,), _) = claims.judge(found)
     assert verdict.status == status
-    assert verdict.why.startswith(f"a {np.mean(ours):.3g}, best fixed action 3: ")
+    assert verdict.why.startswith(f"a {found.estimate('a', 'score').text().partition(' ')[0]}, best fixed action 3: ")
     assert _judge(_claim("beats_best_fixed", "a"), A) == (NOT_RUN, "no best fixed action beside a", 0)
 
 

@@ -5,8 +5,9 @@ import pytest
 
 from bandits.papers import claims, figures, results
 from bandits.papers.claims import DISAGREES, NOT_RUN
-from bandits.papers.plan import PAPER_DATA
+from bandits.papers.plan import DATA_KINDS, PAPER_DATA
 from bandits.plans import plan
+from optimization.study import panels, presets
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +52,41 @@ def test_every_arm_of_every_figure_has_flags_that_its_binary_takes(scale):
         runs_of = {(figure.first_run(one).name, one.sweeps, one.grid) for one in figure.configurations}
         assert len(runs_of) == len(figure.configurations)
         assert bool(figure.data) == (scale == "small" or figure.data_kind != PAPER_DATA)
+
+
+@pytest.mark.parametrize(("scale", "rounds"), [("paper", 2), ("small", 7)])
+def test_every_figure_can_be_rehearsed_and_is_then_not_judged(scale, rounds):
+    for figure in figures.load(scale).values():
+        rehearsal = figure.rehearsed(rounds)
+        rehearsal.check()
+        assert max(rehearsal.first_run(one).rounds for one in rehearsal.configurations) <= rounds
+        assert [one.label for one in rehearsal.configurations] == [one.label for one in figure.configurations]
+        assert rehearsal.about == f"Rehearsal of {rounds} rounds, no result: {figure.about}"
+        assert (rehearsal.claims, rehearsal.published, rehearsal.reference) == ((), (), None)
+        assert {one.status for one in claims.judge(results.Results(rehearsal))[0]} == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "expected"),
+    [  # Of 700 rounds deployed every 200; of 200 rounds; of 10 rounds; of 50 with 25 before the mean. Rounded up.
+        ("1c", "Softmax", {"total_rounds": 16, "bandits_deploy_freq": 5, "init_rounds": 3, "rounds_per_eval": 2}),
+        ("digits", "Greedy, every 50", {"total_rounds": 16, "bandits_deploy_freq": 4}),
+        ("digits_change", "Softmax, changes", {"total_rounds": 16, "drift_start": 9}),
+        ("fedkp_figureA.3", "alpha=10", {"total_rounds": 10, "diagnose_round": (1, 2, 5, 10)}),
+        ("fedkp_figure5.1", "SGLD, alpha=1", {"total_rounds": 16, "burn_in_rounds": 8}),
+    ],
+)
+def test_a_rehearsal_shortens_deployments_evaluations_and_changes_in_proportion(name, label, expected):
+    figure = figures.load("paper")[name].rehearsed(16)
+    settings = figure.first_run(next(one for one in figure.configurations if one.label == label)).settings
+    assert {flag: settings[flag] for flag in expected} == expected
+
+
+def test_titles_of_pictures_have_two_lines_at_most():
+    for figure in (one.marked(1000) for scale in figures.SCALES for one in figures.load(scale).values()):
+        for words in {one.words[1:] for one in figure.configurations if figure.curves and one.is_drawn}:
+            picture, _ = panels.grid(1, 1, (8, 4.2), ", ".join((figure.about.partition(";")[0], *words)))
+            assert picture.get_suptitle().count("\n") <= 1, (figure.name, words)
 
 
 def test_the_small_scale_has_the_same_configurations_on_stand_in_data():
@@ -142,6 +178,19 @@ flags = "--rounds=5"
 """)
     monkeypatch.setattr(figures, "_FOLDER", tmp_path)
     return path
+
+
+def test_files_have_known_keys_and_each_claim_one_kind():
+    small_keys = {"arms", "at", "compared", "data", "data_kind", "flags", "only", "own", "repeat", "sweeps"}
+    for _, shared, tables in presets.tables(figures._FOLDER, "text"):
+        for name, table in tables.items():
+            assert set(table.get("small", {})) <= small_keys, name
+            assert ("small" in table) != bool(shared.get("own") or "no_small" in table), name
+            for claim in table.get("claims", ()):
+                assert set(claim.get("means", {})) <= {"holds", "fails", "inconclusive"}, claim["says"]
+                assert sum(kind in claim for kind in claims.KINDS) == 1 or "needs" in claim, claim["says"]
+    kinds = {figure.data_kind for scale in figures.SCALES for figure in figures.load(scale).values()}
+    assert kinds == set(DATA_KINDS)
 
 
 def test_a_key_that_a_file_must_not_have_is_named(one_file):

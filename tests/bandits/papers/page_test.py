@@ -29,6 +29,22 @@ def known(monkeypatch):
     return use
 
 
+def test_a_rehearsal_is_shown_without_verdicts_wherever_its_records_lie(tmp_path, known):
+    figure = toy_figure(own=True)
+    known(figure, toy_figure(name="f2"))
+    table = toy_table().assign(rehearsal=9)
+    save(figure.marked(9), table, tmp_path / "evidence")
+    assert (tmp_path / "evidence" / "paper_rehearsal" / "f1.csv").is_file()
+    save(toy_figure(name="f2"), table, tmp_path / "evidence")
+    made = page.made(tmp_path / "evidence")
+    assert "**f1**: Rehearsal of 9 rounds, no result: Figure 1: a toy" in made
+    assert "./scripts/python -m scripts.reproduce --figure=f1 --rounds=9\n" in made
+    assert "**f2**: Rehearsal of 9 rounds, no result: Figure 1: a toy" in made
+    assert "| near | 4.00 (3.75 to 4.25) |" in made
+    assert "near is better" not in made
+    assert page.Judged.of(results.read(figure, tmp_path / "evidence" / "paper" / "f2.csv")).lines == []
+
+
 def test_a_configuration_no_better_than_the_uniform_policy_is_noted():
     table = toy_table(chance=1.0).assign(score=[3.9, 4.0, 4.1, 0.9, 1.1, 1.05])
     found = results.Results(toy_figure(), table)
@@ -36,7 +52,7 @@ def test_a_configuration_no_better_than_the_uniform_policy_is_noted():
         "near": "above the uniform policy",
         "far": "not significantly different from the uniform policy",
     }
-    why = "near 4, far 1.02 (not significantly different from the uniform policy): +2.98 ("
+    why = "near 4.00, far 1.02 (not significantly different from the uniform policy): +2.98 ("
     assert claims.judge(found)[0][0].why.startswith(why)
     assert "above the uniform policy" in page.Judged.of(results.Results(toy_figure(), table)).text()
 
@@ -64,7 +80,7 @@ def test_lines_are_every_claim_and_number():
     figure = toy_figure()
     claim, number, rate = page.Judged.of(results.Results(figure, toy_table())).lines
     assert (claim.result.status, claim.means) == ("agrees", "Go near.")
-    assert claim.result.why == "near 4, far 2: +2.00 (+1.75 to +2.25); adjusted p 0.0017"
+    assert claim.result.why == "near 4.00, far 2: +2.00 (+1.75 to +2.25); adjusted p 0.0017"
     assert (number.source.says, number.published, number.result.status) == ("near: score", "4", "agrees")
     assert number.result.why == "4.00 (3.75 to 4.25); within 0.5 (our tolerance); adjusted p 0.013"
     assert (rate.result.status, rate.result.seeds) == ("inconclusive", 0)
@@ -83,7 +99,7 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
     # Student's t of 2 / (0.1 / sqrt(3)) with 2 degrees of freedom.
     assert "| near | far | 0.00083 | 100% | " in made
     assert (
-        "| near is better (section 2) | **agrees (paper's data)** | near 4, far 2: +2.00 (+1.75 to +2.25); "
+        "| near is better (section 2) | **agrees (paper's data)** | near 4.00, far 2: +2.00 (+1.75 to +2.25); "
         "adjusted p 0.00083 | Go near. |" in made
     )
     assert "The paper's data. 3 seeds (0 to 2), 9 rounds; recorded on m1; run at c1." in made

@@ -1,5 +1,7 @@
 """Tests of bandits.papers.pictures."""
 
+import dataclasses
+
 from bandits import metrics
 from bandits.papers import pictures
 from tests.bandits.papers.toy_figures import toy_figure, toy_runs
@@ -15,8 +17,17 @@ def test_a_picture_names_stand_in_data(tmp_path, monkeypatch):
     pictures.draw(figure, finished, tmp_path)
     ((picture, path),) = drawn
     assert path == tmp_path / "f1.png"
-    assert "Stand-in data, not the paper's: a toy." in picture.get_suptitle().replace("\n", " ")
+    assert picture.get_suptitle() == "Figure 1: a toy"
+    assert (
+        picture.legends[0]
+        .get_title()
+        .get_text()
+        .startswith("Nobody 2020. Stand-in data, not the paper's: a toy. Bars: 95%")
+    )
     names = [text.get_text() for text in picture.legends[0].get_texts()]
     assert names[:2] == ["near", "far"]
+    references = tuple(dataclasses.replace(one, is_drawn=False) for one in figure.configurations)
+    pictures.draw(dataclasses.replace(figure, configurations=references), {"near": finished["near"]}, tmp_path)
+    assert [text.get_text() for text in drawn.pop()[0].legends[0].get_texts()][:1] == ["near"]  # Chosen alone.
     pictures.draw(toy_figure(curves=()), finished, tmp_path)
     assert len(drawn) == 1

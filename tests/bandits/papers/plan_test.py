@@ -41,6 +41,23 @@ def test_a_measure_is_taken_at_its_round(tmp_path, at, seeds, expected):
     assert Measure("m", "score", at).values(found) == pytest.approx(expected, nan_ok=True)
 
 
+@pytest.mark.parametrize(
+    ("measure", "at", "column"),
+    [
+        (Measure("m", "reward", 10), 2, "reward"),
+        (Measure("m", "reward", 11), 3, "reward"),  # Rounded up.
+        (Measure("m", "reward", "last 20"), "last 4", "reward"),
+        (Measure("m", "reward", "rounds to 0.5"), "rounds to 0.5", "reward"),
+        (Measure("m", "reward", "mean"), "mean", "reward"),
+        (Measure("m", "diagnosis_round_50.npz:|skewness|"), "last", "diagnosis_round_10.npz:|skewness|"),
+    ],
+)
+def test_a_measure_of_a_rehearsal_is_shortened_with_its_runs(measure, at, column):
+    shorter = measure.shortened(10, 50)
+    assert (shorter.at, shorter.column) == (at, column)
+    assert measure.shortened(60, 50) == measure  # The run has only 50 rounds.
+
+
 def test_an_array_of_the_run_folder_is_measured_by_its_mean_or_that_of_absolute_values(tmp_path):
     found = toy_runs(tmp_path, "arm", {"score": [1.0]})
     np.savez(found[0].folder / "d.npz", skewness=[-1.0, 3.0, math.nan])
@@ -66,6 +83,9 @@ def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose
     measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
     falls = Claim("falls", "here", "order", (("arm @ peak",), ("arm @ end",)))
     figure = toy_figure(configurations=(Configuration("arm", ("arm",), ()),), measures=measures, claims=(falls,))
-    ((verdict, *_), _) = claims.judge(_results(tmp_path, figure, {"arm": [{"auc": curve} for curve in curves]}))
+    found = _results(tmp_path, figure, {"arm": [{"auc": curve} for curve in curves]})
+    ((verdict, *_), _) = claims.judge(found)
     assert (verdict.status, verdict.seeds) == (holds, 6)
-    assert f"end {last + 0.006:.3g}:" in verdict.why  # The end's mean is that of seeds 1, 3, ..., 11, too.
+    end = found.estimate("arm", "end").text().partition(" ")[0]
+    assert f"end {end}: " in verdict.why  # The mean of all seeds, as in tables.
+    assert " over 6 seeds that both have;" in verdict.why  # 1, 3, ..., 11.

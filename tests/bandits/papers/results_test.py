@@ -39,6 +39,12 @@ def test_records_keep_whether_a_pick_was_on_an_edge_of_the_grid_that_ran(tmp_pat
     assert found.edges("far") == [f"rate {rate}"] * is_edge
 
 
+def test_records_of_a_rehearsal_say_so(tmp_path):
+    table = recorded(toy_figure().marked(5), "far", [toy_run(tmp_path, 0, score=[0.25])], {})
+    assert table["rehearsal"].tolist() == [5]
+    assert save(toy_figure(), table, tmp_path).figure == toy_figure().marked(5)
+
+
 def test_a_run_that_diverged_is_recorded_as_one(tmp_path):
     seed_runs = [toy_run(tmp_path, 0, score=[0.25]), toy_run(tmp_path, 7, score=[0.5])]
     table = recorded(toy_figure(), "far", seed_runs, {}, frozenset({7}))

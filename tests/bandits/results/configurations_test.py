@@ -9,6 +9,7 @@ import pytest
 from bandits import metrics, studies
 from bandits.results import configurations, runs
 from bandits.results.configuration import Baseline
+from optimization.study.metrics import Metric
 
 
 def _run(name, rewards=(0.5,), seed=0, **flags):
@@ -34,6 +35,18 @@ def test_the_interval_of_a_share_stays_within_0_and_1():
         run.metrics[metrics.ACCURACY] = accuracy
     ((configuration,),) = (part.configurations for part in configurations.comparable(found))
     assert configuration.estimate(metrics.ACCURACY).high == 1.0
+
+
+def test_metrics_of_the_users_are_in_tables_unless_they_are_hidden():
+    own = [Metric("own/rare", "Rare actions", in_summary=True), Metric("own/hidden", "Hidden", in_summary=False)]
+    some = [_run(f"a/seed_{seed}", seed=seed, metrics=["own"] * seed) for seed in (0, 1)]
+    some = [dataclasses.replace(run, columns=[*metrics.COLUMNS, *own]) for run in some]
+    for run in some:
+        run.metrics[own[0]], run.metrics[own[1]] = 0.25, 0.75
+    (part,) = configurations.comparable(some)
+    (configuration,) = part.configurations  # Runs with other metrics are seeds of one configuration.
+    assert configuration.estimate("own/rare").mean == 0.25
+    assert ("own/rare" in part.columns, "own/hidden" in part.columns) == (True, False)
 
 
 def test_configurations_have_roles_and_places_between_their_baselines():

@@ -176,7 +176,7 @@ def test_clients_of_tff_are_read_by_the_names_of_their_arrays():
     assert task.clients.client_ids == ["x", "y"]
     np.testing.assert_array_equal(task.clients.load(0).features[..., 0], client(1, 28, 28)[0].astype(np.float32))
     assert own.recorded("data", data).label == "FromTff"
-    with pytest.raises(UsageError, match="dict or a callable with client_ids"):
+    with pytest.raises(UsageError, match="data is a _Features; it must be a dict, or a callable with client_ids"):
         opened(_Features())
     with pytest.raises(UsageError, match=r"data, client x: .*KeyError: 'wrong'"):
         opened(own.FromTff(_Features(), "l", ["wrong"]), actions="3")
@@ -218,8 +218,8 @@ WRONG = {
     "nan reward": ({"a": (np.zeros((1, 2)), [[np.nan, 0.0]])}, "client a: labels: nan must be a finite number"),
     "one label": ({name: (one[0], 0 * one[1]) for name, one in population().items()}, "data has 1 actions"),
     "empty": ({name: client(0, count=0) for name in "abcde"}, "data has no example in any of 5 clients"),
-    "class": (Loader, "dict or a callable with client_ids"),
-    "function": (client, "dict or a callable with client_ids"),
+    "class": (Loader, "data is a type; it must be a dict, or a callable with client_ids"),
+    "function": (client, "data is a function; it must be a dict"),
     "failure": (Loads(lambda _: 1 / 0, *range(9)), "client 0: .* are not read: ZeroDivisionError: division by zero"),
     "loader without actions": (Loads(client, *range(9)), "data needs --actions, because not all clients are loaded"),
     "loader of rewards": (Loads(lambda n: (client(n)[0], np.eye(4)), *range(9)), "data needs --reward_bounds"),

@@ -9,14 +9,8 @@ import pytest
 from optimization.study import curves
 
 
-def _table(scores, deployed=()):
-    rounds = range(1, len(scores) + 1)
-    return pd.DataFrame({"round_num": rounds, "score": scores, "deployed": [int(one in deployed) for one in rounds]})
-
-
-def test_no_mean_reaches_across_a_deployment():
-    table = _table([1.0, 3.0, 11.0, 13.0], deployed=[2])
-    assert curves.smoothed(table, "score", 2, "deployed").tolist() == [1.0, 2.0, 11.0, 12.0]
+def _table(scores):
+    return pd.DataFrame({"round_num": range(1, len(scores) + 1), "score": scores})
 
 
 @pytest.mark.parametrize(("kind", "half"), [("minmax", 1.0), ("sd", 1.0), ("ci", 4.302652729911275 / math.sqrt(3))])
@@ -29,3 +23,11 @@ def test_a_single_seed_has_no_interval():
     found = curves.band([_table([1.0])], "score", kind="ci")
     assert found["mean"].tolist() == [1.0]
     assert found[["low", "high"]].isna().all(axis=None)
+
+
+def test_a_band_ends_at_the_possible_values_and_contains_its_mean():
+    found = curves.band([_table([0.0, 1.0]), _table([0.4, 1.0 + 1e-12])], "score", bounds=(0.0, 1.0))
+    assert found["low"].tolist() == pytest.approx([0.0, 1.0], abs=1e-11)
+    assert found["high"].tolist() == pytest.approx([1.0, 1.0], abs=1e-11)
+    assert (found["low"] <= found["mean"]).all()
+    assert (found["mean"] <= found["high"]).all()

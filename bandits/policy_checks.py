@@ -1,0 +1,95 @@
+"""Test of a user's policy before the first round, on random predictions.
+
+TensorFlow computes the policy in a graph, as on clients.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bandits import policies
+from data import clients, tasks
+from data.errors import UsageError
+from optimization import models
+
+_ROWS = 16
+
+
+def check(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
+    """Tests whether a policy's rows are distributions, and whether its statistics are sums.
+
+    It is tested with two keys, with statistics of random actions and with statistics of 0.
+
+    Args:
+      policy: The policy.
+      task: The task. Its contexts are used.
+      heads: Number of heads of the model.
+
+    Raises:
+      UsageError: If the policy fails, a row is not a distribution, actions are sampled without their probabilities, or
+        statistics are not declared as `Policy` describes.
+    """
+    name, model = f"policy {policy.name}", models.of_task(task, heads)
+    is_declared = not policy.reads or policy.at_deployment in (policies.ACCUMULATE, policies.RESTART)
+    if ("statistics" in policy.asks) != bool(policy.reads) or not is_declared:
+        raise UsageError(f"{name}: its statistics need a method, an argument, and at_deployment: see policies.Policy.")
+    if "representation" in policy.reads and policy.at_deployment == policies.ACCUMULATE and len(model.shapes) > 2:
+        raise UsageError(f"{name}: at_deployment must be restart, since the representation changes at a deployment.")
+    examples = clients.joined([part for _, part in clients.chosen(task.clients, range(len(task.clients)), _ROWS, 0)])
+    examples = examples.take(np.resize(np.arange(len(examples.labels)), _ROWS))
+    contexts = models.dense(tf.nest.map_structure(tf.constant, task.normalize(examples.features)))
+    more = {"contexts": contexts, **_random(model, contexts, task.num_actions)}
+    predicted, rows = more["predicted_rewards"], []
+    try:
+        sums = _checked_sums(policy, more)
+        for key, statistics in (1, sums), (2, sums), (1, {each: tf.zeros_like(total) for each, total in sums.items()}):
+            more |= {"key": tf.constant([0, key]), "statistics": statistics}
+            asked = {each: more[each] for each in policy.asks}
+            with policies.shows_invalid_rows():
+                rows.append(tf.function(policy.__call__, autograph=False)(predicted, **asked))
+    except Exception as error:  # The user's code can raise anything.
+        raise UsageError(f"{name} fails on random predictions: {error}") from error
+    if rows[0].dtype != tf.float32 or rows[0].shape != predicted.shape:
+        returned = f"{rows[0].dtype.name} {list(rows[0].shape)}"
+        raise UsageError(f"{name} returned {returned} for {_ROWS} contexts, not float32 {list(predicted.shape)}.")
+    first, other = rows[0].numpy(), rows[1].numpy()
+    if ((first.max(axis=1) == 1) & (other.max(axis=1) == 1) & (first != other).any(axis=1)).any():
+        raise UsageError(
+            f"{name} samples actions with its key, and their logged propensities would be 1: return probabilities, for "
+            "example those of policies.from_samples."
+        )
+
+
+def _random(model: models.Model, contexts: Any, num_actions: int) -> dict[str, Any]:
+    """Random arguments of a policy and of its statistics."""
+    draw = np.random.default_rng(0)
+    weights = [draw.normal(0, 0.1, shape).astype(np.float32) for shape in model.shapes.values()]
+    made = {
+        "predicted_rewards": draw.random((_ROWS, num_actions), np.float32),
+        "head_rewards": draw.random((_ROWS, model.heads, num_actions), np.float32),
+        "action": draw.integers(num_actions, size=_ROWS, dtype=np.int32),
+        "reward": draw.random(_ROWS, np.float32),
+        "propensity": draw.random(_ROWS, np.float32),
+        "round_num": np.int32(1),
+        policies.COUNT: np.float32(0),
+    }
+    made |= {"representation": model.body(weights, contexts)} if model.body else {}
+    return tf.nest.map_structure(tf.convert_to_tensor, made)
+
+
+def _checked_sums(policy: policies.Policy, more: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+    """The policy's statistics of a log.
+
+    Raises:
+      ValueError: If the statistics of two parts do not add up to those of the whole.
+    """
+    log, summed = {each: more[each] for each in policy.reads}, tf.function(policy.statistics, autograph=False)
+    parts = [tf.nest.map_structure(lambda each, rows=rows: each[rows], log) for rows in (slice(5), slice(5, None))]
+    total, *halves = [dict(summed(**rows)) for rows in (log, *parts)]
+    for name, each in total.items():
+        is_sum = each.dtype == tf.float32 and np.allclose(each, halves[0][name] + halves[1][name], 1e-3, 1e-3)
+        if not is_sum or name in (policies.ROUND, policies.COUNT):
+            raise ValueError(f"its statistic {name!r} is no float32 sum over interactions, or has a reserved name")
+    return total
