@@ -183,7 +183,6 @@ def _check_state(policy: Any, options: BanditOptions) -> None:
         f"--federation={options.federation}": options.federation != "federated",
         "--personalization": options.personalization,
         "--client_selection": not options.selection.is_uniform,
-        f"--client_algorithm={options.client_algorithm}": options.client_algorithm,
         f"--learn_from={options.task.learn_from}": options.task.learn_from != SIMULATOR,
         "--bandits_deploy_delay": policy.sums and options.max_delay,
     }

@@ -63,7 +63,8 @@ class Rounds:
             output = dataclasses.replace(definition, local_work=work).client_round()(deployed, weights, inputs)
             # An empty or diverged client has trained on no example.
             num_steps = sgd.num_steps(output.sums["trained_examples"])
-            return output.delta, output.sums, sgd.learning_rate * tf.cast(num_steps, tf.float32)
+            sums = {"sums": output.sums, "statistics": output.statistics}
+            return output.delta, sums, sgd.learning_rate * tf.cast(num_steps, tf.float32)
 
         self._each = fed_avg.at_clients(client_round)
 
@@ -104,8 +105,9 @@ class Rounds:
             last_rounds[client] = round_num
         population = np.float32(len(self._population))
         c = tuple(c + total / population for c, total in zip(variates.server, totals, strict=True))
-        total_sums = {name: sum(one[name] for one in sums) for name in sums[0]}
-        metrics = fed_avg.RoundMetrics(**total_sums, update_norm=norm, deployed=deployed)
+        total = tf.nest.map_structure(lambda *parts: sum(parts), *sums)
+        others = {"statistics": total["statistics"], "update_norm": norm, "deployed": deployed}
+        metrics = fed_avg.RoundMetrics(**total["sums"], **others)
         return fed_avg.State._make((*stepped, variates._replace(server=c, last_rounds=last_rounds))), metrics
 
     def _load(self, variates: Variates, client: int) -> tuple[np.ndarray, ...]:

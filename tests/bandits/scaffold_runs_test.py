@@ -6,7 +6,7 @@ import pytest
 from bandits import metrics
 from data.errors import UsageError
 from optimization.study import run_folder, training_flags
-from tests.bandits import whole_runs
+from tests.bandits import run_own_policies_test, whole_runs
 
 SMALL = ("--total_rounds=6", "--clients_per_round=3", "--bandits_deploy_freq=2", "--population_client_selection=0-8")
 SCAFFOLD = "--client_algorithm=scaffold"
@@ -94,3 +94,18 @@ def test_robust_runs_report_coordinates_that_do_not_change(play, tmp_path, capsy
 
 def test_other_runs_have_no_column_of_robust_aggregations(play, tmp_path):
     assert metrics.ZERO_SHARE not in whole_runs.table(play(tmp_path))
+
+
+def test_a_policy_receives_sums_over_the_clients(play, tmp_path):
+    """Before the first deployment, clients act alike however they train."""
+    sums = []
+    for name, flag in (("a", *PLAIN), ("b", SCAFFOLD)):
+        run = play(
+            tmp_path / name, flag, f"--policy={run_own_policies_test.__name__}:LinearThompson", "--total_rounds=2"
+        )
+        with np.load(run / "model" / "policy_sums.npz") as file:
+            sums.append(dict(file))
+    assert sums[0].keys() == sums[1].keys()
+    for name, expected in sums[0].items():
+        assert np.abs(expected).sum() > 0
+        np.testing.assert_allclose(sums[1][name], expected, rtol=1e-5)
