@@ -60,7 +60,7 @@ def parse(text: str, flag: str = "--reward_bounds") -> RewardBounds:
         low, high = map(float, text.split(","))
         return RewardBounds(low, high)
     except ValueError as error:
-        raise UsageError(f"{flag}={text} must be LOW,HIGH: two numbers, the smaller one first.") from error
+        raise UsageError(f"{flag}={text} must be two numbers LOW,HIGH, the smaller one first.") from error
 
 
 def recognized(rewards: np.ndarray) -> RewardBounds | None:
@@ -82,7 +82,7 @@ def robust(rewards: np.ndarray) -> RewardBounds:
     if low == high:
         low, high = float(np.min(rewards)), float(np.max(rewards))
     if low == high:
-        raise UsageError(f"All observed rewards are {low:g}: give --reward_bounds=LOW,HIGH if others are possible.")
+        raise UsageError(f"All observed rewards are {low:g}: if others are possible, give --reward_bounds=LOW,HIGH.")
     return RewardBounds(float(low), float(high))
 
 

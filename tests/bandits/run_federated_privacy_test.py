@@ -131,7 +131,7 @@ def test_checkpoints_are_their_owners_alone_and_said_to_be_secret(tmp_path, caps
 
 def test_noise_that_the_initial_training_cannot_have_is_refused_before_anything_is_made(tmp_path):
     little = ("--aggregator_type=dpsgd", "--adaptive_clipping", "--noise_multiplier=0.5")
-    with pytest.raises(UsageError, match=r"more than 0.25 on the clipped count, not 0.15"):
+    with pytest.raises(UsageError, match=r"more than 0.25 on the count of unclipped clients, not 0.15"):
         play(tmp_path, *little, "--clients_per_round=20", "--scenario=init", "--init_clients=3")
     assert not list(tmp_path.iterdir())
 

@@ -261,7 +261,7 @@ def test_types_of_numbers_times_and_spans_are_heeded(values):
         (["unknown"] * 15 + [f"2023-{month:02d}-{day:02d}" for month in range(1, 8) for day in range(1, 15)][:85],
          "dates of one form in all but 15 of 100 cells: 'unknown'"),
         *(
-            (values, r"has numbers with commas or signs in them, .*--category_columns=x .*--ignore_columns=x\.")
+            (values, r"has numbers that contain commas or signs, .*--category_columns=x .*--ignore_columns=x\.")
             for values in (
                 ["1,5", "2", "3"],
                 ["1,200", "950"],

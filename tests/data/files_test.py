@@ -77,7 +77,7 @@ except Failure as error:
         [sys.executable, "-c", code, str(tmp_path / "a.json")], cwd=ROOT, capture_output=True, text=True
     )
     assert done.stderr == (
-        f"{tmp_path / 'a.json'} cannot be written (File too large). What was written before is kept.\n"
+        f"{tmp_path / 'a.json'} cannot be written (File too large). Everything that was written before is kept.\n"
     )
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1" * 1000)]
 

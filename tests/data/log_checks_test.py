@@ -56,7 +56,7 @@ def test_overlap_is_reported_in_numbers_of_weights():
     assert "mean weight is 1." in mean.text
     assert "largest weight is 3, 75.0% of all" in largest.text
     assert largest.is_warning
-    assert "The largest share of all weight on one client is 75.0%" in clients.text
+    assert "The client with the most weight has 75.0% of it" in clients.text
     [nothing] = log_checks.overlap(log, np.zeros(4))
     assert nothing.is_warning
     assert log_checks.effective_sample_size(np.full(7, 0.3)) == pytest.approx(7)

@@ -228,11 +228,14 @@ def test_rewards_alone_leave_the_constant_1_as_the_feature(write, named):
 
 
 BAD_TABLES = {
-    "one_class": ("site,x,y\na,1,0\nb,2,0\n", r"--label_column=y has one value only, '0': a bandit needs two"),
-    "one_client": ("site,x,y\na,1,0\na,2,1\n", r"=site has one value only, 'a': .*--client_column=rows:N"),
-    "no_feature": ("site,y\na,0\na,1\nb,1\n", r"has no feature: .*--feature_columns"),
-    "only_empty_features": ("site,y,x\na,0,\na,1,\nb,1,\n", r"has no feature: .*--feature_columns"),
-    "no_label": ("site,x,y\na,1,\nb,1,\n", r"No row of .*table.csv has what --client_column and --label_column name"),
+    "one_class": ("site,x,y\na,1,0\nb,2,0\n", r"--label_column=y has a single value, '0': a bandit needs two"),
+    "one_client": ("site,x,y\na,1,0\na,2,1\n", r"=site has a single value, 'a': .*--client_column=rows:N"),
+    "no_feature": ("site,y\na,0\na,1\nb,1\n", r"has no features: .*--feature_columns"),
+    "only_empty_features": ("site,y,x\na,0,\na,1,\nb,1,\n", r"has no features: .*--feature_columns"),
+    "no_label": (
+        "site,x,y\na,1,\nb,1,\n",
+        r"No row of .*table.csv has values in --client_column and --label_column name",
+    ),
     "single_rows": ("site,x,y\na,1,0\nb,2,1\n", r"--client_column gives each client one row"),
 }
 
@@ -369,7 +372,7 @@ def test_an_action_s_price_is_taken_off_its_rewards(write):
     of_all = {"reward_columns": "all", "feature_columns": "length", "text_columns": "question"}
     every = _routed(write(QUESTIONS), **of_all, action_prices="large=0.25,small=0")
     assert _labels(every.clients) == _labels(task.clients)
-    with pytest.raises(UsageError, match=r"--reward_columns=all needs that\): --action_prices=small=0,large=0\.1\."):
+    with pytest.raises(UsageError, match=r"required with --reward_columns=all\): --action_prices=small=0,large=0\.1\."):
         _routed(write(QUESTIONS), **of_all)
 
 
@@ -408,7 +411,7 @@ def test_synthetic_clients_have_mixes_of_a_column_s_values(write):
         ({"action_prices": "small=0,huge=1"}, "--action_prices=small=0,huge=1 must be 2 numbers"),
         ({"action_prices": "small=0,1"}, "--action_prices=small=0,1 must be 2 numbers"),
         ({"model": "mlp"}, "--model=mlp takes no words"),
-        ({"text_columns": "small"}, "--text_columns names column 'small' that --reward_columns names already"),
+        ({"text_columns": "small"}, "--text_columns names column 'small' that --reward_columns already names"),
         ({"text_columns": "other"}, "--text_columns: there is no column 'other'"),
         ({"partition_column": "topic"}, "--partition_column=topic needs --client_column=rows:N"),
     ],

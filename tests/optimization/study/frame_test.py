@@ -353,7 +353,7 @@ def test_every_method_of_a_callback_is_optional_but_not_all(observed, tmp_path):
     rows = []
     assert observed([types.SimpleNamespace(on_round=rows.append)], "--total_rounds=2") == 0
     assert [row["round_num"] for row in rows] == [1, 2]
-    with pytest.raises(UsageError, match="--callbacks: int has no method on_start, on_round or on_end"):
+    with pytest.raises(UsageError, match="--callbacks: int needs a method on_start, on_round or on_end"):
         observed([Observer(), 3], "--experiment_name=new")
     assert not (tmp_path / "runs" / "new").exists()
 

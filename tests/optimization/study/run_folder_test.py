@@ -91,7 +91,7 @@ def test_a_setting_that_this_version_lacks_is_named(folder):
 
 
 def test_other_data_is_refused(folder):
-    assert "the data has another checksum" in _refusal(folder, checksum="other")
+    assert "the data has a different checksum" in _refusal(folder, checksum="other")
 
 
 def test_a_run_may_grow_longer(folder):
@@ -130,7 +130,7 @@ def test_a_folder_of_another_format_is_refused_and_left_as_it_is(folder, number)
     folder.write_json("config.json", config)
     before = _tree(folder.path)
     assert _refusal(folder) == (
-        f"{folder.path} holds a run of format {number}, and this version reads only format 3: choose "
+        f"{folder.path} holds a run of format {number}, but this version reads only format 3: choose "
         "another --experiment_name, or give --restart, which moves the old files aside."
     )
     assert _tree(folder.path) == before
@@ -229,7 +229,7 @@ def test_a_run_whose_checkpoints_are_all_lost_does_not_begin_again(folder, damag
     run_folder.RunFolder(folder.path).open(FLAGS, "digest")
     assert _failure(folder) == (
         f"{folder.path / 'checkpoints'} has no readable checkpoint, so the run cannot continue: restore a "
-        "copy, or give --restart, which starts over and moves the old files aside."
+        "copy, or give --restart, which moves the old files aside and starts over."
     )
 
 
@@ -246,7 +246,7 @@ def test_a_run_whose_checkpoints_are_all_lost_does_not_begin_again(folder, damag
 def test_a_checkpoint_of_another_state_is_an_error(folder, other):
     _save(folder, 4)
     folder.save_checkpoint(5, other)
-    assert _failure(folder).startswith(f"{_path(folder, 5)} holds the state of another version of the program.")
+    assert _failure(folder).startswith(f"{_path(folder, 5)} holds the state of a different version of the program.")
 
 
 def test_part_files_of_a_killed_start_are_removed_by_the_next(folder):
