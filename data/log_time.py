@@ -127,7 +127,10 @@ def select(
         if (is_zero := is_kept & (is_unobserved | is_late)).any():
             frame = frame.assign(**{schema.reward_column: reward.astype(object).mask(is_zero, 0)})
     if not is_kept.any():
-        raise UsageError(f"No row of {table.path} is left to read. {' '.join(notes)}")
+        raise UsageError(
+            f"No row of {table.path} is left after --from, --until, --reward_window and --unobserved_rewards. "
+            f"{' '.join(notes)}"
+        )
     order = np.argsort(times.values, kind="stable")
     order = order[is_kept[order]]
     times = times._replace(values=times.values[order])

@@ -88,7 +88,7 @@ def blamed(name: str) -> Iterator[None]:
     except UsageError:
         raise
     except Exception as error:  # The user's code can raise anything.
-        raise UsageError(f"{name} failed: {error}") from error
+        raise UsageError(f"{name} fails: {error}") from error
 
 
 def of(value: Any, text: str = "") -> UserObject:

@@ -82,7 +82,7 @@ def robust(rewards: np.ndarray) -> RewardBounds:
     if low == high:
         low, high = float(np.min(rewards)), float(np.max(rewards))
     if low == high:
-        raise UsageError(f"All observed rewards are {low:g}: if others are possible, give --reward_bounds=LOW,HIGH.")
+        raise UsageError(f"All observed rewards are {low:g}: give --reward_bounds=LOW,HIGH if others are possible.")
     return RewardBounds(float(low), float(high))
 
 

@@ -433,7 +433,7 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
     weights = read_model(path)
     if {name: array.shape for name, array in weights.items()} != dict(shapes):
         raise UsageError(
-            f"--initial_model_path={path} holds a model for another task: name one that was trained on this one."
+            f"--initial_model_path={path} holds a model for another task: name one trained for this --task_type."
         )
     return tuple(weights[name].astype(np.float32) for name in shapes)
 

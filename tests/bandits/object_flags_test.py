@@ -295,9 +295,9 @@ def test_training_of_the_users_names_the_run_and_passes_its_check(given, name, f
         ({"client_work": broken_work}, {}, "client_work broken_work fails: no such file"),
         ({"client_work": Constant(missing=1)}, {}, "--client_work fails: it must return ClientUpdate"),
         ({"client_work": Constant(by=float("inf"))}, {}, "--client_work fails: .*not finite"),
-        ({"client_work": Constant()}, {"client_learning_rate": 1}, "--client_learning_rate does not go with"),
-        ({"client_work": Constant()}, {"proximal_strength": 1}, "--proximal_strength does not go with --client_work"),
-        ({"client_work": Constant()}, {"client_optimizer": "adam"}, "--client_optimizer does not go with"),
+        ({"client_work": Constant()}, {"client_learning_rate": 1}, "--client_learning_rate conflicts with"),
+        ({"client_work": Constant()}, {"proximal_strength": 1}, "--proximal_strength conflicts with --client_work"),
+        ({"client_work": Constant()}, {"client_optimizer": "adam"}, "--client_optimizer conflicts with"),
         ({"client_work": Constant()}, {"federation": "pooled"}, "--client_work belongs to --federation=federated or"),
         ({"client_work": Constant()}, {"model_aggregation": "fedpa"}, "--client_work belongs to --model_aggregation"),
         (

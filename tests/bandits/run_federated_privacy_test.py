@@ -103,7 +103,7 @@ def test_seeded_noise_guarantees_nothing_nor_does_what_is_trained_on_top_of_it(t
     seeded = play(tmp_path / "seeded", *POISSON, "--insecure_seeded_noise")
     assert "no guarantee, because its noise comes from --seed" in capsys.readouterr().out
     second = play(tmp_path / "second", *POISSON, f"--initial_model_path={seeded}")
-    assert "in the earlier training on private clients its noise comes from --seed" in capsys.readouterr().out
+    assert "in the earlier training on private clients, its noise comes from --seed" in capsys.readouterr().out
     for run in (seeded, second):
         assert_guarantees_nothing(run)
 

@@ -83,7 +83,7 @@ except Failure as error:
 
 
 def test_a_file_is_looked_for_in_the_flag_s_folder_or_else_in_the_environment_s(tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match=r"reads a\.npz: .*--data_dir or FEDBANDITS_DATA_DIR"):
+    with pytest.raises(UsageError, match=r"needs the file a\.npz: .*--data_dir or FEDBANDITS_DATA_DIR"):
         files.find(None, "a.npz")
     with pytest.raises(UsageError, match=rf"no a\.npz in {tmp_path}: .*--data_dir"):
         files.find(str(tmp_path), "a.npz")

@@ -94,8 +94,8 @@ def test_late_rewards_are_0_and_recent_rows_are_left_out():
     log = _log(**roles)  # Until the 7th: rows up to the 5th.
     assert _rewards(log) == {"a": [0, 1, 5], "b": [0, 4]}
     assert log.report["notes"][1:] == [
-        "Left out: 1 row after 2023-01-05, because the log ends at 2023-01-07 (--log_until), before their reward window "
-        "does.",
+        "Left out: 1 row after 2023-01-05, because the log ends at 2023-01-07 (--log_until), before their reward "
+        "window does.",
         "Counted as 0: 1 row without a reward within 2d.",
     ]
     earlier = _log(**roles, log_until="2023-01-05")
@@ -150,8 +150,8 @@ BAD_TIMES = [
     ({}, {"from_time": "5"}, "--from=5 must be a date"),
     ({}, {"until_time": "nan"}, "--until=nan must be a date"),
     ({}, {"from_time": "2023-01-05", "until_time": "2023-01-05"}, "--from=2023-01-05 must be before"),
-    ({}, {"from_time": "2024-01-05"}, "No row .* is left by --from"),
-    ({}, {"reward_window": "99d"}, "No row .* is left by"),
+    ({}, {"from_time": "2024-01-05"}, "No row .* is left after --from"),
+    ({}, {"reward_window": "99d"}, "No row .* is left after"),
     ({}, {"reward_window": "7"}, "--reward_window=7 must be a duration"),
     ({}, {"reward_window": "-1d"}, "--reward_window=-1d must be a duration"),
     ({}, {"reward_window": "long"}, "--reward_window=long must be a duration"),

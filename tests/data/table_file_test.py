@@ -66,7 +66,7 @@ def test_columns_without_a_name_are_left_out_also_where_the_header_has_blanks(re
 
 
 MISTAKES = {
-    "other_suffix": ("a,b\n1,2\n", "table.sav", "--data_file.* must be one of"),
+    "other_suffix": ("a,b\n1,2\n", "table.sav", "--data_file.* must end in one of"),
     "spreadsheet": ("", "Table.XLSX", "--data_file=.* save a spreadsheet as CSV"),
     "hidden_spreadsheet": (b"PK\x03\x04\x00", "table.csv", "text file, not a spreadsheet"),
     "nul_byte": (b"a,b\n1,2\n3,\x004\n", "table.csv", "NUL byte"),
@@ -75,7 +75,7 @@ MISTAKES = {
     "blank_lines": ("\n\n", "table.csv", "is empty: --data_file"),
     "empty_gzip": (gzip.compress(b""), "table.csv.gz", "is empty: --data_file"),
     "header_only": ("a,b\n", "table.csv", "is empty: --data_file"),
-    "two_columns_of_one_name": ("a,a\n1,2\n", "table.csv", "--data_file=.* has two columns 'a'"),
+    "two_columns_of_one_name": ("a,a\n1,2\n", "table.csv", "--data_file=.* has two columns named 'a'"),
     "long_row": ("a,b\n1,2\n\n3,4,5\n", "table.csv", r"2 names, separated by comma\..* line 4 has 3\."),
     "short_row": ("a;b\n1;2\n3\n", "table.csv", r"2 names, separated by semicolon\..* line 3 has 1\."),
     "long_rows": ("a,b\n" + "1,2,3\n" * 5, "table.csv", "line 2 has 3, line 3 has 3, line 4 has 3 and 2 more\\."),

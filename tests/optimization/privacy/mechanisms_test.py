@@ -137,7 +137,7 @@ def test_the_proven_figure_of_distributed_noise_is_the_headline():
     assert epsilons == sorted(epsilons)
     assert mechanism.epsilon(50) == mechanism.report(50)["epsilon_proven"] == epsilons[1]
     assert (zeroed.assumed, replaced.assumed, heuristic.assumed) == (False, False, True)
-    assert heuristic.report(50, 1e-5)["note"].startswith("a heuristic: ")
+    assert heuristic.report(50, 1e-5)["note"].startswith("a heuristic ")
     assert zeroed.pld_epsilon(50, 1e-5) is None
     report = mechanism.report(50)
     assert report["epsilon_assumes"] == []
@@ -189,7 +189,7 @@ SILENT, VOIDED = Mechanism("none", 0.0, 100, 10), Mechanism("dpsgd", 1.0, 100, 1
         (dataclasses.replace(_two_trainings(), noise_multiplier=0.0), "there is no noise"),
         (
             dataclasses.replace(_two_trainings(pretraining_disjoint=True), pretraining=VOIDED),
-            "in the earlier training on private clients the noise is known",
+            "in the earlier training on private clients, the noise is known",
         ),
         (mechanisms.load(pathlib.Path("nowhere"))[0], "the privacy that it spent is not known"),
     ],
@@ -282,7 +282,7 @@ def test_noise_too_small_for_a_finite_epsilon_is_no_guarantee():
         ),
         (
             {"kind": "mf_dpftrl", "sampling": "fixed"},
-            "a client may be in every cohort, so its absence can change the releases of 16 rounds by 4 clip norms: give",
+            "a client may be in every cohort, so its absence can change the releases of 16 rounds by 4 clip norms: ",
         ),
         ({"kind": "dpftrl", "sampling": "poisson"}, "can change the releases of 16 rounds by 22.27 clip norms"),
     ],

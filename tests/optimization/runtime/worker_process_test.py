@@ -83,6 +83,6 @@ def test_a_refused_network_is_a_warning_or_a_failure(allowed, step):
         1,
         "",
         f"--isolation=required: this system does not allow a separate network for TFF's worker ({step}: Operation not "
-        "permitted). Allow user namespaces, or accept with --isolation=auto that anyone who can reach the worker can run "
-        "code as you.\n",
+        "permitted). Allow user namespaces, or accept with --isolation=auto that anyone who can reach the worker can "
+        "run code as you.\n",
     )

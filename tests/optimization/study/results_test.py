@@ -90,7 +90,7 @@ def test_runs_are_found_at_any_depth_but_not_below_runs(tmp_path):
 
 
 def test_a_folder_without_runs_is_named(tmp_path):
-    with pytest.raises(UsageError, match=f"{tmp_path} holds no metrics.csv"):
+    with pytest.raises(UsageError, match=f"There is no metrics.csv in {tmp_path}"):
         results.find(tmp_path)
 
 

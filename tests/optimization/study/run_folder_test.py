@@ -266,7 +266,9 @@ def test_a_full_disk_leaves_the_checkpoint_before(folder, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Failure, match=f"{_path(folder, 6)} cannot be written .No space left on device.. What was"):
+    with pytest.raises(
+        Failure, match=f"{_path(folder, 6)} cannot be written .No space left on device.. Everything that was"
+    ):
         _save(folder, 6)
     assert _tree(folder.path) == before
     assert _newest_round(folder) == 5
@@ -300,7 +302,7 @@ def test_weights_are_loaded_in_the_models_order_not_the_files(folder):
 )
 def test_another_tasks_model_is_refused(folder, shapes):
     folder.save_model(list(SHAPES), WEIGHTS)
-    with pytest.raises(UsageError, match=r"holds a model of another task.*--task_type"):
+    with pytest.raises(UsageError, match=r"holds a model for another task.*--task_type"):
         run_folder.load_model(str(folder.path), shapes)
 
 
