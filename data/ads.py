@@ -77,9 +77,9 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
         table.numbers(frame[name], "--data_file", "click", within=(0, 1), is_whole=True) for name in frame.columns
     ]
     if len(frame.columns) < 2:
-        raise UsageError(f"--data_file={path} has a single ad: there is nothing to choose.")
+        raise UsageError(f"--data_file={path} has a single ad, so there is nothing to choose: give two or more.")
     if len(frame) < num_clients:
-        raise UsageError(f"--clients={num_clients} is more than the {len(frame)} impressions of {path}.")
+        raise UsageError(f"--clients={num_clients} is more than the {len(frame)} impressions in {path}: use fewer.")
     clicks = np.stack(columns, axis=1).astype(np.uint8)
     share = len(clicks) // num_clients
     order = keys.generator(seed, keys.Purpose.PARTITION).permutation(len(clicks))[: num_clients * share]
@@ -117,5 +117,5 @@ def parse_rates(text: str) -> list[float]:
     except ValueError:
         rates = []
     if len(rates) < 2 or not all(0 <= rate <= 1 for rate in rates):
-        raise UsageError(f"--rates={text} must be click rates of two ads or more, from 0 to 1, as 0.1,0.2.")
+        raise UsageError(f"--rates={text} must be the click rates of two ads or more, from 0 to 1, such as 0.1,0.2.")
     return rates

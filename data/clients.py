@@ -161,7 +161,7 @@ class SqliteClients(ClientData):
             yield
         except Exception as error:
             reason = error if isinstance(error, sqlite3.Error) else f"{type(error).__name__}{where}"
-            remedy = "delete it, or name another with --data_dir"
+            remedy = "delete it, or name the folder of another copy with --data_dir"
             raise UsageError(f"{self._path} is not readable as TFF's SQLite data ({reason}): {remedy}.") from error
 
 
@@ -180,7 +180,7 @@ class CappedClients(ClientData):
         self.client_ids, self.checksum = clients.client_ids, clients.checksum
 
     def load(self, index: int, participation: int | None = None) -> Examples:
-        """Examples of the client at this index; a participation's number selects that participation's sample."""
+        """Examples of the client at this index; the sample depends on the number of the participation."""
         return self.load_with_rows(index, participation)[0]
 
     def load_with_rows(self, index: int, participation: int | None = None) -> tuple[Examples, np.ndarray]:
@@ -211,7 +211,7 @@ class RandomClients(ClientData):
 
 def warn_of_random_data(what: str) -> None:
     """Warns that random examples replace a data set."""
-    print(f"Warning: --random_data: random examples instead of {what}; rewards are meaningless.", file=sys.stderr)
+    print(f"Warning: --random_data uses random examples, not {what}, so rewards are meaningless.", file=sys.stderr)
 
 
 def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:

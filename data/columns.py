@@ -96,8 +96,8 @@ def encode(
     A missing or infinite number is replaced by the mean. If the statistics of a column include missing values, the
     column gets a second feature, which is 1 where a number is missing. A date becomes the number of days since 1970,
     which is treated like a number; the sine and cosine of the hour, if there are times; and the weekday as one of seven
-    categories. The hour and weekday are as written; the days are in UTC if there are time zones. A missing category is
-    a category of its own. An unknown category is all zeros, and so are the hour and weekday of a missing date.
+    categories. The hour and weekday are as written; days are in UTC if there are time zones. A missing category is a
+    category of its own. An unknown category is all zeros, and so are the hour and weekday of a missing date.
 
     Args:
       frame: The columns.
@@ -255,8 +255,8 @@ def parse(column: pd.Series, show: Show = _by_row) -> Parsed:
     if is_loose.any() and is_kind(others[~is_loose]):
         has_commas = others.str.contains(",", regex=False).any()
         remedy = ", give --decimal=, (a comma) if commas are decimal points" if has_commas else ""
-        problem = f"numbers with commas or signs in them, which may have several meanings: {show(others[is_loose])}"
-        raise _refusal(column, problem, f"Save plain numbers with decimal points{remedy}")
+        problem = f"numbers that contain commas or signs, and may have several meanings: {show(others[is_loose])}"
+        raise _refusal(column, problem, f"Save them as plain numbers with decimal points{remedy}")
     values: Parsed = numbers.where(np.isfinite).reindex(column.index).to_numpy()
     if not is_kind(others):
         dates = of_texts(present.reindex(column.index), 0.5 if num_distinct > MANY or is_compact.any() else MOSTLY)
@@ -275,8 +275,8 @@ def _refusal(column: pd.Series, problem: str, remedy: str) -> UsageError:
     """Error about a column, with all ways to resolve it."""
     name = as_flag([column.name])
     return UsageError(
-        f"Column {column.name!r} has {problem}. {remedy}, give --category_columns={name} if all cells are categories, "
-        f"or leave the column out with --ignore_columns={name}."
+        f"Column {column.name!r} has {problem}. {remedy}, give --category_columns={name} if all cells are "
+        f"categories, or leave out the column with --ignore_columns={name}."
     )
 
 
@@ -328,7 +328,7 @@ def of_texts(written: pd.Series, share: float) -> tuple[Moments, pd.Series] | No
     if has_zone.nunique() > 1:
         with_zone, without = texts[has_zone.idxmax()], texts[has_zone.idxmin()]
         problem = f"times with a time zone, such as {with_zone!r}, and without, such as {without!r}"
-        raise _refusal(written, problem, "Write all in one way")
+        raise _refusal(written, problem, "Write all of them in the same way")
     by_text = of_datetimes(local, local + _since_1970(" 00:00" + parts["zone"].fillna("Z").str.upper()))
     parts_of_rows = (
         np.append(part, gap)[codes_of_row] for part, gap in zip(by_text, (np.nan, np.nan, -1), strict=True)
@@ -378,12 +378,12 @@ def _learned(parsed: Parsed, is_train: np.ndarray, *, is_wanted: bool) -> statis
         days, has_times = statistics.Numbers.learned(parsed.days[is_train]), bool((parsed.hours[is_train] > 0).any())
         return days and statistics.Dates(days.mean, days.deviation, days.has_missing, has_times)
     distinct, present, seen = parsed.nunique(), parsed.notna().sum(), parsed[is_train]
-    what, flag = f"Column {parsed.name!r} is text with {distinct} distinct values", as_flag([parsed.name])
+    what, flag = f"Column {parsed.name!r} contains text with {distinct} distinct values", as_flag([parsed.name])
     remedy = f"leave it out with --ignore_columns={flag}"
     if distinct > statistics.MAX_CATEGORIES:
         raise UsageError(f"{what}, more than {statistics.MAX_CATEGORIES}: {remedy}.")
     if not is_wanted and present >= _FEW_ROWS and distinct >= _NEARLY_ALL * present:
-        remedy += f", or keep it with --category_columns={flag}"
+        remedy += f", or keep it as categories with --category_columns={flag}"
         raise UsageError(f"{what} in {present} rows, so it is an identifier, not a feature: {remedy}.")
     categories = (*ordered(seen), *[MISSING_CATEGORY] * bool(seen.isna().any()))
     return None if seen.isna().all() else statistics.Categories(categories)

@@ -53,10 +53,10 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
             digest = _fetch(origin, archive)
             if record.is_file() and record.read_text().strip() != digest:
                 raise UsageError(
-                    f"The download of {origin} differs from the first one: start again to repeat it, or delete "
-                    f"{record}, which has the first one's SHA-256, if another version was published."
+                    f"This download of {origin} differs from the first one: start again to repeat it. If a new "
+                    f"version was published, delete {record}, which holds the SHA-256 of the first download."
                 )
-            _decompress(archive, path, f"The download of {origin} is damaged ({{}}); start again to repeat it.")
+            _decompress(archive, path, f"The download of {origin} is damaged ({{}}): start again to repeat it.")
             record.write_text(f"{digest}\n")
         finally:
             archive.unlink(missing_ok=True)
@@ -77,7 +77,7 @@ def decompressed(archive: pathlib.Path) -> pathlib.Path:
         return archive
     path = archive.with_suffix("")
     if not path.is_file() and not os.access(path.parent, os.W_OK):
-        raise UsageError(f"{path.parent} cannot be written: decompress {archive} elsewhere; name that with --data_dir.")
+        raise UsageError(f"{path.parent} is not writable: decompress {archive} elsewhere, and name it with --data_dir.")
     _once(path, lambda: _decompress(archive, path, f"{archive} is damaged ({{}}): download it again."))
     return path
 
@@ -109,7 +109,7 @@ def plain_file(origin: str, file_name: str, cache_dir: str | None, digest: str |
     _once(path, lambda: _fetch(origin, path, digest))
     with open(path, "rb") as file:
         if digest and hashlib.file_digest(file, "md5" if len(digest) == 32 else "sha256").hexdigest() != digest:
-            raise UsageError(f"{path} is not the expected file of {origin}: delete it, and it is downloaded again.")
+            raise UsageError(f"{path} is not the file that {origin} should contain: delete it to download it again.")
     return path
 
 
@@ -131,13 +131,13 @@ def _once(path: pathlib.Path, make: Callable[[], object]) -> None:
         lock = place.open("ab")
     except OSError as error:
         raise UsageError(
-            f"{path.parent} cannot be written ({error.strerror}): give another --cache_dir, or --data_dir."
+            f"{path.parent} cannot be written ({error.strerror}): choose another folder with --cache_dir or --data_dir."
         ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"Waiting for another program to make {path}.", file=sys.stderr)
+            print(f"Waiting for another program to create {path}.", file=sys.stderr)
             fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             if not path.is_file():
@@ -172,8 +172,8 @@ def _fetch(origin: str, path: pathlib.Path, expected: str | None = None) -> str:
         except (OSError, http.client.HTTPException) as error:
             raise UsageError(
                 f"{path.name} is not in {path.parent}, and downloading it from {origin} failed ({error}). Run with "
-                "network access, or name the folder of the task's files with --data_dir: docs/data.md lists them."
+                "network access, or name the folder with the task's files with --data_dir; docs/data.md lists them."
             ) from error
         if expected and expected not in (md5.hexdigest(), sha256.hexdigest()):
-            raise UsageError(f"{origin} is not the expected file: start again to repeat the download.")
+            raise UsageError(f"The file at {origin} is not the expected one: start again to repeat the download.")
     return sha256.hexdigest()

@@ -1,4 +1,4 @@
-"""Errors with messages for the user, and what such messages share: similar names, counts and lists."""
+"""Errors with messages for the user, and helpers for such messages: similar names, counts and lists."""
 
 import difflib
 import re

@@ -21,7 +21,7 @@ PICTURES = (".png", ".pdf", ".svg")
 EXAMPLES = pathlib.Path(__file__).parent / "examples"
 WORKING_DIRECTORY = "BUILD_WORKING_DIRECTORY"  # The user's working directory under `bazel run`.
 _VARIABLE = "FEDBANDITS_DATA_DIR"
-_HOW_TO_NAME = f"name its folder with --data_dir or {_VARIABLE}. docs/data.md says where to get it."
+_HOW_TO_NAME = f"name its folder with --data_dir or {_VARIABLE}. docs/data.md describes where to get it."
 UNDAMAGED = "--data_dir must hold the undamaged file."
 
 
@@ -80,8 +80,8 @@ def instead_of_download(data_dir: str | None, names: Sequence[str], origin: str)
     existing = next((path for path in paths if path.is_file()), None)
     if existing is None and data_dir:
         raise UsageError(
-            f"There is no {' or '.join(names)} in {data_dir}: name the folder that holds it with "
-            f"--data_dir or {_VARIABLE}, or leave --data_dir out to download it from {origin}."
+            f"There is no {' or '.join(names)} in {data_dir}: name the folder that holds it with --data_dir or "
+            f"{_VARIABLE}, or leave --data_dir out to download it from {origin}."
         )
     return existing
 
@@ -98,7 +98,7 @@ def find(data_dir: str | None, name: str) -> pathlib.Path:
     """
     folder = data_dir or folder_of_environment()
     if not folder:
-        raise UsageError(f"This task reads {name}: {_HOW_TO_NAME}")
+        raise UsageError(f"This task needs the file {name}: {_HOW_TO_NAME}")
     path = pathlib.Path(folder) / name
     if not path.is_file():
         raise UsageError(f"There is no {name} in {path.parent}: {_HOW_TO_NAME}")
@@ -114,8 +114,8 @@ def find_table(path: str, name: str, data_dir: str | None) -> str:
       data_dir: Value of the flag; None or empty for the folder in the environment variable.
 
     Returns:
-      The first of these that is a file: the path itself, the file in the data folder, the example. If none of them is
-      a file, `path`.
+      The first of these paths that is a file: the path itself, then the one in the data folder, then the one among the
+      examples. If none of them is a file, `path`.
     """
     folders = [folder for folder in (data_dir or folder_of_environment(), EXAMPLES) if folder]
     is_below = not os.path.isabs(name) and not name.startswith(os.pardir)
@@ -147,7 +147,7 @@ def write_errors(path: pathlib.Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise Failure(
-            f"{path} cannot be written ({error.strerror or error}). What was written before is kept."
+            f"{path} cannot be written ({error.strerror or error}). Everything that was written before is kept."
         ) from error
 
 
@@ -157,7 +157,7 @@ def whole(path: pathlib.Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
     Args:
       path: The file. Only its owner can read it if its name begins with `private_`.
-      mode: Permissions of the file, subject to the umask of the process.
+      mode: Permissions of the file, subject to the process's umask.
 
     Raises:
       Failure: If the file cannot be written. The old file is then unchanged, and no partial file remains.
@@ -272,7 +272,7 @@ def check_output(flag: str, path: pathlib.Path, formats: Sequence[str] = ()) -> 
       UsageError: If the file cannot be written. The message names the flag.
     """
     if formats and path.suffix not in formats:
-        raise UsageError(f"--{flag}: {path.name} is no {' or '.join(formats)} file.")
+        raise UsageError(f"--{flag}: the name {path.name} must end in {' or '.join(formats)}.")
     if not path.parent.is_dir():
         raise UsageError(f"--{flag}: there is no folder {path.parent}.")
     if path.is_dir():

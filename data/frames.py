@@ -1,6 +1,6 @@
 """Gives pandas data frames in memory names like those of files, so that they can be used as tables.
 
-A name includes a digest of the content. The folder of a run records the name, so it is refused for another table.
+A name includes a digest of the content. The folder of a run records the name, so that it refuses another table.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def save(frame: "pd.DataFrame", folder: pathlib.Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         with_index(frame).to_parquet(path)
     except (OSError, ValueError, TypeError) as error:  # pyarrow raises the latter two if a column has several types.
-        raise UsageError(f"The DataFrame cannot be saved as {path} ({error}): save it yourself.") from error
+        raise UsageError(f"The DataFrame cannot be saved as {path} ({error}): save it to a file yourself.") from error
     return str(path)
 
 
@@ -59,8 +59,8 @@ def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFr
     try:
         return frame.reset_index(drop=all(name is None for name in frame.index.names))
     except ValueError as error:
-        remedy = "rename it, or drop it by reset_index(drop=True)"
-        raise UsageError(f"The index of {path} is named like a column ({error}): {remedy}.") from error
+        remedy = "rename it, or drop it with reset_index(drop=True)"
+        raise UsageError(f"The index of {path} has the same name as a column ({error}): {remedy}.") from error
 
 
 def checksum(frame: "pd.DataFrame") -> str:

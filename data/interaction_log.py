@@ -31,7 +31,7 @@ _METADATA = b"interaction_log"
 _CHECKSUM = b"interaction_log_checksum"
 _MOST_WORDS = 1 << 24  # Maximum vocabulary size if a log does not list its words.
 # Contexts reveal these statistics of all clients if a report has `learned_statistics`.
-LEARNED = "means, deviations and categories of the log's columns"
+LEARNED = "the means, deviations and categories of the log's columns"
 # Numeric columns of the Parquet format, with their fields and dtypes on disk.
 _NUMBERS = {
     "round": ("rounds", np.int32),
@@ -61,7 +61,7 @@ class InteractionLog:
       periods: int32 [rows], deployment periods of the rounds, from 0; None if the log has none.
       probabilities: float64 [rows] or [rows, actions], a target policy's probability of the logged action, or of each
         action; None if the log has no such columns.
-      models: int32 [rows], the period whose deployed model acted: an earlier one for stale clients.
+      models: int32 [rows], the period whose deployed model acted, which is an earlier one for stale clients.
       times: float64 [rows], see `log_time.Times`; None if the log has none.
       rows: int64 [rows], position of the context among the client's examples, from 0.
       feature_names: Names of the contexts' features, if any.
@@ -288,7 +288,7 @@ def _read_part(path: str | os.PathLike, flag: str) -> "tuple[pa.Table, dict[str,
     import pyarrow.parquet as pq
 
     if not is_log_file(path):
-        raise UsageError(f"{path} is not a log in this program's format: name its columns to read another one.")
+        raise UsageError(f"{path} is not a log in this program's format: to read your own table, name its columns.")
     with _reading(path):
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             table = file.read()
@@ -298,7 +298,7 @@ def _read_part(path: str | os.PathLike, flag: str) -> "tuple[pa.Table, dict[str,
             raise ValueError("its metadata does not match its checksum")
         described = json.loads(metadata)
         if described["format"] != FORMAT:
-            raise UsageError(f"{path} is a log of format {described['format']}, and this version reads only {FORMAT}.")
+            raise UsageError(f"{path} is a log of format {described['format']}, but this version reads only {FORMAT}.")
         names = table.select(described["columns"]).column_names
         cells = {
             name: pa.concat_arrays(table[name].cast(kind).unify_dictionaries().chunks or [pa.array([], kind)])
@@ -307,7 +307,7 @@ def _read_part(path: str | os.PathLike, flag: str) -> "tuple[pa.Table, dict[str,
         numbers = [table[name].to_pandas().rename(name) for name in _NUMBERS if name in names]
     _check_cells(cells, described, flag, path)
     if "words" in cells and cells["words"].value_lengths() != cells["word_values"].value_lengths():
-        raise UsageError(f"{path} is not a valid log: rows have more or fewer word_values than words.")
+        raise UsageError(f"{path} is not a valid log: some rows do not have as many word_values as words.")
     for column in numbers:
         values = log_checks.numbers(table_file.Table(str(path), column.to_frame()), column, flag, column.name)
         cells[column.name] = pa.array(values.astype(_NUMBERS[column.name][1]))
@@ -364,7 +364,7 @@ def read_table(
       path: The file.
       wanted: The roles of its columns.
       known: Statistics of another run, to encode contexts for its model; None to learn them from this table.
-      with_contexts: Whether to read contexts; some estimators need none.
+      with_contexts: Whether to read contexts; some estimators do not need them.
 
     Raises:
       UsageError: If the file or a column is missing or invalid; if a reward is missing, a propensity is

@@ -14,8 +14,8 @@ class Purpose(enum.IntEnum):
     """Purpose of a sample, with its number and the length of its place.
 
     Runs are only reproducible if the numbers stay the same: new purposes may be added, but never renumber the old ones.
-    `SeedSequence` treats a missing number as a zero, so all keys of a purpose have the same length. Events that belong
-    to no round or client have 0 in its place.
+    `SeedSequence` treats a missing number as a zero, so all keys of a purpose have the same length. Events that do not
+    belong to a round or client have 0 in its place.
 
     Attributes:
       places: Length of `place`.

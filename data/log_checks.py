@@ -47,7 +47,7 @@ _FEWEST_EFFECTIVE = 100
 _LARGE_SHARE = 0.1  # Share of all weight on a single client.
 _NAMED = 5
 SELECTED = "selected rows"
-_SUMS = "Wrong propensities often do not sum to 1 over the actions of a row, which --propensity_columns checks."
+_SUMS = "Wrong propensities often do not sum to 1 over a row's actions; --propensity_columns checks this."
 
 # Names of findings that allow no conclusion.
 COLUMNS, PROPENSITIES, ACTION_SETS = "columns from after the action", "weights", "sets of actions"
@@ -60,8 +60,8 @@ _SETS = (
     "probability of the logged action: --policy=column:NAME."
 )
 _AFTER = (
-    "Either they were filled in after the action, like the time of a conversion; or they describe it, like its "
-    "probability under a policy; or the propensities are wrong. Leave such columns out with --ignore_columns."
+    "Either the columns were filled in after the action, like the time of a conversion; or they describe the action, "
+    "like its probability under a policy; or the propensities are wrong. Leave such columns out with --ignore_columns."
 )
 
 
@@ -70,7 +70,7 @@ class Finding(NamedTuple):
 
     Attributes:
       name: Name of the check, such as `overlap`.
-      is_warning: Whether it makes estimates less reliable.
+      is_warning: Whether the finding makes estimates less reliable.
       text: One or more sentences.
     """
 
@@ -103,7 +103,7 @@ def check_sums(probabilities: np.ndarray, flag: str, place: Callable[[int], str]
       place: Returns the place of a row, counted from 0, in its file.
 
     Raises:
-      UsageError: If a row sums to something else.
+      UsageError: If the sum of a row is not 1.
     """
     is_off = np.abs(probabilities.sum(axis=1) - 1) > SUM_ROUNDING
     if is_off.any():
@@ -141,12 +141,12 @@ def check_random(propensities: np.ndarray, path: str) -> None:
       UsageError: If all propensities are 1, or there are none.
     """
     if not len(propensities):
-        raise UsageError(f"{path} holds an empty log: no client has acted, or no reward was observed.")
+        raise UsageError(f"{path} holds an empty log, because no client has acted or no reward was observed.")
     if (propensities >= 1).all():
         raise UsageError(
-            f"All propensities of {path} are 1: its policy is deterministic, such as greedy, UCB, or Thompson sampling "
-            "without probabilities. Such a log has no information on other actions, and no weight can correct that: "
-            "log a randomized policy with its probabilities."
+            f"All propensities of {path} are 1: its policy is deterministic, such as greedy, UCB, or Thompson "
+            "sampling without probabilities. Such a log has no information about other actions, and weights cannot "
+            "correct that: log a randomized policy and its probabilities."
         )
 
 
@@ -159,8 +159,8 @@ def check_action(name: str, action_names: Sequence[str], flag: str) -> int:
     if name not in action_names:
         listed = first(list(map(repr, action_names)), _NAMED)
         raise UsageError(
-            f"{flag} names the action {name!r}, which the log lacks: its {len(action_names)} actions are {listed}. "
-            "--action_names adds actions without a row."
+            f"{flag} names the action {name!r}, which is not in the log: its {len(action_names)} actions are "
+            f"{listed}. --action_names adds actions that no row has."
         )
     return list(action_names).index(name)
 
@@ -182,7 +182,7 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
         if mean < count:
             causes = "an action that was impossible or very rare in some contexts, an action without a row in the log, "
             causes += "or wrong propensities: too large"
-        text += f" Possible causes: {causes}, or propensities of actions other than the chosen ones. {_SUMS}"
+        text += f" Possible causes: {causes}, or propensities of actions that were not chosen. {_SUMS}"
     return Finding("propensities", is_off, text)
 
 
@@ -208,14 +208,14 @@ def duplicates(log: "InteractionLog") -> Finding:
     text = "No row is duplicated." if count == 0 else "Duplicated rows were not checked."
     if count:
         text = (
-            f"Duplicates: {counted(count, 'row')} equal to an earlier one in every column. Drop them if they are the "
-            "same interactions, which would count twice and make intervals too short. Keep distinct ones."
+            f"Duplicates: {counted(count, 'row')} equal to an earlier one in every column. Drop those that repeat an "
+            "interaction, which would count twice and make intervals too short. Keep distinct ones."
         )
     return Finding("duplicates", bool(count), text)
 
 
 def support(log: "InteractionLog", target: np.ndarray) -> Finding:
-    """Lists actions of a target policy that the log lacks.
+    """Lists actions that a target policy chooses and that are not in the log.
 
     Args:
       log: The log.
@@ -227,8 +227,8 @@ def support(log: "InteractionLog", target: np.ndarray) -> Finding:
     if not len(missing):
         return Finding("support", False, "The log has every action that the policy chooses.")
     names = first([repr(log.action_names[action]) for action in missing], _NAMED)
-    text = f"The log lacks {names}, which the policy chooses in {chosen.sum():.2%} of interactions: "
-    text += "weighted estimates miss their rewards, and only a model can predict them."
+    text = f"The log does not contain {names}, which the policy chooses in {chosen.sum():.2%} of interactions: "
+    text += "weighted estimates leave out the rewards of such actions, which only a model can predict."
     return Finding("support", True, text)
 
 
@@ -241,7 +241,7 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
     """
     total = float(weights.sum())
     if not total:
-        return [Finding("overlap", True, "The policy chooses none of the logged actions: nothing can be estimated.")]
+        return [Finding("overlap", True, "The policy never chooses a logged action, so nothing can be estimated.")]
     size, largest = effective_sample_size(weights), float(weights.max())
     by_client = np.bincount(log.clients, weights, len(log.client_ids))
     share = float(by_client.max() / total)
@@ -250,9 +250,9 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
     rest = ": few rows determine the estimate." if is_few else "."
     size_text = f"The effective sample size, (sum w)^2 / sum w^2, is {_shown(size)} of {len(log):,} rows{rest}"
     mean_text = f"The mean weight is {weights.mean():.3g}. Its expectation is 1 if the log supports the policy."
-    largest_text = f"The largest weight is {largest:.3g}, {largest / total:.1%} of all."
+    largest_text = f"The largest weight is {largest:.3g}, which is {largest / total:.1%} of all weight."
     client_text = (
-        f"The largest share of all weight on one client is {share:.1%}. The effective number of clients is "
+        f"The client with the most weight has {share:.1%} of it. The effective number of clients is "
         f"{_shown(effective_sample_size(by_client))} of {len(log.client_ids):,}."
     )
     return [
@@ -303,7 +303,7 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
     how += f"; the {len(names) - 1} of {count} features that vary most" * (len(names) - 1 < count)
     columns = list(dict.fromkeys(names[place] for place in failed if place))
     shown = first(list(map(repr, columns)), _NAMED)
-    causes = "wrong propensities" + f", or columns from after the action: {shown}" * bool(columns) + "."
+    causes = "wrong propensities" + f", or columns that were recorded after the action: {shown}" * bool(columns) + "."
     if weights is not None and fails[num_tests:].any():
         text = f"The policy's weights, its probabilities divided by propensities, average {weights.mean():.3g}, not 1 "
         text += f"({how}). Possible causes: rows where an action of the policy was not available or very rare; "

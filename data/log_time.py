@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from data.interaction_log import InteractionLog
 
 ASSUMPTION = f"Rows without a reward are {UNOBSERVED['drop']}."
-_LATEST = "the latest time in the log, at which --reward_window ends"
+_LATEST = "the latest time in the log, which decides which rows have a complete --reward_window"
 _CUT = "the time that separates training from evaluation"
 _COLUMNS, _POINTS = ("time_column", "reward_time_column"), ("from_time", "until_time", "log_until")
 _ISO = re.compile(r"\d{4}-\d{2}")
@@ -28,7 +28,7 @@ _ZONE = re.compile(r"[:T]\d.*(?:Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 
 
 class Times(NamedTuple):
-    """Times of rows.
+    """The times of rows.
 
     Attributes:
       values: float64 [rows]: microseconds since 1970 if they are dates, else the column's numbers.
@@ -41,14 +41,14 @@ class Times(NamedTuple):
     window: float = 0.0
 
     def shown(self, value: float) -> str:
-        """A time as text, in a form that `--from` and `--until` accept."""
+        """A time as text, in the form that `--from` and `--until` accept."""
         if self.zone is None:
             return f"{value:.15g}"
         text = str(np.datetime64(round(value), "us")).removesuffix(".000000")
         return f"{text}Z" if self.zone else text.removesuffix("T00:00:00")
 
     def cut(self, share: float) -> float:
-        """Earliest time among the latest rows, which are this share of all rows."""
+        """Earliest time among the latest rows, where `share` is the fraction of all rows that count as latest."""
         return float(np.sort(self.values)[-max(1, round(share * len(self.values)))])
 
 
@@ -61,7 +61,7 @@ def of_log(log: "InteractionLog") -> Times | None:
 def select(
     frame: pd.DataFrame, table: table_file.Table, schema: Schema
 ) -> tuple[pd.DataFrame, Times | None, list[str]]:
-    """Selects the rows from `--from` until before `--until`, sorts them by time, and decides which rewards count.
+    """Selects the rows from `--from` to before `--until`, sorts them by time, and decides which rewards count.
 
     Args:
       frame: Rows of a table, with its index.
@@ -99,7 +99,7 @@ def select(
             is_paid[is_paid] = table.numbers(reward[is_paid], "--reward_column", "reward") != 0
             if (is_wrong := (delay < 0) | (np.isnan(delay) & is_paid)).any():
                 where = f"{table.cells(frame[schema.reward_time_column][is_wrong])} of {table.path}"
-                raise UsageError(f"--reward_time_column: {where} must be a time at or after the row's --time_column.")
+                raise UsageError(f"--reward_time_column: {where} must be a time not before the row's --time_column.")
             is_late = ~(delay <= times.window) & (is_paid | is_missing) & (schema.reward_window is not None)
         if schema.time_column and schema.reward_window:
             latest = np.nanmax(np.append(times.values, read.get("reward_time_column", ())))
@@ -107,7 +107,10 @@ def select(
             is_recent = is_kept & (times.values + times.window > end)
             is_kept = is_kept & ~is_recent
             recent = f"{counted(is_recent.sum(), 'row')} after {times.shown(end - times.window)}"
-            notes.append(f"Left out: {recent}, too recent in a log that ends at {times.shown(end)} (--log_until).")
+            notes.append(
+                f"Left out: {recent}, because the log ends at {times.shown(end)} (--log_until), before their reward "
+                "window does."
+            )
             late = int(np.sum(is_kept & is_late))
             window = f"without a reward within {schema.reward_window}"
             notes += [f"Counted as 0: {counted(late, 'row')} {window}."] * (late > 0)
@@ -124,7 +127,10 @@ def select(
         if (is_zero := is_kept & (is_unobserved | is_late)).any():
             frame = frame.assign(**{schema.reward_column: reward.astype(object).mask(is_zero, 0)})
     if not is_kept.any():
-        raise UsageError(f"No row of {table.path} is left by --from, --until and --reward_window. {' '.join(notes)}")
+        raise UsageError(
+            f"No row of {table.path} is left after --from, --until, --reward_window and --unobserved_rewards. "
+            f"{' '.join(notes)}"
+        )
     order = np.argsort(times.values, kind="stable")
     order = order[is_kept[order]]
     times = times._replace(values=times.values[order])
@@ -132,7 +138,7 @@ def select(
 
 
 def _read(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> tuple[dict[str, np.ndarray], str | None]:
-    """Times of columns, [rows], and of flags, [1], by setting; and the zone of `Times`.
+    """Reads the times in columns, [rows], and in flags, [1], by setting; also returns the zone, as in `Times`.
 
     Flags are numbers, or ISO dates, in UTC if the columns have time zones.
     """
@@ -203,12 +209,13 @@ def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: i
     Args:
       part: What to hold out, a key of `schema.HOLD_OUT`. With `time`, rows within the reward window before the
         held-out rows are in neither part.
-      times: Times of the rows, for `time`.
+      times: Times of the rows; needed only for `time`.
       clients: int [rows], client of each row.
       num_clients: Number of clients.
 
     Raises:
-      UsageError: If nothing can be held out, because there are no times or too few rows before the latest ones.
+      UsageError: If nothing can be held out, because there are no times, or fewer than two clients have rows before the
+        held-out ones.
     """
     if part == "clients":
         return partition.hold_out(clients, num_clients, seed=0)
@@ -220,8 +227,8 @@ def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: i
     train, held_out = (np.unique(clients[rows]).tolist() for rows in (is_train, is_held_out))
     if len(train) < 2:
         few = f"{counted(len(train), 'client')} with rows to train on before {times.shown(cut)}"
-        raise UsageError(f"--hold_out=time: {few}, and training needs two.")
+        raise UsageError(f"--hold_out=time: {few}, but training needs two.")
     gap, seen = int(np.sum(~is_train & ~is_held_out)), len(set(train) & set(held_out))
     how = f"the rows from {times.shown(cut)} on, the latest fifth, of {counted(len(held_out), 'client')}, {seen:,} of "
-    how += "them seen in training" + f"; left out: {counted(gap, 'row')} within --reward_window before" * bool(gap)
+    how += "them seen in training" + f"; left out: {counted(gap, 'row')} in the --reward_window before" * bool(gap)
     return partition.Split(is_held_out, is_train, train, held_out, how)

@@ -275,14 +275,13 @@ def check_uniform(log: interaction_log.InteractionLog) -> None:
     share, least, most = 1 / len(log.action_names), log.propensities.min(), log.propensities.max()
     if max(abs(least - share), abs(most - share)) > _UNIFORM_TOLERANCE * share:
         raise UsageError(
-            "--learn_from=replay needs a log of uniformly random actions, of propensity "
-            f"1/{len(log.action_names)}, but these range from {least:.4g} to {most:.4g}: rows where actions "
-            "agree would not be representative of the policy. Use --learn_from=simulator, or "
-            "scripts.evaluate_policy."
+            f"--learn_from=replay needs a log of uniformly random actions, with propensity 1/{len(log.action_names)}, "
+            f"but propensities range from {least:.4g} to {most:.4g}, so the rows where actions agree would not be "
+            "representative of the policy: use --learn_from=simulator, or scripts.evaluate_policy."
         )
 
 
 def _contexts(log: interaction_log.InteractionLog) -> clients.Features:
     if log.contexts is None:
-        raise ValueError("A log without contexts has no clients for a simulation.")
+        raise ValueError("A log without contexts cannot be used to simulate clients.")
     return log.contexts

@@ -9,7 +9,7 @@ MAX_ROWS = 20_000_000
 _CHUNK = 1 << 24
 _OF_TEXT = 10  # Bytes in memory for each byte of a CSV file, since each cell is an object.
 _OF_CELLS = 3  # Copies of a numeric table while it is read.
-_REMEDY = "read it on a larger machine, save it as Parquet without the columns that are not needed, or take a sample"
+_REMEDY = "read it on a larger machine, save it as Parquet without unneeded columns, or take a sample"
 
 
 def available_bytes() -> int:
@@ -67,7 +67,7 @@ def check_memory(needed: float, what: str, remedy: str = _REMEDY) -> None:
     available = available_bytes()
     if needed > available:
         raise UsageError(
-            f"{what} needs about {needed / 1e9:,.1f} GB of memory, and {available / 1e9:,.1f} GB are available: "
+            f"{what} needs about {needed / 1e9:,.1f} GB of memory, but only {available / 1e9:,.1f} GB are available: "
             f"{remedy}."
         )
 
@@ -91,7 +91,7 @@ def content(path: str) -> bytearray:
 
 
 def check_parquet(path: str, most: int) -> None:
-    """Checks the size of a Parquet file in its metadata.
+    """Checks the size of a Parquet file before it is read, based on its metadata.
 
     Raises:
       UsageError: If the file has too many rows, or does not fit into memory.

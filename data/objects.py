@@ -127,7 +127,7 @@ def _described(value: Any) -> UserObject:
     kind: Any = value if inspect.isfunction(value) else type(value)
     path, problem, arguments = _source(kind), "", ""
     if path is None:
-        problem = "is defined in a notebook or inside of a function, not in a module"
+        problem = "is defined in a notebook or inside a function, not in a module"
     elif stored := _stored_arguments(value):
         arguments = f"({', '.join(f'{name}={one!r}' for name, one in stored.items())})"
     elif kind is not value:
@@ -158,7 +158,7 @@ def _stored_arguments(value: Any) -> dict[str, Any]:
 
 
 def read(text: str) -> UserObject:
-    """Object of a text, which is not imported yet.
+    """Object that a text describes. It is not imported yet.
 
     Raises:
       ValueError: If the text is not one of an object, or names no module that can be found.
@@ -174,7 +174,7 @@ def read(text: str) -> UserObject:
     except (SyntaxError, ValueError):
         raise ValueError(_WANTED) from None
     except ImportError as error:
-        raise ValueError(f"{error}: run the program in the folder of {match['module']}.py") from None
+        raise ValueError(f"{error}: run the program in the folder that contains {match['module']}.py") from None
     return UserObject(f"{text} {_digest(match['module'], path)}")
 
 
@@ -210,12 +210,12 @@ class Parser(flags.ArgumentParser):
 def _rebuilt(text: str) -> Any:
     match = _TEXT.fullmatch(text)
     if match is None:
-        raise UsageError(f"{label(text)} was an object in memory, and is gone.")
+        raise UsageError(f"{label(text)} was an object in memory that no longer exists: pass it again from Python.")
     where = f"{match['module']}:{match['name']}"
     try:
         path = _path(match["module"])
         if _digest(match["module"], path) != match["digest"]:
-            raise UsageError(f"The source of {where} has changed since the run.")
+            raise UsageError(f"The source of {where} has changed since the run: restore it.")
         value: Any = importlib.import_module(match["module"])
         for name in match["name"].split("."):
             value = getattr(value, name)
@@ -287,6 +287,6 @@ def _digest(module: str, path: pathlib.Path) -> str:
 
 
 def problems(values: Mapping[str, Any]) -> list[str]:
-    """Sentences on the objects, by setting, that no text describes."""
+    """Sentences on objects that no text describes, by setting."""
     listed = [(name, each) for name, one in values.items() for each in (one if isinstance(one, list) else [one])]
     return [f"{name} {each.label} {each.problem}" for name, each in listed if each.problem]

@@ -60,7 +60,7 @@ def parse(text: str, flag: str = "--reward_bounds") -> RewardBounds:
         low, high = map(float, text.split(","))
         return RewardBounds(low, high)
     except ValueError as error:
-        raise UsageError(f"{flag}={text} must be LOW,HIGH: two numbers, the smaller one first.") from error
+        raise UsageError(f"{flag}={text} must be two numbers LOW,HIGH, the smaller one first.") from error
 
 
 def recognized(rewards: np.ndarray) -> RewardBounds | None:

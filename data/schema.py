@@ -14,10 +14,10 @@ from data.settings import Count, setting
 POINT, COMMA = ".", ","  # Decimal signs.
 UNOBSERVED = {
     "refuse": "refused",
-    "drop": "left out, which assumes that rewards are missing independently of the reward, given context and action",
+    "drop": "left out, assuming that missing rewards are distributed like observed ones, given context and action",
     "zero": "counted as 0",
 }
-HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly of clients seen before"}
+HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly from training clients"}
 _TIMED = {"time_column": True}
 POLICY = "--policy=column"  # Names the columns of a target policy.
 _LISTED = 20  # Maximum number of names in a message.
@@ -77,12 +77,12 @@ class Table:
     data_file: str = setting(
         None, "Table: .csv or .tsv (also gzipped) or .parquet, see docs/tasks.md", pathlib.Path, unset="", basic=True
     )
-    client_column: str = setting(None, "Column of each row's client, or rows:N for N clients", unset="", basic=True)
+    client_column: str = setting(None, "Column of each row's client, or rows:N to make N of them", unset="", basic=True)
     label_column: str | None = setting(None, "Column of the correct action, whose reward is 1", basic=True)
-    reward_columns: str | None = setting(None, "Instead, a column of rewards for each action, or all")
+    reward_columns: str | None = setting(None, "Instead of a label: columns with the rewards of each action, or all")
     feature_columns: str | None = setting(None, "Columns of the context, separated by commas (default: the others)")
     text_columns: str | None = setting(None, "Columns of text, which become counts of words (default: none)")
-    partition_column: str | None = setting(None, "With rows:N, column of whose values each client has a mix")
+    partition_column: str | None = setting(None, "With rows:N: column whose values each client mixes differently")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class Log:
     """Settings of the user's own log."""
 
     action_column: str | None = setting(None, "Column of the logged action")
-    reward_column: str | None = setting(None, "Column of its reward")
+    reward_column: str | None = setting(None, "Column of the logged action's reward")
     propensity_column: str | None = setting(None, "Column of the logged action's probability")
 
 
@@ -109,13 +109,13 @@ class Log:
 class Time:
     """Settings of the time column in a table or log."""
 
-    time_column: str | None = setting(None, "Column of dates or numbers, by which rows are ordered")
+    time_column: str | None = setting(None, "Column of dates or numbers that determine the order of rows")
     from_time: str | None = setting(
-        None, "First time to read, such as 2023-01-31; also --from", only=_TIMED, alias="from"
+        None, "Read only rows from this time on, such as 2023-01-31; also --from", only=_TIMED, alias="from"
     )
-    until_time: str | None = setting(None, "Time before which to read; also --until", only=_TIMED, alias="until")
+    until_time: str | None = setting(None, "Read only rows before this time; also --until", only=_TIMED, alias="until")
     reward_window: str | None = setting(
-        None, "Time in which a reward counts, such as 7d, or a number; later rewards are 0", only=_TIMED
+        None, "Time within which a reward counts, such as 7d or a number; later rewards count as 0", only=_TIMED
     )
 
 
@@ -123,14 +123,14 @@ class Time:
 class HeldOut:
     """Settings of the held-out part of a table or log."""
 
-    hold_out: str = setting("clients", "Part that is held out for evaluation; time needs --time_column", HOLD_OUT)
+    hold_out: str = setting("clients", "Data that is held out for evaluation; time needs --time_column", HOLD_OUT)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RewardTime:
     """Settings of delayed and missing rewards in a log."""
 
-    reward_time_column: str | None = setting(None, "Column of the time of the reward; empty without one", only=_TIMED)
+    reward_time_column: str | None = setting(None, "Column of the time of each reward; may have gaps", only=_TIMED)
     log_until: str | None = setting(None, "Time until which rewards were observed", only={"reward_window": True})
     unobserved_rewards: str = setting("refuse", "Meaning of an empty reward", UNOBSERVED)
 
@@ -188,7 +188,7 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
         if self.is_log or kind != "rows" or ":" not in self.client_column:
             return 0
         if not number.isdecimal() or int(number) < 2:
-            raise UsageError(f"--client_column={self.client_column} must be rows:N, N at least 2, or a column.")
+            raise UsageError(f"--client_column={self.client_column} must be a column, or rows:N with N at least 2.")
         return int(number)
 
     def check(self) -> None:
@@ -199,14 +199,14 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
             if the rows cannot be partitioned into clients as requested.
         """
         if self.is_log and not (self.reward_column and (self.propensity_column or self.propensity_columns)):
-            raise UsageError("A log needs --reward_column and --propensity_column beside --action_column.")
+            raise UsageError("A log needs --reward_column and --propensity_column in addition to --action_column.")
         if not self.is_log and bool(self.label_column) == bool(self.reward_columns):
             flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
         if not self.num_synthetic_clients and self.partition_column:
             raise UsageError(f"--partition_column={self.partition_column} needs --client_column=rows:N.")
         if self.unobserved_rewards == "drop" and self.reward_window and self.reward_time_column:
-            raise UsageError("--unobserved_rewards=drop does not go with --reward_window, where a late reward is 0.")
+            raise UsageError("--unobserved_rewards=drop conflicts with --reward_window, where late rewards are 0.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,22 +269,22 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         if flag == "--time_column" and uses.get(name) in _ALSO_TIME:
             continue
         if name in uses:
-            other = "twice" if uses[name] == flag else f"that {uses[name]} names already"
-            raise UsageError(f"{flag} names column {name!r} {other}: a column has one use.")
+            other = "twice" if uses[name] == flag else f"that {uses[name]} already names"
+            raise UsageError(f"{flag} names column {name!r} {other}: give each column a single use.")
         uses[name] = flag
     if takes_all:
         uses |= dict.fromkeys([name for name in names if name not in {*uses, *categories}], "--reward_columns")
     by_flag = {flag: [name for name in uses if uses[name] == flag] for flag in chosen}
     rewards, left = by_flag["--reward_columns"], [name for name in names if name not in uses]
     if schema.reward_columns and len(rewards) < 2:
-        raise UsageError(f"--reward_columns={schema.reward_columns}: a bandit needs two actions, a column each.")
+        raise UsageError(f"--reward_columns={schema.reward_columns}: a bandit needs columns for two actions or more.")
     context = features or left
     if schema.is_log:
         context = [name for name in names if name in {schema.position_column, *context}]
     for name in categories:
         _check_known("--category_columns", name, names, path)
         if name not in context:
-            raise UsageError(f"--category_columns names column {name!r}, which is not a feature.")
+            raise UsageError(f"--category_columns names column {name!r}, which is not a feature: leave it out.")
     suspected = rewards if takes_all else []
     if not features and (left or label or takes_all):
         suspected = [*filter(None, [label]), *rewards, *left]
@@ -298,7 +298,7 @@ def _check_known(flag: str, name: str, names: Sequence[str], path: str) -> None:
     if name not in names:
         every = f"its columns are {first(names, _LISTED)}."
         hint = every if len(names) <= _LISTED else did_you_mean(near_names(name, names), every)
-        comment = " Remove comments, and other lines before the header." * names[0].startswith(("#", "sep="))
+        comment = " Remove comments and other lines before the header." * names[0].startswith(("#", "sep="))
         raise UsageError(f"{flag}: there is no column {name!r} in {path}; {hint}{comment}")
 
 
@@ -324,9 +324,9 @@ def check_no_log(names: Sequence[str], path: str, label: str | None = None) -> N
             shown = [f"{name!r} as {part}" for name, part in zip(columns, _PARTS_OF_A_LOG, strict=True) if name]
             raise UsageError(
                 f"{path} looks like a log of a bandit, with {', '.join(shown)}. A log has only the chosen action's "
-                "reward, and this task needs the correct action of each row, or every action's reward. If it is no "
-                "log, name features with --feature_columns, or leave such columns out with --ignore_columns. For logs, "
-                "there are scripts.evaluate_policy and --task_type=logged (docs/logs.md)."
+                "reward, but this task needs each row's correct action, or every action's reward. If the file is "
+                "not a log, name features with --feature_columns, or leave out such columns with --ignore_columns. "
+                "For logs, use scripts.evaluate_policy or --task_type=logged (docs/logs.md)."
             )
 
 
@@ -359,9 +359,9 @@ def matched(text: str, names: Sequence[str], actions: Sequence[str], flag: str) 
             return {action: by_action[action] for action in actions}
     example = as_flag([f"{action}=COLUMN" for action in actions[:_LISTED]])
     raise UsageError(
-        f"{flag} must name one column for each action, and it is not clear which: the {len(actions)} actions are "
-        f"{first(actions, _LISTED)}, and the {len(columns)} columns are {first(columns, _LISTED)}. Write pairs: "
-        f"{flag}:{example}."
+        f"{flag} must name one column for each action, but the columns cannot be matched to the actions: the "
+        f"{len(actions)} actions are {first(actions, _LISTED)}, and the {len(columns)} columns are "
+        f"{first(columns, _LISTED)}. Write pairs: {flag}:{example}."
     )
 
 

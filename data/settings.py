@@ -181,7 +181,7 @@ class Setting:
             kinds = list(self.of.values()) or [Parameter(None, "", self.low, high, self.above, self.below)]
             return min((kind.complaint(value) for kind in kinds), key=bool)
         if value == "" != self.default and self.type in (str, pathlib.Path):
-            return "is empty: give it a value, or leave it out"
+            return "is empty: give a value, or leave it out"
         return self.check(value)
 
     def converted(self, value: Any) -> Any:
@@ -357,7 +357,7 @@ def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Paramete
     """Settings for the parameters that belong to the choices of another setting, named `PREFIX + NAME`.
 
     Several choices may have a parameter of the same name, with different defaults, bounds and help. The value must be
-    valid for the choice that was made.
+    valid for the choice that the user makes.
 
     Args:
       prefix: Prefix of the names.
@@ -383,4 +383,4 @@ def no_folder(name: str) -> str:
     """Describes what is wrong with the name of a subfolder; empty if it is valid."""
     if all(part.strip(". ") and part.isprintable() for part in name.split("/")):
         return ""
-    return "must be the name of a folder below that of all output: no .., no / in front"
+    return "must be the name of a subfolder, without .. and without a / in front"

@@ -189,7 +189,7 @@ def _read(path: str, kind: str, *names: str) -> list[Any]:
 
 def _check(is_right: bool, path: str, what: str) -> None:
     if not is_right:
-        raise UsageError(f"--public_statistics={path} differs from the statistics.json of a run of this task: {what}.")
+        raise UsageError(f"--public_statistics={path} is not like the statistics.json of a run of this task: {what}.")
 
 
 def _are_names(names: Any) -> bool:

@@ -38,7 +38,7 @@ _TRUTH = {"true": "1", "false": "0"}
 _EXACT = 2**53  # Larger whole numbers are rounded as floats.
 _HINTS = {
     COMMA: "; if commas are decimal points, give --decimal=, (a comma)",
-    PERCENT: "; a column has percents in every cell, or in none",
+    PERCENT: "; if a column has percent signs, every cell must have one",
 }
 Bounds: TypeAlias = tuple[float, float]
 _FINITE: Bounds = (-sys.float_info.max, sys.float_info.max)
@@ -171,8 +171,8 @@ def refuse_lists(column: pd.Series) -> None:
     if holds_lists(column):
         name = column.name
         raise UsageError(
-            f"Column {name!r} holds lists. Give each number of a list a column of its own, as by pandas.DataFrame("
-            f"frame[{name!r}].tolist()), or leave it out with --ignore_columns={schema.as_flag([str(name)])}."
+            f"Column {name!r} holds lists. Give each number a column, as with "
+            f"pandas.DataFrame(frame[{name!r}].tolist()), or add --ignore_columns={schema.as_flag([str(name)])}."
         )
 
 
@@ -211,8 +211,8 @@ def plain_numbers(column: pd.Series, decimal: str) -> tuple[pd.Series, bool]:
     if (is_number & ~fits).any():
         name, cell = schema.as_flag([column.name]), written[is_number & ~fits].iloc[0]
         raise UsageError(
-            f"--decimal=,: column {column.name!r} has {cell!r}, whose point groups no thousands: correct it, or add "
-            f"--category_columns={name} or --ignore_columns={name}."
+            f"--decimal=,: column {column.name!r} has {cell!r}, in which the point cannot group thousands: correct "
+            f"it, or add --category_columns={name} or --ignore_columns={name}."
         )
     if are_percents and (is_number & ~is_percent & (values != 0)).any():
         return column, False
@@ -236,11 +236,11 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
         table = of_frame(frames.LENT[path], "the DataFrame", wanted)
         return dataclasses.replace(table, checksum=_checksum(path.removeprefix(frames.PREFIX), wanted), first_row=0)
     if path.startswith(frames.PREFIX):
-        raise UsageError(f"{flag}={path} was a DataFrame in Python: pass it there as table.")
+        raise UsageError(f"{flag}={path} was a DataFrame in Python, which is not stored: pass it again as table.")
     if not path.lower().endswith(SUFFIXES):
-        raise UsageError(f"{flag}={path} must be one of {', '.join(SUFFIXES)}: save a spreadsheet as CSV (UTF-8).")
+        raise UsageError(f"{flag}={path} must end in one of {', '.join(SUFFIXES)}: save a spreadsheet as CSV (UTF-8).")
     if not pathlib.Path(path).is_file():
-        places = "by its path, or below the working directory, --data_dir, FEDBANDITS_DATA_DIR or data/examples"
+        places = "by its path, absolute or from the working directory, --data_dir, FEDBANDITS_DATA_DIR or data/examples"
         raise UsageError(f"There is no file {path}: {flag} must name one, {places} (see docs/data.md).")
     try:
         if path.lower().endswith(".parquet"):
@@ -286,7 +286,7 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
     nameless = tuple(name for name in frame.columns if re.fullmatch(r"Unnamed: \d+|", name))
     frame = frame.loc[:, [name not in nameless for name in frame.columns]]
     if len(twice := frame.columns[frame.columns.duplicated()]):
-        raise UsageError(f"{wanted.file_flag}={path} has two columns {twice[0]!r}: rename one.")
+        raise UsageError(f"{wanted.file_flag}={path} has two columns named {twice[0]!r}: rename one of them.")
     words, percents, columns = schema.listed(wanted.missing_values), [], {}
     counts = dict.fromkeys(words, 0)
     for name in frame.columns:
@@ -319,7 +319,7 @@ def _plain(column: pd.Series) -> pd.Series:
 
 
 def _keys(written: pd.Series, *, is_text: bool) -> pd.Series:
-    """Numbers, or texts that are none, for comparison; whole numbers that floats would round stay texts."""
+    """Numbers for comparison; other texts, and whole numbers that floats would round, remain texts."""
     values = numbers(written)
     return written.astype(object).where(is_text | np.isnan(values) | (np.abs(values) >= _EXACT), values)
 
@@ -340,15 +340,15 @@ def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.nda
             begins = records.line_num + 1
     except csv.Error as error:
         reason = f"the row that begins in line {begins} is not readable ({error})"
-        raise UsageError(f"{path}: {reason}: is a quote never closed, or not doubled within quotes?") from error
+        raise UsageError(f"{path}: {reason}: close all quotes, and double quotes within quotes.") from error
     header, *rows = rows or [[]]
     called = SEPARATORS[separator]
     if wrong := [(line, len(row)) for line, row in zip(lines[1:], rows, strict=True) if len(row) != len(header)]:
         shown = first([f"line {line} has {count}" for line, count in wrong], _NAMED)
         raise UsageError(
             f"The header of {path} has {len(header)} names, separated by {called}. Rows with more or fewer values: "
-            f"{shown}. Quotes must be around a value that holds a {called}, and each must be closed. Remove comments, "
-            "and lines before the header such as sep=;."
+            f"{shown}. Put quotes around values that contain a {called}, and close each quote. Remove comments, and "
+            "lines before the header such as sep=;."
         )
     names = [name or f"Unnamed: {position}" for position, name in enumerate(header)]
     frame = pd.DataFrame(rows, columns=names, dtype=object)
@@ -369,7 +369,7 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
 
 
 def _separator(path: str, text: str) -> str:
-    """Separator that splits the first lines into equally many values, or else the header into the most names."""
+    """Separator that splits the first lines into equally many values; if none does, the header into the most names."""
     split: dict[str, list[list[str]]] = {sign: [] for sign in SEPARATORS}
     for sign, rows in split.items():
         records = csv.reader(io.StringIO(text, newline=""), delimiter=sign, skipinitialspace=True)
@@ -378,7 +378,7 @@ def _separator(path: str, text: str) -> str:
     fitting = [sign for sign, rows in split.items() if len({len(row) for row in rows}) == 1 < len(rows[0])]
     if len(fitting) > 1:
         ways = " or ".join(f"{SEPARATORS[sign]} ({', '.join(split[sign][0])})" for sign in fitting)
-        raise UsageError(f"{path} may be separated by {ways}: save it with commas, and quotes around what holds one.")
+        raise UsageError(f"{path} may be separated by {ways}: save it with commas, and quotes around texts with any.")
     return fitting[0] if fitting else max(SEPARATORS, key=lambda sign: len((split[sign] or [[]])[0]))
 
 

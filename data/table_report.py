@@ -73,8 +73,8 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
     only = words if len(words) == 1 < len(names) - 1 else []
     if not (missing := [name for name in names if name in table_file.MISSING or name in only]):
         return []
-    remedy = f"--missing_values={as_flag(missing, quoted=True)} drops its rows"
-    return [f"{flag} has the {what} {missing[0]!r}, which is a name here: if it means a missing value, {remedy}."]
+    remedy = f"--missing_values={as_flag(missing, quoted=True)} drops such rows"
+    return [f"{flag} has the {what} {missing[0]!r}, which is treated as a name: if it means a missing value, {remedy}."]
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -106,7 +106,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     dropped = {why.replace("_", " "): count for why, count in report["dropped_rows"].items() if count}
     yield from (f"  {counted(count, 'row')} dropped: {why}" for why, count in dropped.items())
     for word, count in report.get("missing_values", {}).items():
-        missed = f"Warning: no cell holds {word!r}, which --missing_values names."
+        missed = f"Warning: --missing_values names {word!r}, but no cell contains it."
         yield f"  {counted(count, 'cell')} hold{'s' * (count == 1)} {word!r}: missing" if count else missed
     yield from (f"  in {of_percents(name)}" for name in report.get("percents", ()))
     yield from (f"Warning: {warning}" for warning in report.get("warnings", ()))
@@ -114,4 +114,4 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 def of_percents(name: str) -> str:
     """Describes a column of percentages."""
-    return f"column {name!r}, numbers have the sign '%': they are read as hundredths (0.4% is 0.004)"
+    return f"column {name!r}, numbers have a percent sign, so they are divided by 100 (0.4% is read as 0.004)"

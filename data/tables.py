@@ -150,14 +150,16 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
     numbers = [name for name, kind in kinds.items() if not isinstance(kind, statistics.Categories)]
     for what, has, wants in (("labels", known.labels, roles.label), ("vocabulary", known.vocabulary, roles.texts)):
         if bool(has) != bool(wants):
-            raise UsageError(f"{flag} has {what if has else f'no {what}'}, unlike {path} as it is read.")
+            raise UsageError(
+                f"{flag} has {what if has else f'no {what}'}, unlike {path}: use statistics of such a table."
+            )
     if differing:
         names = ", ".join(sorted(differing))
         raise UsageError(
-            f"{flag} and the features of {path} differ in {names}: name the same ones in --feature_columns."
+            f"{flag} and the features of {path} differ in {names}: name the same features in --feature_columns."
         )
     if numbers:
-        raise UsageError(f"--category_columns names column {numbers[0]!r}, of which {flag} has no categories.")
+        raise UsageError(f"--category_columns names column {numbers[0]!r}, but {flag} has no categories for it.")
 
 
 def _complete(
@@ -178,7 +180,7 @@ def _complete(
         dropped["of_another_label"], frame = int((~is_known).sum()), frame[is_known]
     if frame.empty:
         of_these = ", with a label of --public_statistics" if known_labels is not None else ""
-        raise UsageError(f"No row of {path} has what --client_column and --{label}_column name{of_these}.")
+        raise UsageError(f"No row of {path} has values in --client_column and --{label}_column{of_these}.")
     return frame, dropped
 
 
@@ -197,9 +199,9 @@ def _clients(
     grouped = frame.groupby(roles.clients, observed=True, sort=True)
     client_ids = [_JOINT.join(key) for key in grouped.size().index.to_frame().itertuples(index=False)]
     if len(client_ids) < 2:
-        how = "or several" if schema.is_log else "or partition the rows over N clients by --client_column=rows:N"
+        how = "or several" if schema.is_log else "or partition the rows over N clients with --client_column=rows:N"
         raise UsageError(
-            f"--client_column={schema.client_column} has one value only, {client_ids[0]!r}: name a column that "
+            f"--client_column={schema.client_column} has a single value, {client_ids[0]!r}: name a column that "
             f"distinguishes clients, {how}."
         )
     return client_ids, grouped.ngroup().to_numpy(np.int32), ""
@@ -215,8 +217,8 @@ def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None) -> 
     present = list(labels.cat.remove_unused_categories().cat.categories)
     names = known or columns.ordered(pd.Series([*present, *listed(schema.action_names)], dtype=object))
     if len(names) < 2:
-        how = "; --action_names=A,B names those that were never chosen" if schema.is_log else ""
-        raise UsageError(f"{flag} has one value only, {names[0]!r}: a bandit needs two actions or more{how}.")
+        how = "; --action_names=A,B adds actions that were never chosen" if schema.is_log else ""
+        raise UsageError(f"{flag} has a single value, {names[0]!r}, but a bandit needs two actions or more{how}.")
     what = f"more than {statistics.MAX_CATEGORIES}" if len(names) > statistics.MAX_CATEGORIES else ""
     if not (what or schema.is_log or known) and len(names) > columns.MANY:
         written = pd.Series(names, name="label")

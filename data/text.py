@@ -1,7 +1,7 @@
 """Posts as bags of words. Text is converted to word ids once.
 
-In memory and in messages, the distinct words of several posts are concatenated (`Bags`), so the memory of a post is
-proportional to its number of words. `optimization.models.dense` pads the bags for the models.
+In memory, and when they are sent to TFF's workers, the distinct words of several posts are concatenated (`Bags`), so
+the memory of a post is proportional to its number of words. `optimization.models.dense` pads the bags for the models.
 """
 
 import array
@@ -66,7 +66,7 @@ def joined(parts: Sequence[Bags]) -> Bags:
 
 
 def entries(offsets: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the entries of some consecutively stored rows.
+    """Positions of the entries of the chosen rows, in an array that stores all rows one after the other.
 
     Args:
       offsets: int64 [all rows + 1], as in `Bags`.
@@ -149,7 +149,7 @@ class Words:
         self._offsets.append(len(self._numbers))
 
     def counts(self, is_counted: np.ndarray) -> dict[str, int]:
-        """Frequency of each word in the posts marked by bool [posts]; words that do not occur are left out."""
+        """Occurrences of each word in posts that `is_counted`, bool [posts], marks; words without any are left out."""
         numbers = np.asarray(self._numbers)[np.repeat(is_counted, np.diff(self._offsets))]
         total = np.bincount(numbers, minlength=len(self._number)).tolist()
         return {word: count for word, count in zip(self._number, total, strict=True) if count}

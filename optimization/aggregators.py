@@ -34,7 +34,7 @@ def build(
       shapes: Shapes of a delta's tensors, all float32.
 
     Raises:
-      UsageError: If the user's object is no factory, or its process does not return a delta.
+      UsageError: If the user's object is not a factory, or its process does not return a delta.
     """
     kind = aggregation.kind
     if aggregation.own:
@@ -199,7 +199,7 @@ def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanis
     Args:
       aggregation: Options of the aggregation.
       mechanism: The accounted mechanism. Successive trainings of the same model must not share noise.
-      which: Index of the noise, if a mechanism has several.
+      which: Index of the noise, if a mechanism has several kinds.
     """
     if aggregation.noise_seed is None:
         return secrets.randbits(62)

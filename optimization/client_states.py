@@ -49,7 +49,7 @@ class ClientStates:
             with np.load(path, allow_pickle=False) as archive:
                 return tf.nest.pack_sequence_as(like, [archive[name] for name in sorted(archive.files)])
         except Exception as error:  # NumPy and zipfile raise many types for a damaged archive.
-            raise Failure(f"{path} is not readable ({error}). Restore a copy of it, or start over.") from error
+            raise Failure(f"{path} is not readable ({error}). Restore a copy of it, or start the run over.") from error
 
     def save(self, client: int, round_num: int, state: Any) -> None:
         """Writes a client's state after a round, and deletes its states that no checkpoint needs.

@@ -77,7 +77,7 @@ class LocalSgd:
 
     Attributes:
       learning_rate: Step size, unless one is passed to the training function.
-      batch_size: Examples in a mini-batch.
+      batch_size: Number of examples in a mini-batch.
       epochs: Number of passes over the examples; None with `steps`.
       steps: Number of steps, tau; None with `epochs`.
       momentum: Heavy-ball momentum, which starts at zero in every round.

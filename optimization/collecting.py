@@ -138,7 +138,7 @@ def by_blocks(
       nothing: Value of the aggregate's elements if there is no client, float32.
 
     Returns:
-      float32 [parameters, 2]; NaN is measured without a client.
+      float32 [parameters, 2]. Without a client, the aggregate is `nothing`, and what is measured is NaN.
     """
     num_clients = tf.add_n([tf.shape(part)[0] for part in updates])
     block = tf.maximum(1, _COLLECTED_CELLS // tf.maximum(1, num_clients))

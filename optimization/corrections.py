@@ -55,7 +55,7 @@ class Proximal:
 
 # For each flag: a function that maps its value to a correction (0 means no correction), and the flag's help.
 CORRECTIONS: Mapping[str, tuple[Callable[[float], Correction], str]] = {
-    "proximal_strength": (Proximal, "FedProx's mu: weight of the pull to the round's first model (default: 0, none)")
+    "proximal_strength": (Proximal, "FedProx's mu: weight of the pull towards the server's model (default: 0, none)")
 }
 
 

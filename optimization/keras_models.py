@@ -52,7 +52,7 @@ class Architecture:
         if None in inputs or math.prod(inputs) != math.prod(shape) or outputs != (num_outputs,):
             raise UsageError(
                 f"The Keras model maps {inputs} to {outputs}, but this task has contexts {tuple(shape)} and "
-                f"{num_outputs} actions: it must map to ({num_outputs},), without an activation for a squared loss."
+                f"{num_outputs} actions: it must map to ({num_outputs},), with no activation if the loss is squared."
             )
 
     def build(self) -> models.Model:
@@ -100,7 +100,7 @@ def read(path: pathlib.Path) -> Architecture:
         return Architecture(tf.keras.models.model_from_json(path.read_text()))
     except (OSError, ValueError, TypeError) as error:
         reason = str(error).partition("\n")[0]
-        raise UsageError(f"The run's Keras model cannot be built again from {path}: {reason}") from error
+        raise UsageError(f"The Keras model of the run cannot be rebuilt from {path}: {reason}") from error
 
 
 def _layers(model: Any) -> Iterator[Any]:
@@ -114,11 +114,11 @@ def _layers(model: Any) -> Iterator[Any]:
 def _problem(layer: Any) -> str:
     """Reason for refusing a layer; empty if it is accepted."""
     if type(layer).__module__.partition(".")[0] != "keras" or isinstance(layer, tf.keras.layers.Lambda):
-        return "is no layer of Keras: its source would not be recorded"
+        return "is not one of Keras' own layers, and its source would not be recorded"
     if layer.dtype_policy.name != "float32":
         return f"is {layer.dtype_policy.name}, not float32"
     if layer.non_trainable_weights or layer.stateful or hasattr(layer, "_random_generator"):
-        return "has state, as a count, a moving average, frozen weights or random numbers: leave it out"
+        return "has state, such as a count, a moving average, frozen weights or random numbers: leave it out"
     if layer.losses:
-        return "has a regularizer, which no client would train: leave it out"
+        return "has a regularizer, which clients would ignore in training: leave it out"
     return ""

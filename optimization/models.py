@@ -337,7 +337,8 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
     """Linear model with bias on bags of words: word ids and their values.
 
     Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only the rows
-    of words that occur are read and changed. For a loss of a single action, only the entries of that action are.
+    of words that occur are read and changed. If the loss depends on a single action, only that action's entries in
+    these rows are.
     """
     shapes = {"dense_0/kernel": (vocabulary_size, num_outputs), "dense_0/bias": (num_outputs,)}
 
@@ -445,7 +446,7 @@ _BUILDERS: Mapping[str, Callable[..., Model]] = {
 
 
 def feature_spec(task: tasks.Task) -> FeatureSpec:
-    """Shape and dtype of features or of bags of words of several examples; the first axis is None."""
+    """Shapes and dtypes of a batch of features or bags of words; the first axis is None."""
     if isinstance(task.feature_spec, tuple):
         shape, dtype = task.feature_spec
         return tf.TensorSpec((None, *shape), dtype)
@@ -453,7 +454,7 @@ def feature_spec(task: tasks.Task) -> FeatureSpec:
 
 
 def label_spec(task: tasks.Task) -> tf.TensorSpec:
-    """Shape and dtype of the labels of several examples; the first axis is None."""
+    """Shape and dtype of a batch of labels; the first axis is None."""
     if not task.multi_label:
         return tf.TensorSpec((None,), tf.int32)
     return tf.TensorSpec((None, len(task.rewards["exact"])))

@@ -21,8 +21,8 @@ def build(owner: str, name: str, learning_rate: float, others: Sequence[tuple[st
     """Builds an optimizer.
 
     Args:
-      owner: Who takes its steps, client or server.
-      name: One of `OPTIMIZERS`; or the user's `UserObject`, which has parameters of its own.
+      owner: Owner of the optimizer, `client` or `server`.
+      name: One of `OPTIMIZERS`; or the user's `UserObject`, which has its own parameters.
       learning_rate: Learning rate.
       others: (name, value) of the other hyperparameters that differ from their defaults.
 

@@ -28,12 +28,12 @@ _WITH_RATE = {"server_optimizer": [*OPTIMIZERS]}
 AGGREGATIONS: Mapping[str, str] = {
     "mean": "mean of the updates, by default with adaptive clipping",
     "dpsgd": "DP-FedAvg: clipped updates, Gaussian noise on their sum",
-    "dpftrl": "DP-FTRL: noise by tree aggregation, which needs no random cohorts",
-    "mf_dpftrl": "DP-FTRL with the noise of a banded matrix factorization",
-    "secure_sum": "mean of clipped updates by secure aggregation, which is simulated",
+    "dpftrl": "DP-FTRL: noise from tree aggregation, which needs no random cohorts",
+    "mf_dpftrl": "DP-FTRL with noise from a banded matrix factorization",
+    "secure_sum": "mean of clipped updates under secure aggregation, which is simulated",
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
-    "median": "coordinate-wise median of the updates; clips nothing",
-    "trimmed_mean": "coordinate-wise mean without the smallest and largest updates; clips nothing",
+    "median": "coordinate-wise median of the updates, without clipping",
+    "trimmed_mean": "coordinate-wise mean without the smallest and largest updates, without clipping",
 }
 ROBUST = ("median", "trimmed_mean")
 NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
@@ -63,8 +63,8 @@ class ClientAlgorithm:
 
     client_algorithm: str | None = setting(
         None,
-        "How clients train, if not by plain SGD",
-        {"scaffold": "SGD with control variates, which the server and each client keep (SCAFFOLD)"},
+        "Training algorithm of the clients, if not plain SGD",
+        {"scaffold": "SGD with control variates that the server and each client keep (SCAFFOLD)"},
     )
 
 
@@ -81,9 +81,9 @@ class Cohorts:
     size: int
     sampling: str = setting(
         "fixed",
-        "How a round's clients are drawn; with --aggregator_type=dpsgd, epsilon assumes poisson, and with dpftrl and "
-        "mf_dpftrl cyclic makes it small. Where a guarantee rests on them (dpsgd, ddp, cyclic_poisson; not cyclic), "
-        "they are secret: not sampled from --seed, so runs of the same seed have different cohorts",
+        "How the clients of a round are sampled. With --aggregator_type=dpsgd, epsilon assumes poisson; with dpftrl "
+        "and mf_dpftrl, cyclic makes epsilon small. Where privacy needs secret cohorts (dpsgd, ddp, "
+        "cyclic_poisson), they do not come from --seed, and differ between runs with the same seed",
         mechanisms.SAMPLINGS,
         name="cohort_sampling",
     )
@@ -107,19 +107,19 @@ class Target:
 
     target_epsilon: Positive | None = setting(
         None,
-        "Epsilon of all planned rounds, in place of --noise_multiplier",
+        "Epsilon of all planned rounds, which replaces --noise_multiplier",
         basic=True,
         only={"aggregator_type": NOISY},
     )
     population: Count | None = setting(
         None,
-        "Planned number of clients, to which epsilon belongs. Above the clients of the data, the run is a simulation "
-        "with a sample of them, and guarantees these nothing (default: the clients of the data)",
+        "Planned number of clients, for which epsilon is computed. If the data has fewer, the run simulates the "
+        "deployment, and guarantees nothing to the clients in the data (default: number of clients in the data)",
         only={"target_epsilon": True},
     )
     population_cohort: Count | None = setting(
         None,
-        "Clients of a round in the planned population (default: --clients_per_round)",
+        "Number of clients per round in the planned population (default: --clients_per_round)",
         name="population_clients_per_round",
         only={"population": True},
     )
@@ -143,14 +143,14 @@ class Aggregation(Target):
         basic=True,
     )
     own: UserObject | None = setting(None, "Factory of tff.aggregators", name="aggregator", takes_objects=True)
-    client_weighting: str = setting("uniform", "Weight of a client in the mean", ["uniform", "num_examples"])
+    client_weighting: str = setting("uniform", "Weight of each client in the mean", ["uniform", "num_examples"])
     adaptive_clipping: bool = setting(
         adapts_clipping,
         "Let the clip norm follow a quantile of the updates' norms (default: yes for mean and secure_sum)",
     )
     trimmed_share: float | None = setting(
         None,
-        "Share of the updates to leave out on each side, rounded down to whole clients",
+        "Share of the updates that are left out on each side, rounded down to whole clients",
         high=0.5,
         below=True,
         only={"aggregator_type": ("trimmed_mean",)},
@@ -158,17 +158,17 @@ class Aggregation(Target):
     )
     unclip_quantile: Fraction | None = setting(
         lambda settings: _QUANTILE if settings.adaptive_clipping else None,
-        f"That quantile, the part of updates left unclipped (default: {_QUANTILE})",
+        f"That quantile, which is the share of updates that are not clipped (default: {_QUANTILE})",
         convert=lambda quantile, settings: quantile if settings.adaptive_clipping else None,
     )
     clip_norm: Positive | None = setting(
         first_clip_norm,
-        f"L2 clip norm of updates, at first if adaptive (default: {_FIRST_CLIP_NORM} then, or with a target)",
+        f"L2 clip norm of updates; the first one, if adaptive (default: {_FIRST_CLIP_NORM} if so, or with a target)",
         basic=True,
     )
     noise_multiplier: float = setting(
         None,
-        "Standard deviation of the noise on the sum, in clip norms",
+        "Standard deviation of the noise on the sum of updates, in clip norms",
         unset=0.0,
         basic=True,
         only={"aggregator_type": NOISY},
@@ -179,20 +179,20 @@ class Aggregation(Target):
     )
     accountant: str = setting(
         "rdp",
-        "Whose epsilon is the reported one; privacy.json and the end of a run have both",
+        "Accountant whose epsilon is reported; privacy.json and the summary of a run have the epsilons of both",
         mechanisms.ACCOUNTANTS,
         only={"aggregator_type": NOISY},
     )
     restart_rounds: Count | None = setting(
         None,
-        "Rounds of one tree (default: population / cohort, so that by turns a client is in each tree once)",
+        "Rounds per tree (default: population / cohort, so that clients who take turns are in each tree once)",
         name="dpftrl_restart_rounds",
         only={"aggregator_type": ("dpftrl",)},
     )
     bands: int | None = setting(
         None,
-        "Bands of the factor, rounds over which noise cancels: a number, or auto for the one with the least noise on "
-        "the prefix sums in the planned rounds, within 0.5 GiB of earlier noise",
+        "Bands of the factor, the number of rounds over which noise cancels. With auto: the number with the least "
+        "noise on the prefix sums in the planned rounds, with at most 0.5 GiB of earlier noise",
         number_or_word("auto", factorizations.MOST_BANDS),
         name="mf_bands",
         only={"aggregator_type": ("mf_dpftrl",)},
@@ -200,8 +200,8 @@ class Aggregation(Target):
     )
     seeded_noise: bool = setting(
         False,
-        "Draw the privacy noise, and the cohorts, from --seed, for runs that can be repeated: they guarantee nothing, "
-        "as anyone who knows the seed can remove the noise",
+        "Sample the privacy noise and the cohorts from --seed, so that runs can be repeated; they guarantee "
+        "nothing, because anyone who knows the seed can remove the noise",
         name="insecure_seeded_noise",
         only={"aggregator_type": _CAN_BE_SEEDED},
     )
@@ -213,7 +213,7 @@ class Aggregation(Target):
 class Evaluations:
     """Evaluation."""
 
-    eval_batch_size: Count = setting(512, "Examples of an evaluation batch")
+    eval_batch_size: Count = setting(512, "Number of examples per evaluation batch")
     max_validation_samples: int = setting(10000, "Maximum number of held-out examples; 0 for all")
 
 

@@ -32,8 +32,8 @@ Measures whole rounds, or the evaluation of a log: seconds, and the peak memory 
   benchmark --what=fedkp --clients_per_round=20     # FedKP with EMNIST-62's model
   benchmark --what=evaluation                       # IPS, SNIPS and DR with intervals, on a million rows
 
-Random data in the data sets' shapes replace downloads. Other flags are those of the measured runs (run_federated, or
-run_posterior for fedkp).
+Random data in the shapes of the data sets replace downloads. Other flags are passed on to the measured runs (of
+run_federated, or of run_posterior for fedkp).
 """
 _COMMON = ("--random_data", "--max_validation_samples=100", "--total_rounds=100000", "--seed=0")
 # Module and flags of each run that can be measured.
@@ -66,7 +66,7 @@ class _Flags:
 
     what: str = setting("emnist", "Measurement", [*_RUNS, _EVALUATION])
     rounds: int = setting(
-        10, "Measured rounds; the first, which compiles, is reported apart", low=1, only={"what": (*_RUNS,)}
+        10, "Measured rounds; the first, which compiles, is reported separately", low=1, only={"what": (*_RUNS,)}
     )
 
 
@@ -86,7 +86,7 @@ def program(settings: cli.Settings) -> None:
     settings = settings.checked()
     if settings.what == _EVALUATION:
         if settings.run_flags:
-            raise UsageError(f"{settings.run_flags[0]} has no effect on --what={_EVALUATION}: leave it out.")
+            raise UsageError(f"{settings.run_flags[0]} has no effect with --what={_EVALUATION}: leave it out.")
         measured = _evaluation()
     else:
         with interruption.answered(lambda signum: sys.exit(128 + signum)):  # Deletes the temporary folder.

@@ -34,7 +34,7 @@ Runs an older checkout and this one on this machine, and compares tables, weight
   compare_versions --old=../before                          # all settings, a few rounds each
   compare_versions --old=../before --settings=plain,ads
 
-Finished runs stay in --output, and run again only after a change of the sources. Exit status 1: the versions differ.
+Finished runs stay in --output, and are repeated only if the sources change. Exit status 1 means that versions differ.
 """
 _SHOWN = 3  # Number of differences shown per setting.
 _SOURCES = ("bandits", "data", "optimization")
@@ -131,11 +131,11 @@ def program(settings: cli.Settings) -> int:
     for flag, path in (("old", settings.old), ("new", settings.new or pathlib.Path(__file__).resolve().parents[1])):
         checkout = pathlib.Path(path)
         if not (checkout / "scripts" / "python").is_file():
-            raise UsageError(f"--{flag}: {checkout} is no checkout of this project: it has no scripts/python.")
+            raise UsageError(f"--{flag}: {checkout} is not a checkout of this project: it has no scripts/python.")
         sides.append(Side.of(flag, checkout, output))
     names = settings.settings.split(",") if settings.settings else list(known)
     if unknown := [name for name in names if name not in known]:
-        raise UsageError(f"--settings: {unknown[0]!r} is none of {', '.join(known)}.")
+        raise UsageError(f"--settings: {unknown[0]!r} is not one of {', '.join(known)}.")
     if output.exists() and not output.is_dir():
         raise UsageError(f"--output: {output} is a file, not a folder.")
     return int(not all([_is_same(known[name], *sides) for name in names]))
@@ -159,7 +159,7 @@ def _is_same(setting: Setting, old: Side, new: Side) -> bool:
         if size > setting.tolerance and not set(setting.expected) & set(where.replace(",", "").split())
     ]
     added = dict.fromkeys(where for where, size in differing if not size)
-    result = f"same, but for expected differences: {setting.reason}" if any(size for _, size in differing) else "same"
+    result = f"same, except as expected: {setting.reason}" if any(size for _, size in differing) else "same"
     if unexpected:
         more = [f"and {len(unexpected) - _SHOWN} more"] if len(unexpected) > _SHOWN else []
         result = f"differs: {'; '.join(unexpected[:_SHOWN] + more)}"

@@ -44,26 +44,26 @@ class _Log:
         None, "The log: a CSV or Parquet table, the folder of a run, or a file of --save_log", basic=True
     )
     client_column: str = setting(
-        None, "Client of a row; with several columns, separated by commas, each combination is a client", basic=True
+        None, "Columns of each row's client, separated by commas; each combination is a client", basic=True
     )
-    action_column: str = setting(None, "The chosen action", basic=True)
-    reward_column: str = setting(None, "The action's reward", basic=True)
+    action_column: str = setting(None, "Column of the chosen action", basic=True)
+    reward_column: str = setting(None, "Column of the chosen action's reward", basic=True)
     propensity_column: str = setting(
-        None, "The probability of the action under the logging policy, in (0, 1]", basic=True
+        None, "Column of the chosen action's probability under the logging policy, in (0, 1]", basic=True
     )
     propensity_columns: str = setting(
         None,
-        "Instead or in addition, a column for each action with its probability, matched as with --policy: sums "
+        "Instead or in addition: for each action, a column with its probability, matched as with --policy; sums "
         "that differ from 1 are reported",
     )
-    round_column: str = setting(None, "The round, a whole number, after which --anytime updates its interval")
+    round_column: str = setting(None, "Column of whole round numbers, after each of which --anytime updates")
     period_column: str = setting(
         None,
-        "The deployment period, a whole number; --anytime then updates after each period, if a client acts once in it",
+        "Column of whole numbers of deployment periods; --anytime updates after each, if clients act once per period",
     )
-    position_column: str = setting(None, "A categorical feature, such as the position on a page")
-    feature_columns: str = setting(None, "Features, separated by commas (default: all other columns)")
-    action_names: str = setting(None, "Further possible actions, which no row has")
+    position_column: str = setting(None, "Column of a categorical feature, such as the position on a page")
+    feature_columns: str = setting(None, "Columns of features, separated by commas (default: all other columns)")
+    action_names: str = setting(None, "Further possible actions that occur in no row")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ class _Policy:
     """Policy."""
 
     policy: str = setting(None, "Policy to evaluate", basic=True)
-    bandits_type: str = setting(None, "Exploration on a run's model (default: the run's)")
+    bandits_type: str = setting(None, "Exploration that is applied to a run's model (default: the run's own)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,21 +80,21 @@ class _Estimation:
 
     estimators: str = setting(
         None,
-        "Names, separated by commas, of logged, ips, snips, clipped_ips, dm, dr, switch_dr and dros (default: "
-        "ips, snips, those whose parameter is set, and with a model dm and dr; with --private, ips and snips)",
+        "Names, separated by commas: logged, ips, snips, clipped_ips, dm, dr, switch_dr, dros (default: ips, snips, "
+        "those whose parameter is set and, with a model, dm and dr; with --private, only ips and snips)",
         only={"private": False},
         basic=True,
     )
     clip: float = setting(None, "Maximum weight of clipped IPS", above=True, only={"private": False})
-    tau: float = setting(None, "Maximum weight at which SWITCH-DR corrects", above=True, only={"private": False})
-    shrinkage: float = setting(None, "Lambda of DRos", above=True, only={"private": False})
+    tau: float = setting(None, "Maximum weight of rows that SWITCH-DR corrects", above=True, only={"private": False})
+    shrinkage: float = setting(None, "Parameter lambda of DRos", above=True, only={"private": False})
     draws: int = setting(
         1000,
-        "Samples of the bootstrap over clients, in addition to the delta method; 0 for none",
+        "Number of bootstrap samples of clients, for intervals in addition to the delta method; 0 for none",
         high=100_000,
         only={"private": False},
     )
-    seed: int = setting(0, "Seed of the model's training, its folds, the bootstrap, and the choice of rows", basic=True)
+    seed: int = setting(0, "Seed of the model's training, the folds, the bootstrap, and the choice of rows", basic=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,14 +103,14 @@ class _Output:
 
     save_log: pathlib.Path = setting(
         None,
-        "Also write the log, with contexts, as one Parquet file, for --task_type=logged",
+        "Also write the log with its contexts as a single Parquet file, for --task_type=logged",
         only={"private": False},
         basic=True,
     )
     output_dir: pathlib.Path = setting(
         None,
-        "Folder for estimates.csv, evaluation.json and evaluation.html; one that holds an evaluation is refused "
-        "(default: evaluation/POLICY)",
+        "Folder for estimates.csv, evaluation.json and evaluation.html; a folder that already holds an evaluation "
+        "is refused (default: evaluation/POLICY)",
         basic=True,
     )
 
@@ -119,16 +119,16 @@ def define() -> cli.FlagSet:
     """Flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("Log", _Log, schema.Columns)
-    flags.group("Time of a table or log", schema.Time)
-    flags.group("Late and missing rewards of a log", schema.RewardTime)
+    flags.group("Time in a table or log", schema.Time)
+    flags.group("Late and missing rewards in a log", schema.RewardTime)
     # A final model has a single policy, so parameters with a schedule are constants here.
     constant = {name: dict(entry.parameters) for name, entry in registry.POLICIES.items() if not entry.schedule}
     kinds = (f"{name}: {text}" for name, text in target_policies.KINDS.items())
     policies = declared(_Policy, policy={"help": "; ".join(kinds)}, bandits_type={"type": list(constant)})
     flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))
-    flags.group("Reward model of DM, DR, SWITCH-DR and DRos", reward_models.RewardModel, private=False)
+    flags.group("Reward model for DM, DR, SWITCH-DR and DRos", reward_models.RewardModel, private=False)
     flags.group("Estimation", _Estimation)
-    flags.group("Bounds of a client's contribution, fixed before the log is read", bounds.ClientBounds, bounds.Modes)
+    flags.group("Bounds on each client's contribution, fixed before the log is read", bounds.ClientBounds, bounds.Modes)
     flags.group("Differential privacy", bounds.DifferentialPrivacy, private=True)
     flags.group("Output", _Output)
     return flags
@@ -188,26 +188,26 @@ def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target
         raise UsageError("--log is missing: name the log, a CSV or Parquet file.")
     is_frame = settings.log.startswith(frames.PREFIX)
     if is_frame and settings.private and not settings.privacy_ledger:
-        raise UsageError("private: a DataFrame has no file that its ledger could lie beside: give privacy_ledger.")
+        raise UsageError("private: a DataFrame is not in a file that a ledger could lie next to: give privacy_ledger.")
     if not (is_frame or pathlib.Path(settings.log).is_file() or interactions.is_logged(settings.log)):
         raise UsageError(f"--log: there is no file {settings.log}, nor is it the folder of a run with a log.")
     if interactions.is_part(settings.log):
         folder = pathlib.Path(settings.log).parent.parent
-        raise UsageError(f"--log: {settings.log} is a part of a run's log: give the run's folder, {folder}.")
+        raise UsageError(f"--log: {settings.log} is only a part of a run's log: give the run's folder, {folder}.")
     if settings.save_log:
         files.check_output("save_log", pathlib.Path(settings.save_log))
         is_log = pathlib.Path(settings.save_log).resolve() == pathlib.Path(settings.log).resolve()
         if is_log or interactions.is_part(settings.save_log):
-            raise UsageError(f"--save_log: {settings.save_log} holds the log that is read: name another file.")
+            raise UsageError(f"--save_log: {settings.save_log} holds the log that is evaluated: name another file.")
     if not settings.policy:
         raise UsageError(f"--policy is missing: give {', '.join(target_policies.KINDS)}.")
     kind, _, name = settings.policy.partition(":")
     target = target_policies.parse(f"run:{cli.user_path(name)}" if kind == "run" and name else settings.policy)
     parameters = [name for name in settings.set_by_user if name.startswith("bandits_")]
     if parameters and target.kind != "run":
-        raise UsageError(f"--{min(parameters)} sets the exploration of a run's model: give --policy=run:FOLDER.")
+        raise UsageError(f"--{min(parameters)} sets the exploration of a run's model: it needs --policy=run:FOLDER.")
     if parameters and "bandits_type" not in parameters:
-        raise UsageError(f"--{min(parameters)} belongs to an exploration: give --bandits_type as well.")
+        raise UsageError(f"--{min(parameters)} is the parameter of an exploration: give --bandits_type as well.")
     for name in estimates.names(settings.estimators) or ():
         if KINDS[name].parameter and settings[KINDS[name].parameter] is None:
             raise UsageError(f"--estimators: {name} needs --{KINDS[name].parameter}.")
@@ -215,8 +215,8 @@ def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target
             raise UsageError(f"--estimators: {name} needs a reward model: leave out --nomodel.")
         if KINDS[name].needs_model and not target.has_each_probability:
             raise UsageError(
-                f"--estimators: {name} needs the probability of each action, but --policy={target} names one column: "
-                "name a column per action."
+                f"--estimators: {name} needs the probability of each action, but --policy={target} names a single "
+                "column: name a column for each action."
             )
     if not is_written:
         return target, settings.checked()

@@ -1,4 +1,4 @@
-"""Compares runs by client: does federating pay, and for whom? `python -m scripts.federating RUN_FOLDER...`."""
+"""Compares runs by client: for whom does federating pay? `python -m scripts.federating RUN_FOLDER...`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -27,7 +27,7 @@ the clients' data.
 class _Flags:
     """Flags."""
 
-    output: pathlib.Path = setting("private_clients.png", "Scatter plot to write, one point per client")
+    output: pathlib.Path = setting("private_clients.png", "Output file for a scatter plot with one point per client")
 
 
 def define() -> cli.FlagSet:
@@ -47,7 +47,7 @@ def program(settings: cli.Settings) -> int:
     print(*federating.lines(configurations), sep="\n")
     if figure := federating.picture(configurations):
         files.save_picture(figure, output, dpi=120)
-        print(f"{output}: keep it private, as it shows what each client earned.")
+        print(f"Keep {output} private, because it shows the rewards of each client.")
     return 0
 
 

@@ -40,9 +40,9 @@ _NEEDS_RESULTS = {"executor": executors.RUNNING}  # A job array is written befor
 class _Runs:
     """Runs."""
 
-    binary: str = setting(None, "Experiment (default: run_federated, or the grid's)")
+    binary: str = setting(None, "Program of the experiment (default: that of the grid, or run_federated)")
     sweep: list = setting(None, "flag=value,value: values to try for a run's flag; can be repeated for other flags")
-    grid: str = setting(None, "A published grid. Flags and sweeps override it")
+    grid: str = setting(None, "A published grid; flags and sweeps override its values")
     repeat: int = setting(1, "Runs per point, with consecutive seeds", low=1)
 
 
@@ -55,19 +55,19 @@ class _Search:
     )
     reporting_repeat: int = setting(
         0,
-        "Fresh seeds for rerunning the best point of each configuration, which avoids selection bias; 0 for no reruns",
+        "New seeds with which the best point of each configuration is rerun to avoid selection bias; 0 for no reruns",
         only=_NEEDS_RESULTS,
     )
     reference: str = setting(
         None,
-        "Configuration to compare the others with: its name, such as 'greedy, adam', or its strategy (default: "
-        "greedy, or the first one if there is no greedy)",
+        "Configuration with which the others are compared: its name, such as 'greedy, adam', or its strategy "
+        "(default: greedy, or the first configuration if there is no greedy)",
         only=_NEEDS_RESULTS,
     )
     early_stop: str = setting(
         None,
         "Stop bad points early",
-        {"halving": "successive halving: the better half of the points of each rung is promoted to more rounds"},
+        {"halving": "successive halving: in each step, the better half of the points continues with more rounds"},
         only=_NEEDS_RESULTS,
     )
 
@@ -86,7 +86,7 @@ def define() -> cli.FlagSet:
     """Flags of `grid`; those of its runs are passed on."""
     flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
     known = "; ".join(f"{name}, {grid['about']}" for name, grid in plan.published().items())
-    grids = f"a published grid: {known}. Flags and sweeps override it"
+    grids = f"a published grid: {known}. Flags and sweeps override its values"
     flags.group("Runs", *declared(_Runs, binary={"type": list(studies.STUDIES)}, grid={"help": grids}))
     flags.group("Search", _Search)
     flags.group("Execution", executors.Executors)

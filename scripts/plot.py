@@ -23,7 +23,7 @@ Metrics of the deployed model are drawn as steps, and not smoothed across deploy
 
   plot runs/digits_scratch_softmax runs/digits_scratch_greedy --output=compare.png,compare.pdf
 
-Each argument is a run's folder; a folder of seeds (NAME/seed_N) is one band.
+Each argument is a run's folder; a folder of seeds (NAME/seed_N) becomes one curve with a band.
 """
 
 
@@ -31,15 +31,15 @@ Each argument is a run's folder; a folder of seeds (NAME/seed_N) is one band.
 class _Flags:
     """Flags."""
 
-    labels: str = setting(None, "Names of the runs in the picture, separated by commas (default: the folders')")
-    output: str = setting("comparison.png", "Pictures to write, separated by commas: .png, .pdf or .svg")
+    labels: str = setting(None, "Names of the runs in the picture, separated by commas (default: names of the folders)")
+    output: str = setting("comparison.png", "Output files, separated by commas: .png, .pdf or .svg")
     title: str = setting("", "Title")
     metric: str = setting(
         None,
-        "Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the metric "
-        "of the study's progress bar, such as the average reward)",
+        "Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the metric that the "
+        "study's progress bar shows, such as the average reward)",
     )
-    smooth: int = setting(1, "Rounds of a moving average, which never crosses a deployment", low=1)
+    smooth: int = setting(1, "Number of rounds of a moving average, which never crosses a deployment", low=1)
     band: str = setting("ci", "Bars around the mean of several seeds", BANDS)
 
 
@@ -67,9 +67,9 @@ def program(settings: cli.Settings) -> None:
         for label, group in tables.items():
             if missing := [table for table in group if column not in table or column == "round_num"]:
                 columns = ", ".join(missing[0].columns[1:])
-                raise UsageError(f"{label} has no column {column}: give --metric one of {columns}.")
+                raise UsageError(f"{label} has no column {column}: choose --metric from {columns}.")
         if not any(table[column].abs().lt(float("inf")).any() for group in tables.values() for table in group):
-            raise UsageError(f"There is nothing to draw: {column} is never a finite number in these runs.")
+            raise UsageError(f"There is nothing to draw: {column} is not finite in any round. Give another --metric.")
         smoothed = f", mean of the last {settings.smooth} rounds" if settings.smooth > 1 else ""
         titles[column] = f"{runs.about(column)}{smoothed}"
         for table in itertools.chain(*tables.values()) if smoothed else ():
@@ -79,7 +79,7 @@ def program(settings: cli.Settings) -> None:
             windows = finite.groupby(ends.shift(fill_value=0).cumsum()).rolling(settings.smooth, min_periods=1)
             table[column] = windows.mean().droplevel(0).where(finite.notna())
     if "band" in settings.set_by_user and all(len(group) == 1 for group in tables.values()):
-        raise UsageError("--band has no effect: each run is a single seed.")
+        raise UsageError("--band has no effect, because each run is a single seed: leave it out.")
     from optimization.study import panels
 
     picture = panels.draw(

@@ -45,7 +45,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
     """Returns the mechanism with the smallest noise multiplier for `--target_epsilon`, and prints it."""
     target = settings.target_epsilon
     if mechanism.voided or mechanism.kind == "none":
-        reason = mechanism.voided or "the training is one without noise"
+        reason = mechanism.voided or "the training adds no noise"
         raise UsageError(f"--target_epsilon={target:g} is out of reach: no noise is enough, because {reason}.")
     try:
         noise_multiplier = calibration.calibrate(mechanism, rounds, target)
@@ -73,8 +73,8 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, settings: cli.Sett
     if larger:
         print(
             f"With a cohort of {larger.cohort:,} and a noise multiplier of {larger.noise_multiplier:.4g}, epsilon is "
-            f"{mechanisms.digits(larger.epsilon(rounds))} and the noise on the mean update is that of "
-            f"{settings.tolerated_noise:g} with {mechanism.cohort:,}."
+            f"{mechanisms.digits(larger.epsilon(rounds))} and the mean update has the same noise as with a noise "
+            f"multiplier of {settings.tolerated_noise:g} and a cohort of {mechanism.cohort:,}."
         )
     print()
     return rounded
@@ -88,7 +88,7 @@ def _print_alternatives(mechanism: mechanisms.Mechanism, rounds: int, settings: 
         (each.name, each.analyses[0].neighbours, f"{each.noise_multiplier:g}", f"{each.prefix_noise(rounds):.3g}")
         for each in (plan.mechanism for plan in plans)
     ]
-    print(f"\nMechanisms at epsilon {target:g}, {rounds:,} rounds, least noise first:")
+    print(f"\nMechanisms at epsilon {target:g} after {rounds:,} rounds, least noise first:")
     print(tables.text(("mechanism", "neighbours", "noise multiplier", "noise on prefix sums"), rows, "  "))
 
 

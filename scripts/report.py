@@ -31,13 +31,13 @@ Each argument is a run's folder, or a folder that holds runs at any depth, such 
 class _Flags:
     """Flags."""
 
-    output: pathlib.Path = setting("report.html", "Page to write")
+    output: pathlib.Path = setting("report.html", "Output file of the page")
     title: str = setting("Runs", "Title")
     standalone: bool = setting(False, "Whether to embed plotly.min.js (5 MB), so that the page needs no other file")
     reference: str = setting(
         None,
-        "Configuration that the others are compared with: its name on the page, or its strategy (default: greedy,"
-        " or without it the first configuration)",
+        "Configuration with which the others are compared: its name on the page, or its strategy (default: greedy, "
+        "or the first configuration if there is no greedy)",
     )
 
 
@@ -55,7 +55,7 @@ def program(settings: cli.Settings) -> int:
     files.check_output("output", output, (".html",))
     results = runs.read_all(named)
     if not results.runs:
-        searches = ["All runs here are of searches or timing: name their own folders."] * bool(results.searches)
+        searches = ["All of these runs are of searches or timing: name their own folders."] * bool(results.searches)
         raise UsageError(" ".join([*results.problems, *results.waiting, *searches]))
     page.write(output, results, settings.title, settings.reference, is_standalone=settings.standalone)
     parts = configurations.comparable(results.runs)

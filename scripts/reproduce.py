@@ -29,7 +29,7 @@ Reproduces figures and tables of the papers that this project follows, and compa
   reproduce --figure=agarwal2023 --workers=8    # all figures and tables of a paper
   reproduce --figure=2a --rounds=5 --repeat=1   # a rehearsal on the real data; not judged
 
-The same command continues after an interruption. A contradicted ordering is a finding, not a failure.
+The same command continues after an interruption. An ordering that is contradicted is a result, not a failure.
 """
 
 
@@ -39,39 +39,39 @@ class _Figures:
 
     figure: str = setting(
         None,
-        "Names, separated by commas; 1 means 1a to 1d; the name of a paper's file means all its figures and "
-        "tables; all: those of the papers; flagship: those of this project, which have one scale, paper",
+        "Names of figures and tables, separated by commas; 1 means 1a to 1d, and the name of a paper's file means all "
+        "of that paper; all means those of all papers, and flagship those of this project, whose only scale is paper",
     )
-    list: bool = setting(False, "Print the names of all figures and tables, and end")
+    list: bool = setting(False, "Print the names of all figures and tables, and exit")
     configurations: str = setting(
-        None, "Labels, separated by semicolons: only these run. Others count if their runs are finished"
+        None, "Labels of configurations to run, separated by semicolons; others are reported if they are finished"
     )
     scale: str = setting(figures.PAPER, "Scale of the runs", figures.SCALES)
     # Searches select points on the seeds after these.
     repeat: int = setting(None, "Seeds (default: as in the paper)", low=1, high=FIRST_TUNING_SEED)
-    rounds: int = setting(None, "Most rounds of a run: a rehearsal, which is marked as one and never judged", low=2)
+    rounds: int = setting(None, "Maximum rounds per run, for a rehearsal that is marked and never judged", low=2)
     data_dir: pathlib.Path = setting(
         None,
-        "Folder of all needed data files (default: FEDBANDITS_DATA_DIR in the environment; for missing files that"
-        " can be downloaded, the cache folder)",
+        "Folder of all required data files (default: FEDBANDITS_DATA_DIR in the environment; the cache folder, for "
+        "missing files that can be downloaded)",
         only={"report_only": False},
     )
     estimate: bool = setting(
         False,
-        "Run a few rounds of each task, print the estimated time of all runs, and end; random examples replace "
+        "Run a few rounds of each task, print the estimated time of all runs, and exit; random examples replace "
         "data sets that would be downloaded",
         only={"executor": executors.RUNNING, "report_only": False},
     )
-    report_only: bool = setting(False, "Run nothing: report finished runs, also while another process runs")
+    report_only: bool = setting(False, "Only report finished runs, even while another process executes more")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Output:
     """Output."""
 
-    records: pathlib.Path = setting(None, "Folder for a small file of numbers per figure, such as docs/evidence")
-    page: pathlib.Path = setting(None, "Page to make from the records in the folder evidence beside it; runs nothing")
-    pictures: pathlib.Path = setting(None, "Folder to draw the docs' pictures in, from the same records; runs nothing")
+    records: pathlib.Path = setting(None, "Output folder for a file of numbers per figure, such as docs/evidence")
+    page: pathlib.Path = setting(None, "Page to make from the records in the folder evidence next to it; runs nothing")
+    pictures: pathlib.Path = setting(None, "Folder for the docs' pictures of the same records; runs nothing")
     root_output_dir: pathlib.Path = setting("runs", "Folder of all output")
     experiment_name: str = setting(None, "Name of this output's folder (default: reproduce_SCALE)", check=no_folder)
 
@@ -105,7 +105,7 @@ def program(settings: cli.Settings) -> int:
         return _write_pictures(pathlib.Path(settings.pictures))
     if not all(name.strip() for name in (settings.figure or "").split(",")):
         problem = f"={settings.figure} has an empty name" if settings.figure else " is missing"
-        raise UsageError(f"--figure{problem}: give names, or all; --list prints them.")
+        raise UsageError(f"--figure{problem}: give names, or all; --list prints the names.")
     with files.data_folder(settings.data_dir):
         return running.execute(settings, _figures(settings))
 
@@ -138,7 +138,7 @@ def _evidence(flag: str, path: pathlib.Path) -> pathlib.Path:
     """
     folder = path.parent / "evidence"
     if not any(folder.glob("*/*.csv")):
-        raise UsageError(f"--{flag}={path} needs the records in {folder}, which has none: --records writes them.")
+        raise UsageError(f"--{flag}={path} needs records in {folder}, which has none: --records writes them.")
     return folder
 
 

@@ -25,8 +25,8 @@ Computes for federated experiments on other machines, until it is stopped.
 
 All hosts need this project's environment. Models, the data of the simulated clients and their updates cross the network
 unencrypted. Anyone who reaches the port, which is open on all of the host's addresses, can run code: let a firewall
-admit only the experiment's host. Across other networks, close the port to all and tunnel it: on the experiment's host
-`ssh -N -L 9001:localhost:9001 HOST_1`, and --tff_workers=localhost:9001.
+admit only the experiment's host. Across other networks, close the port to everyone and use a tunnel: on the
+experiment's host `ssh -N -L 9001:localhost:9001 HOST_1`, and --tff_workers=localhost:9001.
 """
 _START_SECONDS = 60
 

@@ -6,10 +6,10 @@ from data.errors import UsageError
 
 
 def find(source: pathlib.Path, *names: str) -> pathlib.Path:
-    """Path of the first of these files that a folder holds.
+    """Path of the first of these files that is in a folder.
 
     Raises:
-      UsageError: If it holds none of them.
+      UsageError: If none of them is in it.
     """
     for name in names:
         if (path := source / name).is_file():

@@ -68,7 +68,7 @@ def program(settings: argparse.Namespace) -> None:
         raise UsageError(f"--output: there is no folder {settings.output}.")
     path = settings.output / name
     if path.exists():
-        raise UsageError(f"--output: {path} already exists: move it, or name another folder.")
+        raise UsageError(f"--output: {path} already exists, and is not replaced: move it, or name another folder.")
     content = getattr(importlib.import_module(f"data.convert.{module}"), settings.kind)(settings.source)
     with files.whole(path) as file:
         if isinstance(content, bytes):

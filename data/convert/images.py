@@ -47,10 +47,10 @@ def _with_writers(source: pathlib.Path, part: str, name: str) -> Arrays:
     labels = _read(path, "int32", 2)
     if labels.shape[1] != 8 or len(labels) < len(y):
         shape = " x ".join(map(str, labels.shape))
-        raise UsageError(f"{path} has {shape} numbers: it must have 8 for each of {len(y)} digits.")
+        raise UsageError(f"{path} has numbers of shape {shape}: it must have 8 for each of {len(y)} digits.")
     labels = labels[: len(y)]
     if (wrong := np.flatnonzero(labels[:, 0] != y)).size:
-        raise UsageError(f"{path} and MNIST differ in the label of digit {wrong[0]}: they must be of the same digits.")
+        raise UsageError(f"{path} and MNIST have different labels for digit {wrong[0]}: their digits must agree.")
     return {"x": x, "y": y, "writer": labels[:, _WRITER].astype(np.int16), "hsf": labels[:, _SERIES].astype(np.int8)}
 
 
@@ -90,7 +90,7 @@ def cifar100(source: pathlib.Path) -> Arrays:
     for pixels, labels in parts:
         is_sound = pixels.dtype == np.uint8 and labels.shape == (len(pixels),) and labels.dtype.kind == "i"
         if not is_sound or not ((labels >= 0) & (labels < 100)).all():
-            raise UsageError(f"{source} holds {_CIFAR_ARCHIVE}'s files without a label from 0 to 99 for each image.")
+            raise UsageError(f"{source} holds files of {_CIFAR_ARCHIVE} that lack a label from 0 to 99 for an image.")
     x, y = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = _by_digest(x)
     chosen = order[pd.Series(y[order]).groupby(y[order]).cumcount() < _CIFAR_IMAGES_PER_CLASS]

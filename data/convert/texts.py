@@ -29,10 +29,10 @@ _COLUMNS = "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,
 _MODELS = ("mixtral", "gpt-4")  # Prefixes of the column names, after the organization's name.
 _ANSWERED = ("subject", "prompt", "mixtral_correct", "gpt4_correct")
 _ANSWERS = {"True": 1, "False": 0}
-UNKNOWN_USER = "owner unknown or deleted"
+UNKNOWN_USER = "posts whose owner is unknown or deleted"
 MALFORMED = "row malformed"
-NO_QUESTION = "answer without its question"
-OTHER_TYPE = "neither question nor answer"
+NO_QUESTION = "answers without their question"
+OTHER_TYPE = "posts that are neither questions nor answers"
 
 _QUESTION, _ANSWER = "1", "2"
 _NUMBER = re.compile(r"-?[0-9]{1,18}")

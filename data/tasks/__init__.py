@@ -22,32 +22,32 @@ _UPPER, _LOWER = np.arange(10, 36), np.arange(36, 62)
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A problem that bandits act on. Holds no TensorFlow object, so that a task is opened and checked quickly.
+    """A problem for bandits. It holds no TensorFlow objects, so that a task is opened and checked quickly.
 
     Attributes:
       clients: The population.
       held_out: Examples for evaluation, of the same or of other clients.
-      num_actions: Actions to choose from.
-      feature_spec: (shape, dtype name) of one example's features, after `normalize`; or `text.Bags`.
+      num_actions: Number of actions.
+      feature_spec: (shape, dtype name) of one example's features after `normalize`, or `text.Bags`.
       model: Name of a function in `optimization.models`.
       model_arguments: Arguments of that function.
       initial_weights: Initialization of its kernels, one of `models.INITIAL_WEIGHTS`.
-      rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a
-        shift, `bandits` after it. A task without the latter two has no init_shift scenario.
+      rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a shift,
+        `bandits` after it. A task that lacks the last two has no init_shift scenario.
       normalize: Maps the data's features to the model's.
       report: Report on the data, for `config.json`: counts of rows read, dropped, imputed.
-      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]; for a log they end in the
-        logged values, which are not rewards (`tasks.logged`).
-      has_reward_labels: Whether labels are the rewards of actions, so that no action is right or wrong.
+      multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]. For a log, the last
+        columns may be logged values instead of rewards (`tasks.logged`).
+      has_reward_labels: Whether labels are the rewards of actions, so that there is no correct action.
       label_range: Smallest and largest entry of such labels.
-      reward_bounds: Bounds that training maps to [0, 1]; None for rewards that it takes as they are.
+      reward_bounds: Bounds that training maps to [0, 1]; None if rewards are used unchanged.
       has_learned_bounds: Whether these bounds were learned from training clients.
-      clipping: How many training rewards lie outside these bounds, in words; empty for none.
-      statistics: Statistics learned from training clients before any round, for `statistics.json`; empty without any,
-        or if they come from a file.
-      private_statistics: The same in words: no noise protects them.
-      public_statistics: Digest of the file of statistics; empty without one.
-      action_names: Names of the actions; empty for their numbers.
+      clipping: Sentences on the training rewards outside of these bounds; empty if there are none.
+      statistics: Statistics learned from training clients before the first round, for `statistics.json`; empty if there
+        are none, or if they come from a file.
+      private_statistics: Description of these statistics, which no noise protects.
+      public_statistics: Digest of the file of statistics; empty if there is none.
+      action_names: Names of the actions; if empty, actions are numbered.
       feature_names: Names of a context's features; may be empty.
     """
 
@@ -79,13 +79,13 @@ class Task:
         return "-".join(filter(None, (self.clients.checksum, self.public_statistics)))
 
     def batches(self, examples: Examples, size: int, *, even: bool = False) -> Iterator[Examples]:
-        """Yields batches of examples as the model takes them.
+        """Yields batches of examples in the form that the model takes.
 
         Args:
-          examples: As the data has them.
+          examples: Examples in the form in which the data holds them.
           size: Maximum number of examples of a batch.
-          even: Make batches of one size, give or take an example, for models that normalize over a batch; else only the
-            last is smaller.
+          even: Whether all batches have the same size, up to one example, for models that normalize over a batch;
+            otherwise, only the last one is smaller.
         """
         count = len(examples.labels)
         bounds = range(size, count, size)
@@ -135,13 +135,13 @@ _PUBLISHED_WEIGHTS = {"cnn": "glorot_normal", "linear_l2": "zeros"}
 
 
 def _hidden(options: TaskOptions, name: str, default: Sequence[int]) -> tuple[int, ...]:
-    """Widths of a model's hidden layers; none but of an `mlp`.
+    """Widths of a model's hidden layers; only an `mlp` has any.
 
     Raises:
       UsageError: If widths are set for another model.
     """
     if options.hidden and name != "mlp":
-        raise UsageError(f"--hidden sets the hidden layers of --model=mlp; --model={name} has none to set.")
+        raise UsageError(f"--hidden applies only to --model=mlp, not to --model={name}: leave it out.")
     return tuple(options.hidden or default) if name == "mlp" else ()
 
 
@@ -159,7 +159,7 @@ def vector_model(options: TaskOptions, num_features: int, num_outputs: int, defa
     """
     name = options.model_name or default
     if name not in ("linear", "mlp"):
-        raise UsageError(f"--model={name} takes images; this task's contexts take linear or mlp.")
+        raise UsageError(f"--model={name} takes images, which this task does not have: choose linear or mlp.")
     hidden = _hidden(options, name, (64,))
     arguments = {"num_features": num_features, "hidden": hidden, "num_outputs": num_outputs}
     return {"feature_spec": ((num_features,), "float32"), "model": "mlp", "model_arguments": arguments}
@@ -171,10 +171,10 @@ def image_model(
     """Fields `Task.model`, `Task.model_arguments` and `Task.initial_weights` of images.
 
     Args:
-      options: Options; `model`, `hidden`, `norm`, `initial_weights` and `variant` count.
+      options: Options, of which `model`, `hidden`, `norm`, `initial_weights` and `variant` are used.
       default: The task's default model.
       shape: Height, width and channels.
-      num_outputs: Outputs.
+      num_outputs: Number of outputs.
       hidden: Default widths of the hidden layers of the model `mlp`.
 
     Raises:
@@ -184,7 +184,7 @@ def image_model(
     published = _PUBLISHED_WEIGHTS.get(name) if options.is_published else None
     weights = options.initial_weights or published or "glorot_uniform"
     if weights == "zeros" and not name.startswith("linear"):
-        raise UsageError(f"--initial_weights=zeros goes with linear or linear_l2: --model={name} would never learn.")
+        raise UsageError(f"--initial_weights=zeros is only for linear models: --model={name} would never learn.")
     arguments: dict[str, Any] = {"num_outputs": num_outputs}
     widths = _hidden(options, name, hidden)
     if name == "linear_l2":
@@ -218,12 +218,12 @@ def exact(num_labels: int) -> np.ndarray:
 def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
     """Rewards of the 62-class tasks by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
-    The paper: the initial training also rewards 0.5 for the lower-case version of an upper-case letter; the bandits
-    have a reward for the exact label only.
+    The paper: in the initial training, the lower-case version of an upper-case letter also has a reward of 0.5; for the
+    bandits, only the exact label has a reward.
 
     Args:
-      reference_code: Follow the published code instead: the initial training takes lower-case letters for their
-        upper-case versions; the bandits also have the reward 0.5 for the upper-case version of a lower-case letter.
+      reference_code: Follow the published code instead: in the initial training, lower-case letters count as their
+        upper-case versions; the bandits also have a reward of 0.5 for the upper-case version of a lower-case letter.
 
     Returns:
       float32 [62, 62] for each of `exact`, `init` and `bandits`.
@@ -256,7 +256,7 @@ def tag_rewards(
       float32 [tags, tags], zero off the diagonal, for each of `exact`, `init` and `bandits`.
 
     Raises:
-      UsageError: If there are fewer tags.
+      UsageError: If there are fewer tags than `initial_tags`.
       ValueError: If a count is below 1, or the counts increase.
     """
     counts = np.asarray(counts)
@@ -276,18 +276,18 @@ def tag_rewards(
 def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[str, np.ndarray]:
     """Rewards of tables and digits before and after the shift.
 
-    The initial training has rewards only for the most frequent labels, of equally frequent ones the first; the bandits
-    for all.
+    In the initial training, only the most frequent labels have a reward (the first ones, if labels are equally
+    frequent). In the bandits' training, all of them do.
 
     Args:
       label_counts: Training rows of each label.
-      init_labels: How many labels those are; None for half of them, rounded up.
+      init_labels: Number of labels with a reward in the initial training; None for half of them, rounded up.
 
     Returns:
       float32 [labels, labels] for each of `exact`, `init` and `bandits`.
 
     Raises:
-      UsageError: If there are not as many labels.
+      UsageError: If there are fewer labels.
     """
     num_labels = len(label_counts)
     count = (num_labels + 1) // 2 if init_labels is None else init_labels
@@ -303,7 +303,7 @@ def reward_labels(options: TaskOptions, rewards: np.ndarray) -> dict[str, Any]:
     """Fields of a task whose labels are the rewards of actions.
 
     Args:
-      options: Options; `reward_bounds` counts.
+      options: Options, of which `reward_bounds` is used.
       rewards: float [examples, actions], rewards of training clients.
 
     Raises:

@@ -60,7 +60,7 @@ class Partitioned(NamedTuple):
       num_training: Number of training images, as published; 10,000 other images are held out.
       model: Model of the task.
       hidden: Hidden layers of the model `mlp`.
-      archive: File name of the user's copy.
+      archive: File name of the archive, if the user has a copy.
       origin: URL of the download.
       read: Function that reads the archive.
       fetch: Function that downloads the data set to a cache folder.
@@ -194,7 +194,7 @@ def _fetch_fashion_mnist(cache_dir: str | None) -> Split:
         try:
             parts.append(read_idx(path, "uint8", 3 if "images" in name else 1))
         except ValueError as error:
-            raise UsageError(f"{path} is damaged ({error}): delete it, and it is downloaded again.") from error
+            raise UsageError(f"{path} is damaged ({error}): delete it to download it again.") from error
     return [checked(path, pair, _GREY, 10) for pair in (parts[:2], parts[2:])]
 
 
@@ -225,9 +225,7 @@ def checked(
     pixels, labels = pair
     if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
         wanted = " x ".join(map(str, shape))
-        raise UsageError(
-            f"{path}: images must be uint8 of {wanted}, not {pixels.dtype} of {pixels.shape}: {files.UNDAMAGED}"
-        )
+        raise UsageError(f"{path}: images must be uint8 {wanted}, not {pixels.dtype} {pixels.shape}: {files.UNDAMAGED}")
     return clients.Examples(pixels, indices(path, "labels", labels, len(pixels), num_classes).astype(np.int32))
 
 
@@ -292,7 +290,7 @@ _HARMLESS = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str) -> Any:
         if (module_name, global_name) not in _HARMLESS:
-            raise pickle.UnpicklingError(f"it calls {module_name}.{global_name}, which no array needs")
+            raise pickle.UnpicklingError(f"it calls {module_name}.{global_name}, which arrays do not need")
         return super().find_class(module_name, global_name)
 
 

@@ -28,12 +28,12 @@ def load(options: TaskOptions) -> tasks.Task:
     log, checksum = _read(options)
     if log.contexts is None:
         raise UsageError(
-            f"{options.data_file} has no contexts: a policy needs columns to choose actions by. If it is a part of a "
-            f"run's log, {_SAVE.format('RUN_FOLDER')} writes it with them."
+            f"{options.data_file} has no contexts, but a policy needs columns on which to base its choices. If the "
+            f"file is part of a run's log, {_SAVE.format('RUN_FOLDER')} writes that log with its contexts."
         )
     if len(log.action_names) < 2 or len(log.client_ids) < 2:
         count = f"{counted(len(log.action_names), 'action')} and {counted(len(log.client_ids), 'client')}"
-        raise UsageError(f"{options.data_file} needs two actions and two clients, and has {count}.")
+        raise UsageError(f"{options.data_file} needs at least two actions and two clients, but has {count}.")
     if options.learn_from == REPLAY:
         logged_clients.check_uniform(log)
     split = log_time.hold_out(options.hold_out, log_time.of_log(log), log.clients, len(log.client_ids))
@@ -73,8 +73,8 @@ def load(options: TaskOptions) -> tasks.Task:
         "log": dict(log.report),
     }
     learned = {
-        SIMULATOR: ("the regression of the log, from which rewards are sampled",),
-        "dr": ("the regression of the log, a part of the targets",),
+        SIMULATOR: ("the regression on the log, from which rewards are sampled",),
+        "dr": ("the regression on the log, which is a part of the targets",),
     }.get(options.learn_from, ())
     if log.report.get("learned_statistics"):
         learned = (interaction_log.LEARNED, *["the counts of the log's actions"] * bool(log.statistics), *learned)
@@ -115,17 +115,17 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
         log = interaction_log.read_table(path, options)
         return log, path.removeprefix(frames.PREFIX) if is_frame else clients.file_checksum(path)
     if is_frame:
-        raise UsageError(f"A DataFrame as a log needs the names of its columns: give {', '.join(_COLUMNS)}.")
+        raise UsageError(f"If a DataFrame is the log, its columns must be named: give {', '.join(_COLUMNS)}.")
     log_time.check_has_columns(options, path)
     if pathlib.Path(path).is_dir():
         raise UsageError(
-            f"--data_file: {path} is a folder, not a file. If it is a run's, {_SAVE.format(path)} writes its log, with "
-            "its contexts, as one."
+            f"--data_file: {path} is a folder, not a file. If it is a run's folder, {_SAVE.format(path)} writes the "
+            "run's log, with contexts, to a file."
         )
     if not pathlib.Path(path).is_file():
         raise UsageError(f"There is no file {path}: --data_file must name a log.")
     if not interaction_log.is_log_file(path):
-        raise UsageError(f"{path} is not a run's log: name the columns of your own log by {', '.join(_COLUMNS)}.")
+        raise UsageError(f"{path} is not a run's log: name the columns of your own log with {', '.join(_COLUMNS)}.")
     return interaction_log.read(path, "--data_file"), clients.file_checksum(path)
 
 
@@ -134,6 +134,6 @@ def _model(options: TaskOptions, contexts: clients.Features, width: int, num_act
     if isinstance(contexts, text.Bags):
         for name, value in (("model", options.model_name), ("hidden", options.hidden)):
             if value:
-                raise UsageError(f"--{name} does not go with bags of words: leave it out.")
+                raise UsageError(f"--{name} has no effect on bags of words: leave it out.")
         return tasks.words_model(width, num_actions)
     return tasks.array_model(options, contexts.shape[1:], num_actions)

@@ -10,12 +10,12 @@ from data.settings import Count, Positive, numbers, setting
 # Sources of the labels of a log.
 SIMULATOR, REPLAY = "simulator", "replay"
 LEARN_FROM = {
-    SIMULATOR: "rewards sampled from a cross-fitted regression of the log, for any action: "
-    "values are the direct method's, with its bias",
-    REPLAY: "rows where the chosen action is the logged one, without the others; for a log of uniformly random "
-    "actions alone (Li et al. 2011)",
-    "regression": "the log itself, offline: squared error of the logged action's reward",
-    "ips": "the same, each row weighing 1 / propensity",
+    SIMULATOR: "rewards of any action, sampled from a cross-fitted regression on the log; values of policies are "
+    "therefore direct-method estimates, with their bias",
+    REPLAY: "only rows where the chosen action equals the logged one; valid only if all logged actions are "
+    "uniformly random (Li et al. 2011)",
+    "regression": "offline on the log itself: squared error of the logged action's reward",
+    "ips": "the same, with each row weighted by 1 / propensity",
     "dr": "offline too: squared error of all actions' doubly robust rewards",
 }
 OFFLINE = ("regression", "ips", "dr")
@@ -25,15 +25,15 @@ OFFLINE = ("regression", "ips", "dr")
 class Data:
     """Settings of the data source."""
 
-    data: objects.UserObject | None = setting(None, "Data of your own, see docs/own_parts.md", takes_objects=True)
+    data: objects.UserObject | None = setting(None, "Your federated data, see docs/own_parts.md", takes_objects=True)
     eval_data: objects.UserObject | None = setting(
         None, "Held-out clients (default: a fifth of those in --data)", takes_objects=True, only={"data": True}
     )
-    actions: str | None = setting(None, "Number or names of actions (default: from labels)", only={"data": True})
+    actions: str | None = setting(None, "Number or names of actions (default: from the labels)", only={"data": True})
     data_dir: str | None = setting(
         None,
-        "Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; for what can be downloaded, the "
-        "cache folder)",
+        "Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; the cache folder, for data "
+        "sets that can be downloaded)",
         pathlib.Path,
         basic=True,
     )
@@ -44,14 +44,14 @@ class Data:
     )
     random_data: bool = setting(
         None,
-        "Random examples of the data set's size instead of a download, to measure time and memory; rewards are "
-        "meaningless (default: no)",
+        "Generate random data of the same size as the data set instead of downloading it, to measure time and "
+        "memory; rewards are meaningless (default: no)",
         unset=False,
     )
     public_statistics: str | None = setting(
         None,
-        "File of means, categories and labels, or of words and tags, from public data, such as a run's "
-        "statistics.json (default: learned from the clients, which no privacy guarantee covers)",
+        "File with means, categories and labels, or with words and tags, that come from public data, such as the "
+        "statistics.json of a run on public data (default: learned from the clients; no privacy guarantee covers this)",
         pathlib.Path,
     )
 
@@ -62,28 +62,28 @@ class Tags:
 
     num_tags: int = setting(
         50,
-        "Number of the most frequent tags, which are the actions",
+        "Number of actions: the most frequent tags",
         low=2,
         only={"public_statistics": False},
         alias="stackoverflow_tag_size",
     )
     vocabulary_size: Count = setting(
         10000,
-        "Number of the most frequent words, which are the features; also of --text_columns",
+        "Vocabulary size: the most frequent words are the features; also applies to --text_columns",
         only={"public_statistics": False},
         alias="stackoverflow_vocab_size",
     )
-    max_words: Count = setting(None, "Maximum number of distinct words of a post or row", unset=200)
+    max_words: Count = setting(None, "Maximum number of distinct words per post or row", unset=200)
     text_normalisation: str = setting(
         None,
-        "Word counts divided by their sum, or by their L2 norm, which the learning rates are tuned for (default: l2)",
+        "Divide word counts by their sum (mean) or by their L2 norm; learning rates are tuned for l2 (default: l2)",
         ["mean", "l2"],
         unset="mean",
         alias="text_normalization",
     )
     keep_untagged: bool = setting(
         None,
-        "Keep posts with none of the tags, which reward no action (default: no, but yes with --variant=reference_code)",
+        "Keep posts without any of the tags, whose rewards are all 0 (default: no; yes with --variant=reference_code)",
         unset=False,
     )
 
@@ -94,15 +94,15 @@ class Models:
 
     model: str | None = setting(
         None,
-        "Model (default: the task's); digits and tables take linear or mlp; or a Keras model of your own, as "
-        "module:object, of which only the architecture counts",
+        "Model (default: the task's); digits and tables take linear or mlp; or your own Keras model, as "
+        "module:object; only its architecture is used",
         {
             "linear": "linear; default of tabular",
-            "linear_l2": "linear, of images scaled to an L2 norm of 1",
+            "linear_l2": "linear, for images scaled to an L2 norm of 1",
             "mlp": "with hidden layers",
-            "cnn": "two-layer CNN with a dense layer of 512, of 28 x 28 images",
-            "cnn_small": "two-layer CNN of the posterior study's Table D.1, also of 28 x 28 images",
-            "cnn_dropout": "two-layer CNN with dropout of its Table D.2, also of 28 x 28 images",
+            "cnn": "two-layer CNN with a dense layer of 512 units, for 28 x 28 images",
+            "cnn_small": "two-layer CNN from the posterior study's Table D.1, for 28 x 28 images",
+            "cnn_dropout": "two-layer CNN with dropout from the posterior study's Table D.2, for 28 x 28 images",
             "resnet18": "ResNet-18",
         },
         takes_objects=True,
@@ -116,19 +116,19 @@ class Models:
         "group",
         "Normalization",
         {
-            "group": "group normalization, each example alone",
-            "batch": "batch normalization by the batch at hand, in training and in evaluation",
+            "group": "group normalization of each example separately",
+            "batch": "batch normalization with the statistics of the current batch, in training and in evaluation",
         },
         only={"model": ("resnet18",)},
     )
     initial_weights: str | None = setting(
         None,
-        "Initialization of kernels; with --variant=reference_code, the default of cnn is glorot_normal, of linear_l2 "
-        "zeros",
+        "Initialization of kernels; with --variant=reference_code, the default is glorot_normal for cnn and zeros "
+        "for linear_l2",
         {
-            "glorot_uniform": "uniform, of variance 2 / (inputs + outputs); default",
-            "glorot_normal": "normal, cut off at two standard deviations, of the same variance",
-            "zeros": "all zero, of a linear model",
+            "glorot_uniform": "uniform, with variance 2 / (inputs + outputs); default",
+            "glorot_normal": "normal, cut off at two standard deviations, with the same variance",
+            "zeros": "all zero; only for linear models",
         },
     )
 
@@ -145,24 +145,24 @@ class SyntheticClients:
         "client",
         "Shares that follow a Dirichlet distribution",
         {
-            "client": "those of a client's labels; clients of equal size",
-            "label": "those of a label's clients, Dir_K; clients of unequal size",
+            "client": "each client's distribution over labels; clients have equal sizes",
+            "label": "each label's distribution over clients, Dir_K; clients have unequal sizes",
         },
     )
     partition_alpha: Positive = setting(
         None,
-        "Dirichlet parameter of a client's labels; small values give few labels (default: 0.3; digits, tabular 1)",
+        "Dirichlet parameter of the partition; small values make clients differ more (default: 0.3; digits, tabular 1)",
         unset=1.0,
     )
     partition_beta: Positive | None = setting(
         None,
-        "Dirichlet parameter of the classes within each of the 20 superclasses, whose parameter is then "
-        "--partition_alpha (default: no superclasses)",
+        "Dirichlet parameter of a client's classes within each of the 20 superclasses of CIFAR-100; "
+        "--partition_alpha is then the parameter of the superclasses (default: no superclasses)",
         only={"partition_by": ("client",)},
     )
-    partition_examples: int = setting(0, "Examples of a client; 0 for all", only={"partition_by": ("client",)})
-    synthetic_alpha: float = setting(1.0, "Variance of the means of clients' models; by definition it changes no label")
-    synthetic_beta: float = setting(1.0, "Variance of the means of clients' features")
+    partition_examples: int = setting(0, "Examples per client; 0 to use all", only={"partition_by": ("client",)})
+    synthetic_alpha: float = setting(1.0, "Variance of the mean of each client's weights; does not change any label")
+    synthetic_beta: float = setting(1.0, "Variance of the mean of each client's features")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -171,14 +171,14 @@ class Rewards:
 
     action_prices: str | None = setting(
         None,
-        "Price of each action, which its rewards are less by, such as small=0,large=0.1; without names, in the order "
-        "of --reward_columns (default: none)",
+        "Price of each action, which is subtracted from its rewards, such as small=0,large=0.1; without names, in "
+        "the order of --reward_columns (default: none)",
         only={"reward_columns": True},
     )
     reward_bounds: str | None = setting(
         None,
-        "LOW,HIGH: smallest and largest reward, after prices, of a table with rewards or a log. Training maps them to "
-        "0 and 1, and clips rewards outside (default: recognized, or learned from observed rewards)",
+        "LOW,HIGH: smallest and largest reward, after prices, in a table with rewards or a log. Training maps them to "
+        "0 and 1, and clips others (default: 0,1 or -1,1 if all are these, otherwise the 1st and 99th percentiles)",
     )
 
 
@@ -188,8 +188,8 @@ class RewardShift:
 
     init_labels: Count | None = setting(
         None,
-        "Init_shift: number of most frequent labels or tags that the initial training rewards (default: half of the "
-        "labels, 10 tags; with --variant=reference_code three fifths of the tags)",
+        "With init_shift: number of labels or tags, the most frequent ones, that have a reward in the initial "
+        "training (default: half of the labels, 10 tags; with --variant=reference_code three fifths of the tags)",
     )
 
 
@@ -201,7 +201,7 @@ class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardS
 
     Attributes:
       task_type: A key of `registry.TASKS`.
-      variant: Either `paper` or `reference_code`, the published code of the bandit paper, where the two differ.
+      variant: Whether to follow the bandit paper (`paper`) or its published code (`reference_code`) where they differ.
       learn_from: For logs, the source of the labels, a key of `LEARN_FROM`.
     """
 
@@ -211,7 +211,7 @@ class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardS
 
     @property
     def model_name(self) -> str | None:
-        """Name of the model; None for the task's default and for a model of the user's."""
+        """Name of the model; None for the task's default and for the user's own model."""
         return None if objects.label(self.model) else self.model
 
     @property

@@ -53,11 +53,11 @@ class FromTff:
 
 
 class OwnClients(clients.ClientData):
-    """Clients of the user's, which are checked when they are loaded.
+    """The user's clients, which are checked when they are loaded.
 
     Attributes:
       is_dictionary: Whether all clients are in memory.
-      form: Arrays and labels in words, which must be the same for all clients; empty before a client is loaded.
+      form: Description of arrays and labels, which must be the same for all clients; empty before a client is loaded.
       num_actions: Number of actions; 0 if it is not known yet.
     """
 
@@ -71,7 +71,7 @@ class OwnClients(clients.ClientData):
           form: See above.
 
         Raises:
-          UsageError: If it is something else, or an id is invalid.
+          UsageError: If it is neither, or an id is invalid.
         """
         self.is_dictionary = isinstance(value, Mapping)
         has_ids = getattr(value, "client_ids", None) is not None
@@ -87,7 +87,7 @@ class OwnClients(clients.ClientData):
         wrong = [one for one in ids if isinstance(one, bool) or not isinstance(one, str | int | np.integer)]
         if wrong or not 0 < len(self._ids) == len(ids):
             shown = repr(wrong[0]) if wrong else f"{len(self._ids)} different ids of {len(ids)} clients"
-            raise UsageError(f"{flag} has {shown}: it needs clients, each with its own id, a text or a whole number.")
+            raise UsageError(f"{flag} has {shown}: each client needs its own id, which is a text or a whole number.")
 
     def part(self, indices: Sequence[int]) -> "OwnClients":
         """The clients at these indices."""
@@ -105,11 +105,11 @@ class OwnClients(clients.ClientData):
                 raise TypeError("masked arrays have no numbers for the masked entries")
             labels = np.asarray(labels)
         except Exception as error:  # The user's code can raise anything.
-            raise UsageError(f"{client}: (features, labels) are not read: {objects.first_line(error)}") from error
+            raise UsageError(f"{client}: (features, labels) cannot be read: {objects.first_line(error)}") from error
         for name, array in [*arrays.items(), ("labels", labels)]:
             _check_numbers(f"{client}: {name}", array)
         if (counts := {len(array) for array in arrays.values()}) != {count := len(labels)}:
-            raise UsageError(f"{client} has features of {counts or 'no'} examples, but labels of {count}.")
+            raise UsageError(f"{client} has features for {counts or 'no'} examples, but labels for {count}.")
         has_rewards = labels.ndim == 2 and labels.dtype.kind == "f"
         if not has_rewards and (labels.ndim != 1 or labels.dtype.kind not in "iu"):
             actual = f"{labels.dtype} {labels.shape}"
@@ -121,7 +121,7 @@ class OwnClients(clients.ClientData):
             raise UsageError(f"{client} has {form}. The first client has {self.form}: all clients must have the same.")
         last = (self.num_actions or _MOST_ACTIONS) - 1
         if not has_rewards and count and (labels.min() < 0 or labels.max() > last):
-            raise UsageError(f"{client}: labels from {labels.min()} to {labels.max()} must be from 0 to {last}.")
+            raise UsageError(f"{client}: labels range from {labels.min()} to {labels.max()}, not from 0 to {last}.")
         rows = np.concatenate([each.reshape(count, math.prod(each.shape[1:])) for each in arrays.values()], axis=1)
         image = arrays[min(arrays)].shape[1:] if len(arrays) == 1 else ()
         shape = (*image, 1)[:3] if len(image) > 1 else rows.shape[1:]
@@ -199,7 +199,7 @@ def load(options: TaskOptions) -> tasks.Task:
         raise UsageError(f"--{unused} has no effect on data with {'rewards' if has_rewards else 'class indices'}.")
     num_actions = labels.shape[1] if has_rewards else declared or 1 + int(max(labels.max(), held_out_labels.max()))
     if num_actions < 2 or declared not in (0, num_actions) or len(set(names)) < len(names):
-        raise UsageError(f"data has {num_actions} actions: at least two are needed, and as many distinct --actions.")
+        raise UsageError(f"data has {num_actions} actions: at least two are needed, with distinct names in --actions.")
     train.num_actions = held_out.num_actions = num_actions
     train.checksum += held_out.checksum
     if has_rewards:

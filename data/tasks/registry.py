@@ -19,7 +19,7 @@ class TaskEntry:
     Attributes:
       opener: Module in `data.tasks` and function `TaskOptions -> data.tasks.Task`, such as `logged:load`.
       help: One line of help.
-      options: Options that this task uses, out of those that only some tasks use.
+      options: Options that this task uses, among those that not all tasks use.
       defaults: Default values of options, and of the maximum number of examples per client.
     """
 
@@ -81,7 +81,7 @@ TASKS = {
     ),
     "stackoverflow_tag": TaskEntry(
         "tags:load_stackoverflow",
-        "TFF's Stack Overflow, 342,477 users, the 50 top tags as actions, linear",
+        "TFF's Stack Overflow, 342,477 users, the 50 most frequent tags as actions, linear",
         _TEXT | {"random_data"},
         _L2_TEXT | {"max_words": 256, "max_examples_per_client": 256},
     ),
@@ -89,7 +89,7 @@ TASKS = {
         "tags:load_stackexchange", "posts of Stack Exchange sites by user, linear; needs --data_dir", _TEXT, _L2_TEXT
     ),
     "tabular": TaskEntry("tabular:load", "your own table: --data_file, --client_column and labels or rewards", _TABLE),
-    "own": TaskEntry("own:load", "federated data of your own: --data", _OWN),
+    "own": TaskEntry("own:load", "your own federated data: --data", _OWN),
     "logged": TaskEntry("logged:load", "a run's log, or your own: --data_file, and the four --..._column", _LOG),
 }
 

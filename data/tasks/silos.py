@@ -140,7 +140,7 @@ def _table(path: str, options: SiloOptions) -> Silos:
     ]
     features = rows.features(np.isin(np.arange(len(labels)), np.concatenate([train for train, _, _ in parts])))
     if not features.names:
-        raise UsageError(f"{path} leaves no feature: --feature_columns must name a column with values.")
+        raise UsageError(f"No feature of {path} is left: --feature_columns must name a column with values.")
     examples = clients.Examples(features.values, labels)
     return Silos(
         names=tuple(rows.client_ids),

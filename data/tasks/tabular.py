@@ -30,11 +30,11 @@ def load(options: TaskOptions) -> tasks.Task:
         if not getattr(options, flag):
             raise UsageError(f"--task_type=tabular needs --{flag}: {what}.")
     if options.reward_columns and options.init_labels is not None:
-        raise UsageError("--init_labels has no effect with --reward_columns: a table of rewards has no labels.")
+        raise UsageError("--init_labels has no effect with --reward_columns, which has no labels: leave it out.")
     if options.reward_bounds and not options.reward_columns:
-        raise UsageError("--reward_bounds has no effect with --label_column: rewards are 0 and 1. Leave it out.")
+        raise UsageError("--reward_bounds has no effect with --label_column, whose rewards are 0 and 1: leave it out.")
     if options.reward_window and options.hold_out != "time":
-        raise UsageError("--reward_window has no effect on a table without --hold_out=time: its rewards are all known.")
+        raise UsageError("--reward_window has no effect without --hold_out=time, because all rewards are known.")
     known = statistics.read_table(options.public_statistics)
     rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
     labels, prices = rows.labels, {}
@@ -56,17 +56,17 @@ def load(options: TaskOptions) -> tasks.Task:
     if rows.roles.texts:
         words = tables.words(rows.frame[rows.roles.texts])
         if known is None and not (frequencies := words.counts(split.is_train)):
-            raise UsageError(f"--text_columns={options.text_columns} holds no word in training rows.")
+            raise UsageError(f"--text_columns={options.text_columns} holds no words in the training rows.")
         vocabulary = known.vocabulary if known else tuple(text.most_frequent(frequencies, options.vocabulary_size))
         bags = words.bags(vocabulary, np.arange(len(labels)), options.max_words, options.text_normalisation)
         values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
         report["words"] = len(vocabulary)
     if not names and rows.roles.label:
-        raise UsageError(f"{options.data_file} has no feature: --feature_columns must name a column with values.")
+        raise UsageError(f"{options.data_file} has no features: --feature_columns must name a column with values.")
     if not names:
         values, names = np.ones((len(labels), 1), np.float32), ["constant"]
         report["warnings"].append(
-            "no feature is left: all rows look alike, and the best is one action for all of them."
+            "no feature is left, so all rows look alike, and the best policy chooses the same action in all of them."
         )
     if known is None:
         is_labelled, count = rows.roles.label is not None, len(rows.label_names)
@@ -121,8 +121,8 @@ def _prices(options: TaskOptions, actions: Sequence[str]) -> dict[str, float]:
     if len(entries) != len(actions) or not np.isfinite(list(prices.values())).all():
         example = schema.as_flag([f"{actions[0]}=0", f"{actions[1]}=0.1", *["..."] * (len(actions) > 2)])
         raise UsageError(
-            f"--action_prices={options.action_prices} must be {len(actions)} numbers, separated by commas: of "
-            f"{', '.join(actions)}. Write each with its action (--reward_columns=all needs that): "
+            f"--action_prices={options.action_prices} must be {len(actions)} numbers, separated by commas: the "
+            f"prices of {', '.join(actions)}. Write each price with its action (required with --reward_columns=all): "
             f"--action_prices={example}."
         )
     return prices
@@ -137,5 +137,5 @@ def model(options: TaskOptions, num_features: int, num_actions: int) -> dict[str
     if not options.text_columns:
         return tasks.vector_model(options, num_features, num_actions)
     if options.model_name not in (None, "linear") or options.hidden:
-        raise UsageError(f"--model={options.model_name or 'mlp'} takes no words: --text_columns needs linear.")
+        raise UsageError(f"--model={options.model_name or 'mlp'} cannot read words: use linear for --text_columns.")
     return tasks.words_model(num_features, num_actions)

@@ -109,7 +109,7 @@ def _counts(name: str, data_dir: str | None, cache_dir: str | None) -> Iterator[
                 yield stack.enter_context(tarfile.open(path, "r:bz2")).extractfile(name)  # type: ignore[misc]
     except (tarfile.TarError, KeyError, EOFError, OSError, ValueError, AttributeError, RecursionError) as error:
         raise UsageError(
-            f"{path} is not readable ({error}): give the folder of a good file with --data_dir, or download {origin}."
+            f"{path} is not readable ({error}): name the folder of a good copy with --data_dir, or download {origin}."
         ) from error
 
 
@@ -144,7 +144,7 @@ def random_posts(
     Args:
       vocabulary_size: Number of words.
       num_tags: Number of tags.
-      max_words: Maximum number of distinct words in a post.
+      max_words: Maximum number of distinct words per post.
       num_users: Number of clients; None for as many as in the data set.
     """
     least, most = (min(count, max_words) for count in _WORDS_OF_A_POST)
@@ -194,9 +194,9 @@ def load_stackexchange(options: TaskOptions) -> tasks.Task:
     parts = [order[is_kept[order] & (is_held_out[order] == held_out)] for held_out in (False, True)]
     if len(known.tags) < 2 or not known.vocabulary or not all(map(len, parts)):
         raise UsageError(
-            f"{path} ({_described(report)}) leaves {len(parts[0])} examples for training, {len(parts[1])} of "
-            f"other users for evaluation, {len(known.tags)} tags and {len(known.vocabulary)} words; at least 1, 1, 2 "
-            "and 1 are needed. Give --keep_untagged, a higher --num_tags, or more posts with --data_dir."
+            f"{path} ({_described(report)}) leaves {len(parts[0])} examples for training, {len(parts[1])} examples "
+            f"of other users for evaluation, {len(known.tags)} tags and {len(known.vocabulary)} words; at least 1, "
+            "1, 2 and 1 are needed. Give --keep_untagged, a higher --num_tags, or more posts with --data_dir."
         )
     checksum = clients.file_checksum(path)
     print(f"Stack Exchange: {_described(report)}", file=sys.stderr)
@@ -237,7 +237,7 @@ def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
                     yield _parse_line(line)
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, RecursionError) as error:
         raise UsageError(
-            f"{path} is not readable at or after line {number} ({error}). Name a good file with --data_dir."
+            f"{path} is not readable at or after line {number} ({error}). Name a good copy's folder with --data_dir."
         ) from error
 
 

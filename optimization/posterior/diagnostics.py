@@ -109,5 +109,5 @@ def draw_normality(normality: Normality, output: str | os.PathLike) -> None:
         values = getattr(normality, field)
         values = values[np.isfinite(values)]
         axes.hist(values, np.histogram_bin_edges(values, bins=60), density=True, histtype="step")
-        drawing.label(axes, xlabel=label, ylabel="density of parameters")
+        drawing.label(axes, xlabel=label, ylabel="density of the parameters")
     files.save_picture(figure, output, dpi=120)

@@ -118,9 +118,9 @@ class PosteriorRounds(training.TrainingRounds):
         if not distillation.num_cycles(examples):
             steps = -(-examples // distillation.batch_size)
             print(
-                f"Warning: FedBE's distillation completes no cycle, so it averages nothing: {distillation.cycle} "
-                f"steps make a cycle, and an epoch of the server's {examples:,} examples has {steps}. Give "
-                f"--distillation_epochs={-(-distillation.cycle // steps)} or more.",
+                "Warning: FedBE's distillation completes no cycle, so it averages nothing: a cycle has "
+                f"{distillation.cycle} steps, but an epoch of the server's {examples:,} examples has only {steps}. "
+                f"Give --distillation_epochs={-(-distillation.cycle // steps)} or more.",
                 file=sys.stderr,
             )
 

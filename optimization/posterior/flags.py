@@ -33,8 +33,8 @@ BANDWIDTHS = ("silverman", "scott", "plug_in", "improved_sheather_jones", "cross
 
 SQRT_2_RATE, TWICE_RATE = "sqrt_2_rate", "2_rate"
 DEVIATIONS = {
-    SQRT_2_RATE: "the square root of 2 * --client_learning_rate (equation 2.16, with 2 eta read as a variance)",
-    TWICE_RATE: "2 * --client_learning_rate (2 eta read as a standard deviation, as in the published code)",
+    SQRT_2_RATE: "the square root of 2 * --client_learning_rate (equation 2.16, if 2 eta is the variance)",
+    TWICE_RATE: "2 * --client_learning_rate (2 eta is the standard deviation, as in the published code)",
 }
 
 
@@ -46,7 +46,7 @@ def deviation(name: str, learning_rate: float) -> float:
 ALGORITHMS = {
     "fedavg": "mean model, weighted by examples (Algorithm 1)",
     "fedopt": "the same mean, used as a gradient by a server optimizer, by default Adam (Algorithm 2)",
-    "fedag": "mean model; predicts with samples of a Gaussian posterior (Algorithm 3)",
+    "fedag": "mean model; predictions use samples from a Gaussian posterior (Algorithm 3)",
     "fedbe": "an ensemble of posterior samples, client models and their mean, distilled on --server_data (Algorithm 4)",
     "fedpa": "clients' deltas multiplied by their posterior's inverse covariance (Algorithms 5, 6)",
     "sgld": "mean model with Langevin noise at the server, whose chain is averaged after the burn-in (equation 2.16)",
@@ -105,9 +105,11 @@ class Posterior:
 
     name: str
     burn_in_rounds: int = setting(
-        0, "Initial rounds, in which clients train as in FedAvg; for sgld, those left out of the mean (default: half)"
+        0,
+        "Initial rounds in which clients train as in FedAvg; for sgld, rounds that its average leaves out "
+        "(default: half)",
     )
-    steps_per_sample: int = setting(0, "Number of steps that a sample averages, K; 0 for one epoch")
+    steps_per_sample: int = setting(0, "Number of steps over which a sample is averaged, K; 0 for one epoch")
     shrinkage: float = setting(0.1, "Shrinkage of the covariance; with 0 it is the identity")
     langevin_deviation: str = setting(
         None,
@@ -145,7 +147,7 @@ def check_algorithm(settings: cli.Settings, flag: str) -> None:
     """
     settings.check_order("burn_in_rounds", "total_rounds")
     if settings[flag] == "sgld" and settings.burn_in_rounds == settings.total_rounds:
-        raise UsageError("--burn_in_rounds leaves SGLD nothing to average: give less than --total_rounds.")
+        raise UsageError("--burn_in_rounds leaves no rounds for SGLD to average: give fewer than --total_rounds.")
 
 
 def posterior_options(settings: Mapping[str, Any], flag: str) -> Posterior:
@@ -176,7 +178,7 @@ class _FedagAndFedbe:
     posterior_samples: Count = setting(10, "Number of sampled models, for predictions (FedAG) or to distil (FedBE)")
     server_data: str = setting(
         None,
-        "The server's unlabelled examples, as clients:N: those of the first N clients, who then do not train",
+        "The server's unlabelled examples: clients:N for those of the first N clients, who then do not train",
         only={"algorithm": ("fedbe",)},
     )
     distillation_epochs: Count = setting(20, "Number of passes over --server_data", only={"algorithm": ("fedbe",)})
@@ -188,7 +190,7 @@ class _RoundsAndClients:
 
     total_rounds: Count = setting(50, "Rounds", basic=True)
     cohort_size: Count = setting(
-        20, "Clients in a cohort; the default is capped at the population", name="clients_per_round", basic=True
+        20, "Number of clients in a cohort; the default is at most the population", name="clients_per_round", basic=True
     )
     client_sampling_alpha: Positive | None = setting(
         None,
@@ -200,11 +202,11 @@ class _RoundsAndClients:
 class _Clients:
     """Clients."""
 
-    max_examples_per_client: int = setting(0, "Maximum number of examples of a client, sampled by seed; 0 for no limit")
-    batch_size: Count = setting(16, "Examples of a mini-batch", name="client_batch_size")
-    epochs: Count = setting(5, "Passes of a client over its examples", name="client_epochs_per_round")
-    learning_rate: Positive = setting(0.01, "Learning rate on the client", name="client_learning_rate", basic=True)
-    momentum: Fraction = setting(0.9, "Momentum on the client", name="client_momentum", below=True)
+    max_examples_per_client: int = setting(0, "Maximum number of examples per client, sampled by seed; 0 for no limit")
+    batch_size: Count = setting(16, "Number of examples per mini-batch", name="client_batch_size")
+    epochs: Count = setting(5, "Number of passes of a client over its examples", name="client_epochs_per_round")
+    learning_rate: Positive = setting(0.01, "Learning rate of the clients", name="client_learning_rate", basic=True)
+    momentum: Fraction = setting(0.9, "Momentum of the clients", name="client_momentum", below=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -213,7 +215,7 @@ class _Evaluation:
 
     diagnose_rounds: tuple[int, ...] = setting(
         None,
-        "Rounds, separated by commas, whose cohorts' models are tested for normality and plotted",
+        "Rounds, separated by commas, in which the cohort's models are tested for normality and plotted",
         numbers(whole=True),
         name="diagnose_round",
         unset=(),
@@ -226,7 +228,7 @@ class PosteriorOptions(_RoundsAndClients, _Clients, _Evaluation, ClientAlgorithm
 
     Attributes:
       posterior: The algorithm.
-      server_clients: Number of clients that give their examples to the server, and do not train.
+      server_clients: Number of clients who give their examples to the server and do not train.
     """
 
     posterior: Posterior
@@ -286,13 +288,13 @@ def check(settings: cli.Settings) -> None:
     training_flags.check_algorithm(settings)
     _check_server_data(settings)
     if settings.client_selection != "uniform" and settings.client_sampling_alpha is not None:
-        raise UsageError("--client_sampling_alpha samples cohorts itself: leave out --client_selection.")
+        raise UsageError("--client_sampling_alpha samples cohorts by itself: leave out --client_selection.")
     if max(settings.diagnose_round or (), default=0) > settings.total_rounds:
         raise UsageError(
             f"--diagnose_round={max(settings.diagnose_round)} must be at most --total_rounds={settings.total_rounds}."
         )
     if settings.diagnose_round and settings.clients_per_round < 2:
-        raise UsageError("--diagnose_round needs --clients_per_round=2 or more: a single model has no distribution.")
+        raise UsageError("--diagnose_round needs --clients_per_round=2 or more: one model has no distribution.")
     task_flags.check(settings)
 
 
@@ -322,7 +324,7 @@ def _check_server_data(settings: cli.Settings) -> None:
     if settings.algorithm != "fedbe":
         return
     if not settings.server_data:
-        raise UsageError("--algorithm=fedbe needs --server_data=clients:N, the clients whose examples the server has.")
+        raise UsageError("--algorithm=fedbe needs --server_data=clients:N, which gives the server N clients' examples.")
     if not _server_clients(settings):
         raise UsageError(f"--server_data={settings.server_data} must be clients:N with N above 0.")
 

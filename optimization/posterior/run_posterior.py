@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
-    """Johansson and Gullbrandson 2022: the server aggregates a cohort's models to a posterior's mean or mode."""
+    """Johansson and Gullbrandson 2022: the server replaces a cohort's models by the mean or a mode of a posterior."""
 
     flags = flags
     usage = flags.USAGE
@@ -51,8 +51,8 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
         task = registry.load(options.task)
         if task.multi_label:
             raise UsageError(
-                f"--task_type={options.task.task_type} gives examples several labels; recall and precision need one "
-                "label each."
+                f"--task_type={options.task.task_type} has several labels per example, but recall and precision need "
+                "exactly one: choose another --task_type."
             )
         return task
 
@@ -63,7 +63,8 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
         population, count = self.population(options, task), options.server_clients
         if count and options.cohort_size > population:
             raise UsageError(
-                f"--server_data=clients:{count} leaves {population} clients: --clients_per_round={options.cohort_size}."
+                f"--server_data=clients:{count} leaves {population} clients, too few for "
+                f"--clients_per_round={options.cohort_size}."
             )
         selector_flags.check_population(options.selection, population, options.cohort_size)
         training_flags.check_variates(options.client_algorithm, population)

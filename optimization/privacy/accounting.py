@@ -393,7 +393,7 @@ class Analysis:
         """Returns the part of `privacy.json` for this analysis."""
         epsilon, order = self.epsilon(rounds, delta)
         pld_epsilon = self.pld_epsilon(rounds, delta)
-        beyond = "beyond the numbers of PLD" if pld_epsilon is None and self._has_losses(0, delta) else ""
+        beyond = "outside the numeric range of PLD" if pld_epsilon is None and self._has_losses(0, delta) else ""
         return {
             "neighbours": self.neighbours,
             "sampling": self.sampling,
@@ -457,7 +457,7 @@ def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
     """
     if mechanism.sampling == "cyclic_poisson":
         release = PoissonGaussian(mechanism.rate, mechanism.noise_multiplier)
-        name = f"Poisson, in {mechanism.groups} groups by turns"
+        name = f"Poisson, in {mechanism.groups} groups that take turns"
         turns = functools.partial(sensitivities.participations, min_separation=mechanism.groups)
         return (Analysis(Relation.ADD_OR_REMOVE_ONE, name, False, release, turns),)
 
@@ -479,7 +479,7 @@ def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
     # Clients that take turns participate in their cohorts with certainty, so sampling amplifies nothing.
     fixed = mechanism.sampling == "fixed"
     population = mechanism.population if fixed else mechanism.cohort
-    note = "discrete noise: its concentrated differential privacy bounds RDP; there is no PLD"
+    note = "the noise is discrete: RDP is bounded by its concentrated differential privacy, and there is no PLD"
     zeroed, replaced = (
         Analysis(
             Relation.REPLACE_ONE if replaces else Relation.REPLACE_SPECIAL,
@@ -495,15 +495,15 @@ def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
         return zeroed, replaced
     heuristic = dataclasses.replace(
         _poisson(mechanism, noise, assumed=True),
-        note="a heuristic: takes discrete noise for Gaussian, and cohorts for Poisson samples",
+        note="a heuristic that treats discrete noise as Gaussian, and cohorts as Poisson samples",
     )
     return zeroed, replaced, heuristic
 
 
 _OF_KIND = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl, "ddp": _ddp}
-_CYCLIC = "none: clients take turns"
+_CYCLIC = "none, because clients take turns"
 _FIXED = "fixed size, without replacement"
 
 
 def _turns(mechanism: Mechanism) -> str:
-    return _CYCLIC if mechanism.sampling == "cyclic" else "none: a client may be in every cohort"
+    return _CYCLIC if mechanism.sampling == "cyclic" else "none, because a client may be in every cohort"

@@ -72,7 +72,7 @@ def plan(
     if choices:
         scale = noise / min(choice.prefix_noise(rounds) for choice in choices)
         by_bands = [f"{scale * choice.prefix_noise(rounds):.3g} with {choice.bands}" for choice in choices]
-        text = f"{text}, the least of all numbers of bands tried: {', '.join(by_bands)}"
+        text = f"{text}, the least noise among all numbers of bands that were tried: {', '.join(by_bands)}"
     return Plan(mechanism, f"{text}.")
 
 
@@ -85,7 +85,7 @@ def alternatives(
     least noise on the prefix sums is first.
 
     Args:
-      mechanism: The mechanism, of which only population, cohort, delta and accountant are used.
+      mechanism: The mechanism; only its population, cohort, delta and accountant are used.
       rounds: Number of planned rounds.
       target_epsilon: The epsilon to reach.
       dimension: Number of the model's parameters.
@@ -210,7 +210,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: fl
     while excess(high) > 0:
         if high == most:
             raise ValueError(
-                f"is out of reach: a noise multiplier of {_NOISE_RANGE[1]:g} still spends {spent(most):.4g}"
+                f"is out of reach: even a noise multiplier of {_NOISE_RANGE[1]:g} spends {spent(most):.4g}"
             )
         low, high, step = high, min(high + step, most), step if high < 3 else 2 * step
     while excess(low) < 0:
@@ -258,7 +258,7 @@ def scale_cohort(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: f
 
     if spent(mechanism.population) > target_epsilon:
         raise ValueError(
-            f"is out of reach: a cohort of the whole population still spends {spent(mechanism.population):.4g}"
+            f"is out of reach: even a cohort of the whole population spends {spent(mechanism.population):.4g}"
         )
     cohorts = range(mechanism.cohort, mechanism.population + 1)
     return scaled(cohorts[bisect.bisect_left(cohorts, -target_epsilon, key=lambda cohort: -spent(cohort))])

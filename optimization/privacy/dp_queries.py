@@ -40,7 +40,7 @@ def adaptive_clip_sum(*, seeds: tuple[int, int] | None, **parameters: Any) -> tf
     """Returns a Gaussian sum whose clip norm follows a quantile of the records' norms (Andrew et al. 2021).
 
     Args:
-      seeds: Seeds of the noise on the sum and on the count of clipped records; None as in `gaussian_sum`.
+      seeds: Seeds of the noise on the sum and on the count of unclipped records; None as in `gaussian_sum`.
       **parameters: Parameters of `tfp.QuantileAdaptiveClipSumQuery`.
     """
     if seeds is None:

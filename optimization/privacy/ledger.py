@@ -22,7 +22,8 @@ class Spent:
     """One release, or one training run.
 
     Attributes:
-      what: Description of the release. If it is made once and used often, such as a model, its unique name.
+      what: Description of the release. If the release is made once and used often, such as a model, this is its unique
+        name.
       mechanism: Mechanism that is accounted for.
       rounds: Number of rounds.
     """
@@ -121,8 +122,8 @@ def opened(path: pathlib.Path) -> Iterator[Ledger]:
             entries = [Spent(row["what"], mechanisms.of_values(row["mechanism"]), int(row["rounds"])) for row in rows]
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"--privacy_ledger={path} is not a readable ledger, so the spent privacy is not known: find the "
-                "right file. A new ledger would ignore all earlier releases."
+                f"--privacy_ledger={path} is not a readable ledger, so the privacy that was already spent is "
+                "unknown: name the right file. (A new ledger would ignore all earlier releases.)"
             ) from error
         yield Ledger(file, entries)
 

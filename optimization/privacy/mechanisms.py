@@ -26,24 +26,24 @@ KINDS: Mapping[str, str] = {
     "dpsgd": "Gaussian noise in each round (DP-FedAvg)",
     "dpftrl": "tree aggregation with restarts (DP-FTRL)",
     "mf_dpftrl": "banded matrix factorization (DP-FTRL)",
-    "ddp": "discrete Gaussian noise of each client, under secure aggregation",
+    "ddp": "discrete Gaussian noise from each client, under secure aggregation",
 }
 
 # Sampling of cohorts, in `optimization.cohorts`.
 SAMPLINGS: Mapping[str, str] = {
     "fixed": "a fixed number, uniformly without replacement",
-    "poisson": "each client by its own coin: a cohort of random size, as privacy accounting assumes",
-    "cyclic": "a fixed number, by turns in one random order: a client comes back after population / cohort rounds",
-    "cyclic_poisson": "Poisson samples of groups that take turns: a client is in one group, by a hash of its name",
+    "poisson": "each client independently, as privacy accounting assumes; the size of cohorts is random",
+    "cyclic": "a fixed number, in turns in one random order; a client's turns are population / cohort rounds apart",
+    "cyclic_poisson": "Poisson samples of groups that take turns; a hash of a client's name determines its group",
 }
 
 ACCOUNTANTS: Mapping[str, str] = {
     "rdp": "Renyi differential privacy, as in the paper",
-    "pld": "privacy loss distributions: tighter, slower",
+    "pld": "privacy loss distributions, which are tighter but slower to compute",
 }
 
 # With a larger delta or a smaller population, epsilon means little.
-_COVERS = "the models alone; no other file about clients, such as metrics.csv and TensorBoard's events"
+_COVERS = "only the models, not other files about clients, such as metrics.csv and TensorBoard's events"
 _MOST_DELTA = 1e-3
 _LEAST_POPULATION = 100
 _UNIT = "epsilon protects one client with all its examples, not a person with examples in several clients."
@@ -126,9 +126,9 @@ class Mechanism:
         if self.restart_frequency < 0 or self.bands < 1 or self.dimension < 1 or self.clip_norm <= 0:
             raise ValueError("restart_frequency must be at least 0, bands and dimension at least 1, clip_norm above 0.")
         if self.kind == "ddp" and self.sampling == "poisson":
-            raise ValueError("ddp cannot use Poisson sampling: a smaller cohort would add too little noise.")
+            raise ValueError("ddp cannot use Poisson sampling: small cohorts would add too little noise.")
         if self.kind == "ddp" and self.may_be_absent:
-            raise ValueError("ddp cannot lose clients: those who come would add too little noise.")
+            raise ValueError("ddp needs all sampled clients: without the absent ones, there is too little noise.")
         self._check_factorization()
         if self.accountant not in ACCOUNTANTS:
             raise ValueError(f"accountant is {self.accountant!r}, not one of {', '.join(ACCOUNTANTS)}.")
@@ -143,14 +143,14 @@ class Mechanism:
         if self.kind != "mf_dpftrl":
             raise ValueError(f"kind is {self.kind!r}, but cyclic_poisson sampling needs mf_dpftrl.")
         if self.groups < self.bands:
-            raise ValueError(f"groups is {self.groups}, less than bands, {self.bands}: nothing would be amplified.")
+            raise ValueError(f"groups is {self.groups}, below bands, {self.bands}: privacy would not be amplified.")
         if self.rate > 1:
             raise ValueError(
-                f"{self.groups} groups have {self.population / self.groups:.3g} clients each, fewer than the cohort of "
-                f"{self.cohort}: at most {self.population // self.cohort} groups, and bands, are possible."
+                f"{self.groups} groups have {self.population / self.groups:.3g} clients each, fewer than the cohort "
+                f"of {self.cohort}: at most {self.population // self.cohort} groups and bands are possible."
             )
         if self.may_be_absent:
-            raise ValueError("clients may be absent, but cyclic_poisson sampling needs all who are drawn.")
+            raise ValueError("clients may be absent, but cyclic_poisson sampling needs all sampled clients.")
 
     @property
     def name(self) -> str:
@@ -220,7 +220,7 @@ class Mechanism:
         cause = self.voided or ("" if self.noise_multiplier else "there is no noise")
         if cause or not (self.pretraining and self.pretraining_rounds and self.pretraining.reason):
             return cause
-        return f"in the earlier training on private clients {self.pretraining.reason}"
+        return f"in the earlier training on private clients, {self.pretraining.reason}"
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -263,7 +263,7 @@ class Mechanism:
 
             change = math.sqrt(accounting.of(self)[0].amount(rounds))
             warnings.append(
-                f"a client may be in every cohort, so its absence can change what {rounds:,} rounds release by "
+                f"a client may be in every cohort, so its absence can change the releases of {rounds:,} rounds by "
                 f"{change:.4g} clip norms: give --cohort_sampling=cyclic."
             )
         return tuple(warnings)
@@ -278,7 +278,7 @@ class Mechanism:
             guarantees = [one for one in every if math.isfinite(one["epsilon_rdp"])]
         summary = f"Privacy: no guarantee, because {reason}." if reason else self._summary(rounds, guarantees)
         if not rounds and not self.pretraining_rounds:
-            summary = "Privacy: epsilon 0, because nothing that was trained on private clients left them."
+            summary = "Privacy: epsilon 0, because nothing that was trained on private clients was released."
         proven = [one for one in guarantees if not one["sampling_assumed"]][:1]
         both = [one[name] for one in proven for name in ("epsilon_rdp", "epsilon_pld") if one[name] is not None]
         return {
@@ -318,8 +318,8 @@ class Mechanism:
             text.append(f"Not proven: {self._figures(others[-1])}, {others[-1]['note']}.")
         if self.pretraining_rounds and self.pretraining_disjoint:
             text.append(
-                "No client is in both trainings, so this is the larger of their epsilons, both at this delta. It holds "
-                "if a client's absence moves no other client to the other training."
+                "No client is in both trainings, so this is the larger of their two epsilons at this delta. It "
+                "holds if the absence of a client does not move other clients from one training to the other."
             )
         return " ".join(text) + "".join(f"\nWarning: {one}" for one in self.warnings(rounds))
 
@@ -354,7 +354,7 @@ def load(path: pathlib.Path) -> tuple[Mechanism, int]:
         report = json.loads(path.read_text())
         return of_values(report["mechanism"]), int(report["rounds"])
     except (OSError, ValueError, KeyError, TypeError):
-        return Mechanism("none", 0.0, population=1, cohort=1, voided="what it spent is not known"), 1
+        return Mechanism("none", 0.0, population=1, cohort=1, voided="the privacy that it spent is not known"), 1
 
 
 def of_values(values: Mapping[str, Any]) -> Mechanism:

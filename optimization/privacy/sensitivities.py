@@ -9,7 +9,8 @@ from scipy import special
 # Probability that a coordinate of TFF's distributed sum wraps around. This is the factory's default.
 _WRAP_PROBABILITY = 1e-4
 _MAX_SCALE = 1e6
-# Noise on the count of clipped clients, as a share of the cohort, as Andrew et al. 2021 recommend.
+# Standard deviation of the noise on the count of unclipped clients, as a share of the cohort. The value is the one that
+# Andrew et al. 2021 recommend.
 COUNT_NOISE_SHARE = 0.05
 _MOST_PATTERNS = 20_000  # Trying this many patterns of participation takes about ten milliseconds.
 
@@ -21,7 +22,7 @@ def participations(rounds: int, min_separation: int) -> int:
 
 @functools.lru_cache(1024)
 def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -> int:
-    """Returns the squared sensitivity of all tree nodes, in squared clip norms, or an upper bound if that is slow.
+    """Returns the squared sensitivity of all tree nodes, in squared clip norms, or an upper bound if that takes long.
 
     A client that participates k times below a node changes it by k clip norms (Kairouz, McMahan et al. 2021, appendix
     D). The exact value is found by a search over all patterns of participation. The bound holds because, at each level
@@ -60,7 +61,7 @@ def _exact_tree_sensitivity(rounds: int, size: int, min_separation: int) -> int:
 
     @functools.cache
     def most(begin: int, earliest: int, members: tuple[int, ...]) -> int:
-        """Largest increase from round `earliest` on, after participations in `members` of the tree at `begin`."""
+        """Most that participations from round `earliest` on add, after those at `members` of the tree at `begin`."""
         if begin >= rounds:
             return 0
         length = min(size, rounds - begin)
@@ -112,7 +113,7 @@ def distributed_noise_multiplier(
 
 
 def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
-    """Returns the noise multiplier of the updates, which share their privacy budget with the clipped count.
+    """Returns the noise multiplier of the updates, whose count of unclipped clients has a part of the noise.
 
     Andrew et al. 2021, Theorem 1: z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2). The count of clients below the clip norm,
     where each client adds +-1/2, is released with the sum. Both together cost as much as a sum with `noise_multiplier`
@@ -130,6 +131,7 @@ def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
     if noise_multiplier >= 2 * clipped_count_stddev:
         raise ValueError(
             f"A noise multiplier of {noise_multiplier:g} needs noise of more than {noise_multiplier / 2:g} on the "
-            f"clipped count, not {clipped_count_stddev:g}: use less noise, larger cohorts, or a fixed clip norm."
+            f"count of unclipped clients, not {clipped_count_stddev:g}: use less noise, larger cohorts, or a fixed "
+            "clip norm."
         )
     return (noise_multiplier**-2 - (2 * clipped_count_stddev) ** -2) ** -0.5

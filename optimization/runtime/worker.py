@@ -106,8 +106,8 @@ class _LocalStub:
         with contextlib.suppress(subprocess.TimeoutExpired):  # The worker exits shortly after its last answer.
             status = self._local_worker.process.wait(_RETRY_SECONDS)
             raise Failure(
-                f"TFF's worker died (exit status {status}), perhaps for lack of memory. Checkpoints are kept: the same "
-                "command continues after the last."
+                f"TFF's worker died (exit status {status}), perhaps for lack of memory. Checkpoints are kept: run "
+                "the same command again to continue from the last one."
             ) from error
 
 

@@ -172,12 +172,13 @@ def _launch_local(max_concurrent_calls: int, isolate: str) -> Server:
         except RefusedError as error:
             if isolate == "required":
                 raise Failure(
-                    f"--isolation=required: this system allows no separate network for TFF's worker ({error}). Allow "
-                    "user namespaces, or accept with --isolation=auto that anyone who can reach it can run code as you."
+                    "--isolation=required: this system does not allow a separate network for TFF's worker "
+                    f"({error}). Allow user namespaces, or accept with --isolation=auto that anyone who can reach "
+                    "the worker can run code as you."
                 ) from error
             print(
-                "Warning: TFF's worker listens on all of this machine's addresses, and anyone who can reach it can run "
-                f"code as you: the system allows it no separate network ({error}). See --isolation.",
+                "Warning: TFF's worker listens on all of this machine's addresses, and anyone who can reach it can "
+                f"run code as you, because the system does not allow a separate network ({error}). See --isolation.",
                 file=sys.stderr,
             )
     return launch(portpicker.pick_unused_port(), max_concurrent_calls)

@@ -8,7 +8,7 @@ import numpy as np
 from data import clients, keys
 from data.settings import Count, Fraction, none_of, setting
 
-KINDS: Mapping[str, str] = {"diurnal": "each with a probability that rises and falls over a day, by its time zone"}
+KINDS: Mapping[str, str] = {"diurnal": "each client with a probability that varies over the day of its time zone"}
 _KINDS = {"availability": tuple(KINDS)}
 MIDNIGHT, NOON = 0.1, 0.9  # Probability of being available.
 
@@ -23,14 +23,14 @@ class Availability:
 
     kind: str = setting(
         None,
-        "Availability of clients to a round's cohort (default: always)",
+        "Availability of clients for a round's cohort (default: always)",
         {"always": "all are", **KINDS},
         name="availability",
         unset="always",
         convert=none_of("always"),
     )
     day: int = setting(
-        None, "Rounds of a day", name="availability_day", unset=1, low=2, only=_KINDS, applied_default=24
+        None, "Number of rounds per day", name="availability_day", unset=1, low=2, only=_KINDS, applied_default=24
     )
     time_zones: Count = setting(
         None,
@@ -41,7 +41,7 @@ class Availability:
     )
     by_labels: bool = setting(
         None,
-        "Time zones by clients' most frequent labels, instead of at random (default: no)",
+        "Choose time zones by clients' most frequent labels instead of at random (default: no)",
         name="time_zones_by_label",
         unset=False,
         only=_KINDS,
@@ -49,7 +49,7 @@ class Availability:
     )
     drop_out: Fraction = setting(
         None,
-        "Probability that a client of a cohort never reports (default: 0)",
+        "Probability that a client in the cohort does not report (default: 0)",
         unset=0.0,
         below=True,
         convert=none_of(0.0),
@@ -64,7 +64,7 @@ class Availability:
     @property
     def revealed(self) -> tuple[str, ...]:
         """Properties of the clients' data that participation reveals, in words."""
-        times = "when clients are available, which follows their labels"
+        times = "when clients are available, which depends on their labels"
         return (times,) if self.kind != "always" and self.by_labels else ()
 
     def zones(self, population: clients.ClientData, num_labels: int, members: range | None = None) -> np.ndarray:

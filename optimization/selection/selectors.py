@@ -61,7 +61,9 @@ class Selector(abc.ABC):
             raise ValueError("No client has an example.")
         self.population = len(self._sizes)
         if not 1 <= cohort_size <= self.population:
-            raise ValueError(f"--clients_per_round={cohort_size} is not from 1 to all {self.population} clients.")
+            raise ValueError(
+                f"--clients_per_round={cohort_size} must be from 1 to {self.population}, the number of clients."
+            )
         self.cohort_size = cohort_size
         self.shares = self._sizes / self._sizes.sum()
         self._empty = np.flatnonzero(self._sizes == 0)
@@ -149,8 +151,8 @@ class _FromCandidates(Selector):
             num_candidates = min(2 * cohort_size, self.population)
         if not cohort_size <= num_candidates <= self.population:
             raise ValueError(
-                f"--selection_candidates={num_candidates} is not from {cohort_size}, the cohort, to all "
-                f"{self.population} clients."
+                f"--selection_candidates={num_candidates} must be from {cohort_size}, the size of the cohort, to "
+                f"{self.population}, the number of clients."
             )
         self.num_candidates = num_candidates
 

@@ -20,16 +20,16 @@ def check(settings: cli.Settings) -> None:
     """Checks the flags against each other.
 
     Raises:
-      UsageError: On a flag that is missing, has no effect, or does not go with the others.
+      UsageError: If a flag is missing, has no effect, or conflicts with others.
     """
     kind = settings.aggregator_type
     unclipped = "aggregator" if settings.aggregator else f"aggregator_type={kind}" * (kind in ROBUST)
     if unclipped and (settings.adaptive_clipping or settings.clip_norm is not None):
-        raise UsageError(f"--{unclipped} gets the updates as they are: leave out --clip_norm and --adaptive_clipping.")
+        raise UsageError(f"--{unclipped} uses updates without clipping: leave out --clip_norm and --adaptive_clipping.")
     if settings.adaptive_clipping and kind not in CAN_ADAPT:
         raise UsageError(f"--adaptive_clipping does not work with --aggregator_type={kind}: its clip norm is fixed.")
     if not settings.adaptive_clipping and "unclip_quantile" in settings.set_by_user:
-        raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping.")
+        raise UsageError("--unclip_quantile has an effect only with --adaptive_clipping: give both, or neither.")
     if settings.client_weighting != "uniform" and kind != "mean":
         raise UsageError(f"--client_weighting has an effect only with --aggregator_type=mean, not {kind}.")
     _check_groups(settings)
@@ -40,14 +40,14 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not both.")
     if target is None and settings.noise_multiplier is None:
         raise UsageError(
-            f"--aggregator_type={kind} needs --noise_multiplier or --target_epsilon; noise 0 clips only and guarantees "
-            "nothing."
+            f"--aggregator_type={kind} needs --noise_multiplier or --target_epsilon; a noise of 0 only clips, and "
+            "guarantees nothing."
         )
     if settings.clip_norm is None:
         alternative = ", or --adaptive_clipping" if kind in CAN_ADAPT else ""
         raise UsageError(f"--aggregator_type={kind} needs --clip_norm{alternative}.")
     if kind == "ddp" and settings.cohort_sampling == "poisson":
-        raise UsageError("--aggregator_type=ddp needs cohorts of a fixed size, or too little noise is added.")
+        raise UsageError("--aggregator_type=ddp needs cohorts of a fixed size: small ones add too little noise.")
     if kind == "ddp" and settings.accountant == "pld":
         raise UsageError("--accountant=pld does not support --aggregator_type=ddp: use --accountant=rdp.")
 
@@ -62,7 +62,7 @@ def _check_groups(settings: cli.Settings) -> None:
     if settings.get("availability") or settings.get("drop_out"):
         raise UsageError(f"{flag} does not work with --availability or --drop_out: all sampled clients must take part.")
     if settings.mf_bands == "auto" and settings.get("target_epsilon") is None:
-        raise UsageError(f"{flag} needs --target_epsilon, to choose the number of bands, or a number in --mf_bands.")
+        raise UsageError(f"{flag} needs --target_epsilon to choose the number of bands, or a number in --mf_bands.")
 
 
 def options(settings: Mapping[str, Any]) -> Aggregation:
@@ -95,7 +95,7 @@ def plan(
         return None
     clients, size = aggregation.population or population, aggregation.population_cohort or cohort.size
     if clients < population:
-        raise UsageError(f"--population={clients} is less than the {population} clients in the data.")
+        raise UsageError(f"--population={clients} is less than the {population} clients in the data: raise it.")
     if not cohort.size <= size <= clients:
         raise UsageError(
             f"--population_clients_per_round={size} is not between --clients_per_round={cohort.size} and the "
@@ -144,13 +144,13 @@ def planned(
 
 
 def simulated(aggregation: Aggregation, population: int, cohort: int) -> str:
-    """Why a simulated deployment has no privacy guarantee, to follow "because"; empty without a simulation."""
+    """Why a simulated deployment has no privacy guarantee, in words that follow "because"; empty otherwise."""
     plan = aggregation.plan
     if plan is None or (plan.population, plan.cohort) == (population, cohort):
         return ""
     return (
-        f"it simulates training on {plan.population:,} clients, about {plan.cohort:,} per round: "
-        f"its noise is too weak for the {population:,} clients of this run"
+        f"it simulates training on {plan.population:,} clients, about {plan.cohort:,} per round: its noise is too "
+        f"weak to protect the {population:,} clients of this run"
     )
 
 
@@ -164,14 +164,14 @@ def mechanism(
       cohort: How cohorts are sampled.
       population: Number of clients to sample from.
       dimension: Number of model parameters.
-      voided: Why there is no guarantee regardless of these flags, to follow "because".
+      voided: Why there is no guarantee regardless of these flags, in words that follow "because".
 
     Raises:
       UsageError: If the flags do not fit the population or each other.
     """
     kind, noise_multiplier = aggregation.kind, aggregation.noise_multiplier
     if cohort.size > population:
-        raise UsageError(f"--clients_per_round={cohort.size} is more than the {population} clients that take part.")
+        raise UsageError(f"--clients_per_round={cohort.size} is more than the {population} clients who take part.")
     plan, seeded = aggregation.plan, "" if aggregation.noise_seed is None else _SEEDED_NOISE
     of_kind: Mapping[str, Mapping[str, Any]] = {
         "dpftrl": {"restart_frequency": aggregation.restart_rounds or population // cohort.size},
@@ -183,7 +183,7 @@ def mechanism(
         "ddp": {"dimension": dimension},
     }
     reason = voided or seeded or simulated(aggregation, population, cohort.size)
-    unknown = f"{aggregation.own.label} is an unknown aggregator" if aggregation.own else ""
+    unknown = f"the privacy of the aggregator {aggregation.own.label} is not known" if aggregation.own else ""
     try:
         if kind == "dpsgd" and aggregation.unclip_quantile is not None:
             sensitivities.split_noise(noise_multiplier, sensitivities.COUNT_NOISE_SHARE * cohort.size)

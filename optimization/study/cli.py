@@ -46,9 +46,9 @@ def seeds(settings: Mapping[str, Any]) -> range:
     """
     first, count = settings["seed"], settings["repeat"] or 1
     if count > MOST_REPEATS:
-        raise UsageError(f"--repeat={count} is more than {MOST_REPEATS} runs of one command.")
+        raise UsageError(f"--repeat={count} exceeds the limit of {MOST_REPEATS} runs per command.")
     if first + count > 2**32:
-        raise UsageError(f"--seed={first} with --repeat={count} ends above {2**32 - 1}, the largest seed.")
+        raise UsageError(f"--seed={first} with --repeat={count} ends above {2**32 - 1}, the largest seed: lower one.")
     return range(first, first + count)
 
 
@@ -131,7 +131,7 @@ def main(flag_set: FlagSet, program: Callable[[Settings], int | None]) -> None:
             traceback.print_exc()
         else:
             problem = f"{error.filename} cannot be used" if error.filename else "A file cannot be written"
-            print(f"{problem} ({error.strerror}). What was written before is kept.", file=sys.stderr)
+            print(f"{problem} ({error.strerror}). Everything that was written before is kept.", file=sys.stderr)
         _drop_unwritten()
         status = 1
     except Exception:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish, except for yellow, which is invisible on white.
+# Okabe and Ito's colours, which colour-blind readers can distinguish. Yellow is left out because it is invisible on
+# white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK = COLOURS
 GREY = "#777777"
@@ -69,18 +70,18 @@ STYLES = {
 
 # Name of each band over seeds.
 BANDS = {
-    "ci": "95% interval of the mean over seeds",
-    "minmax": "lowest to highest of the seeds",
-    "sd": "mean ± one standard deviation of the seeds",
+    "ci": "95% confidence interval of the mean over seeds",
+    "minmax": "lowest to highest value of the seeds",
+    "sd": "mean ± one standard deviation over the seeds",
 }
 
 
 def styles(names: Sequence[str]) -> list[Style]:
     """Chooses styles for the curves of a picture, all different if possible.
 
-    A name that contains a key of `STYLES` gets the style of the longest such key. More curves of the same strategy have
-    the same colour and other line styles, unless the picture has no other strategy. All other names get the remaining
-    colours.
+    A name that contains a key of `STYLES` gets the style of the longest such key. Further curves of the same strategy
+    keep its colour and get other line styles, unless the picture has no other strategy. All other names get the
+    remaining colours.
     """
     words = [re.sub("[^a-z0-9]", "_", name.lower().replace("ε", "epsilon")) for name in names]
     known = [max((key for key in STYLES if key in word), key=len, default="") for word in words]
@@ -169,7 +170,7 @@ def draw(
 
     is_stepped = getattr(column, "deployed", False)
     curve = band(tables, column, **shown)
-    if is_stepped and len(curve):  # A step starts at the previous round, also for the first one.
+    if is_stepped and len(curve):  # Every step starts at the previous round, including the first one.
         curve.loc[curve.index[0] - 1] = curve.iloc[0]
         curve = curve.sort_index()
     marker = style.marker if len(curve) == 1 else None

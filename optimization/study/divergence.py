@@ -28,8 +28,8 @@ def warning(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
         return sentence if loss > _MOST_LOSS else ""
     is_nan = metrics.LOSS in table and math.isnan(loss)
     return (
-        f"Training diverged: in {(counts > 0).sum():,} of {len(table):,} rounds, {int(counts.sum()):,} updates in all "
-        f"were not finite and changed nothing{'; the last training loss is not a number' if is_nan else ''}. Try "
+        f"Training diverged: in {(counts > 0).sum():,} of {len(table):,} rounds, {int(counts.sum()):,} updates in "
+        f"total were not finite and were ignored{'; the last training loss is not a number' if is_nan else ''}. Try "
         "smaller learning rates."
     )
 

@@ -227,11 +227,11 @@ class _Output:
     root_output_dir: pathlib.Path = setting("runs", "Folder of all runs", basic=True)
     experiment_name: str = setting(None, "Name of this run's folder", basic=True, check=no_folder)
     repeat: int = setting(
-        1, "Number of runs with consecutive seeds, in folders NAME/seed_N; 0 is also one run", basic=True
+        1, "Number of runs with consecutive seeds, in NAME/seed_N; 0 for one run, in NAME", basic=True
     )
-    rounds_per_checkpoint: int = setting(None, "Rounds between checkpoints; 0 for only the last")
+    rounds_per_checkpoint: int = setting(None, "Rounds between checkpoints; 0 to save only the last")
     callbacks: list = setting(None, "Observer of the run; can be repeated; see docs/own_parts.md", takes_objects=True)
-    restart: bool = setting(False, "Start over: move the existing run's files aside, delete nothing", basic=True)
+    restart: bool = setting(False, "Start over; an existing run's files are moved, not deleted", basic=True)
 
 
 def flag_set(study: Study) -> cli.FlagSet:
@@ -276,7 +276,7 @@ def plan(study: Study, settings: cli.Settings) -> list[cli.Settings]:
 
 
 def announcement(study: Study, planned: Sequence[cli.Settings]) -> str:
-    """One line that announces the runs, the rounds and the folder of a command."""
+    """Announcement of a command's runs, rounds and folder, in one line."""
     chosen = ", ".join(dict.fromkeys(study.strategy(run) for run in planned))
     tasks = ", ".join(dict.fromkeys(run.task_type for run in planned if "task_type" in run))
     lengths = sorted({run.total_rounds for run in planned})
@@ -351,7 +351,7 @@ def _data_notes(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterato
     name = "clients_per_round"
     pairs = [(before.get(name), run.settings.get(name)) for before, run in zip(planned, runs, strict=True)]
     for size in dict.fromkeys(after for before, after in pairs if before != after):
-        yield f"--{name} is {size}, as there are no more clients."
+        yield f"--{name} is reduced to {size}, because there are no more clients."
 
 
 def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Any) -> None:
@@ -374,7 +374,7 @@ def program(study: Study, settings: cli.Settings) -> int:
     if stopped := run_all(study, settings, runs):
         again = run_folder.continuing(settings)
         run, signum = stopped
-        print(f"Stopped; what was done is saved. {again} {run.folder.path}.", file=sys.stderr)
+        print(f"Stopped; finished rounds are saved. {again} {run.folder.path}.", file=sys.stderr)
         return 128 + signum
     return 0
 

@@ -81,7 +81,7 @@ class OwnCallbacks(Callback):
         self.run: ObservedRun | None = None
         for each in given:
             if {"on_start", "on_round", "on_end"}.isdisjoint(dir(each.value)):
-                raise UsageError(f"--callbacks: {each.label} has no method on_start, on_round or on_end.")
+                raise UsageError(f"--callbacks: {each.label} needs a method on_start, on_round or on_end.")
 
     def on_start(self, run: ObservedRun) -> None:
         self.run = run
@@ -133,8 +133,8 @@ class CsvFile(Callback):
         expected = run.opened.expected_checksums.get(path.name)
         if expected and expected != self._checksums[run.first_round]:
             raise Failure(
-                f"{path} was changed, as its rows up to round {run.first_round} do not have their checksum in the "
-                f"checkpoint: {run_folder.RESTORE}"
+                f"{path} was changed: its rows up to round {run.first_round} do not match the checksum in the "
+                f"checkpoint; {run_folder.RESTORE}"
             )
         files.replace(path, text.encode())
         self._file = open(path, "a", newline="")  # noqa: SIM115

@@ -61,7 +61,7 @@ SECONDS = Metric("seconds", "Seconds per round", better="down", drawn=True)  # W
 # Metrics per round that several studies share.
 LOSS = Metric("train/loss", "Training loss per example, before each step", better="down")
 UPDATE_NORM = Metric("train/update_norm", "L2 norm of the aggregated update")
-EXAMPLES = Metric("train/examples", "Examples of the cohort")
+EXAMPLES = Metric("train/examples", "Examples in the cohort")
 EMPTY_CLIENTS = Metric("train/empty_clients", "Clients without an example")
 BYTES_DOWN = Metric("communication/bytes_down", "Payload from the server to the clients, bytes", better="down")
 BYTES_UP = Metric("communication/bytes_up", "Payload from the clients to the server, bytes", better="down")

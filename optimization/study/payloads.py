@@ -58,7 +58,7 @@ def row(down: int, up: int, sent: int, came: int, measured: int = 0) -> dict[str
       up: Number of bytes of a client's update.
       sent: Number of clients that receive a model, including those that drop out or are only polled.
       came: Number of clients whose updates arrive.
-      measured: Number of values that clients report about what they received, such as losses in a poll.
+      measured: Number of values that clients report about the received models, such as losses in a poll.
     """
     return {metrics.BYTES_DOWN: sent * down, metrics.BYTES_UP: came * up + measured * _NUMBER}
 
@@ -104,10 +104,10 @@ def check_memory(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> N
     figures = (size(model_bytes, cohort_size, keeps_models=keeps_models) for size in (needed_bytes, usual_bytes))
     needed, usual = (figure if children else figure // 2 for figure in figures)
     if needed > free:
-        cohort = f" and a cohort of {cohort_size:,}, whose models the server keeps" if keeps_models else ""
+        cohort = f" and a cohort of {cohort_size:,}, whose models the server collects" if keeps_models else ""
         remedy = "or fewer --clients_per_round" if keeps_models else "or a larger machine"
         raise UsageError(
             f"A round with a model of {model_bytes / 1e6:,.0f} MB{cohort} needs at least {needed / 1e9:,.1f} GB of "
-            f"memory, usually {usual / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are left: choose a smaller model "
-            f"(--model, --hidden), {remedy}."
+            f"memory, and usually {usual / 1e9:,.1f} GB, but only {free / 1e9:,.1f} GB are free: choose a smaller "
+            f"model (--model, --hidden), {remedy}."
         )

@@ -22,7 +22,7 @@ class Preset:
     """A published setting.
 
     Attributes:
-      about: Publication that it is from.
+      about: Publication from which the setting is taken.
       values: Flags and their values.
     """
 
@@ -37,8 +37,8 @@ class Presets:
     preset: str = setting(None, "Name of a published setting; flags on the command line override it", basic=True)
     config: pathlib.Path = setting(
         None,
-        "TOML file of your settings, one line name = value each, texts in quotes; the command line overrides it, "
-        "and it overrides --preset. Relative paths start in the working directory",
+        "TOML file with your settings, one per line as name = value, with texts in quotes; it overrides --preset, "
+        "and the command line overrides it. Relative paths start in the working directory",
         basic=True,
     )
     list_presets: bool = setting(False, "Print the names of all presets, and exit", basic=True)
@@ -81,13 +81,13 @@ def read(path: str) -> Mapping[str, Any]:
     except OSError as error:
         raise UsageError(f"it cannot be read ({error.strerror}).") from error
     except ValueError as error:
-        raise UsageError(f"it is not TOML ({error}): write lines flag = value, texts in quotes.") from error
+        raise UsageError(f"it is not TOML ({error}): write lines flag = value, with texts in quotes.") from error
     values.pop(_ABOUT, None)
     for name, value in values.items():
         if isinstance(value, dict):
-            raise UsageError(f"{name} has parts: write only lines flag = value, without [heading] or dot.")
+            raise UsageError(f"{name} has parts: write lines flag = value, without [headings] and without dots.")
         if name in _NOT_IN_FILES:
-            raise UsageError(f"{name} is only for the command line: remove it from the file.")
+            raise UsageError(f"{name} belongs on the command line: remove it from the file.")
     return values
 
 

@@ -115,7 +115,7 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
       UsageError: For values that the binary refuses, too.
       Failure: If a run fails, or this process was forked from one that has executed runs; finished rounds are saved.
       KeyboardInterrupt: After Ctrl-C, once the round in progress is saved, or immediately while it waits for another
-        thread's run, which goes on; the same call continues the run.
+        thread's run, which continues; the same call continues this run.
     """
     flag_values = checked(study, flag_values)
     flags, table = frame.flag_set(study), flag_values.pop(_TABLE, None)
@@ -129,10 +129,12 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
     settings = flags.parse(["", *arguments]).with_user_values(**own)
     if problems := objects.problems({name: own[name] for name in own.keys() - run_folder.FREE_FLAGS}):
         settings = settings.with_user_values(root_output_dir=tempfile.mkdtemp(dir=_in_memory().name))
-        remedy = "Use functions and frozen dataclasses of a module to keep the run"
-        print(f"The run ends with this process: {'; '.join(problems)}. {remedy}.", file=sys.stderr)
+        remedy = "To keep the run, use functions and frozen dataclasses that are defined in a module"
+        print(f"The run's files are deleted when this process ends: {'; '.join(problems)}. {remedy}.", file=sys.stderr)
     if _pids - {os.getpid()}:  # A fork lacks the threads of gRPC and TensorFlow, which would end its parent.
-        raise Failure("This process was forked after a run, and cannot run: let multiprocessing spawn its processes.")
+        raise Failure(
+            "This process was forked after a run, and cannot start runs: let multiprocessing spawn processes."
+        )
     try:
         folders = _in_a_thread(lambda: _execute(study, settings, arguments, table))
     finally:
@@ -266,7 +268,7 @@ def load(
     path = pathlib.Path(cli.user_path(os.fspath(folder)))
     folders = [run for group in results.find(path).values() for run in group if (run / "metrics.csv").is_file()]
     if not folders:
-        raise UsageError(f"{path} holds no metrics.csv; has the run started?")
+        raise UsageError(f"There is no metrics.csv in {path}: name the folder of a run that has started.")
     columns = list(studies)
     runs, unread = [], []
     for run_path in folders:
@@ -289,7 +291,7 @@ def _text(name: str, value: Any) -> str:
     """Spelling of a value on the command line.
 
     Raises:
-      UsageError: If it has none.
+      UsageError: If a value cannot be written there.
     """
     if hasattr(value, "tolist"):  # NumPy's and pandas' numbers and arrays.
         value = value.tolist()
@@ -317,11 +319,11 @@ def _with_table(flag_values: dict[str, Any], table: Any, known: Iterable[str]) -
     import pandas as pd
 
     if "data_file" not in known:
-        raise UsageError("This study takes no table: leave it out.")
+        raise UsageError("This study does not use tables: leave out table.")
     if not isinstance(table, pd.DataFrame):
-        raise UsageError(f"table must be a pandas DataFrame, not a {type(table).__name__}; --data_file takes a file.")
+        raise UsageError(f"table must be a pandas DataFrame, not a {type(table).__name__}: for a file, use data_file.")
     if "data_file" in flag_values:
-        raise UsageError("table and --data_file are two tables: leave one out.")
+        raise UsageError("table and --data_file name two tables: leave one out.")
     if "task_type" not in known:
         return flag_values
     if flag_values.get("task_type", "tabular") not in ("tabular", "logged"):

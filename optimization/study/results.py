@@ -110,7 +110,7 @@ class Run:
 
     def _module(self, name: str) -> Any:
         if not self.predictor:
-            raise UsageError(f"{self.folder} cannot predict: only runs of run_federated on a table can.")
+            raise UsageError(f"The run in {self.folder} cannot predict: only runs of run_federated on a table can.")
         return importlib.import_module(f"{self.predictor}.{name}")
 
     def plot(self, *names: str) -> "panels.Figure":
@@ -185,7 +185,7 @@ class Runs(Sequence[Run]):
             raise UsageError("There are no runs to plot.")
         present = dict.fromkeys(column for run in self._runs for column in run.metrics if column != "round_num")
         if unknown := [name for name in names if name not in present]:
-            raise UsageError(f"There is no metric {unknown[0]}; the metrics are {', '.join(present)}.")
+            raise UsageError(f"There is no metric {unknown[0]}: the metrics are {', '.join(present)}.")
         declared: dict[str, Metric] = {
             metric: metric for run in self._runs for metric in run.columns if metric in present
         }
@@ -213,7 +213,7 @@ def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
     """
     runs = _find(folder, frozenset())
     if not runs:
-        raise UsageError(f"{folder} holds no metrics.csv; is it a run's folder?")
+        raise UsageError(f"There is no metrics.csv in {folder}: name the folder of a run.")
     return runs
 
 
@@ -274,12 +274,12 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
     config = read_json(folder / "config.json")
     flags, command = config.get("flags"), newest_command(config)
     if not isinstance(flags, dict) or not command:
-        raise UsageError(f"{folder / 'config.json'} lacks a run's flags and command: give the folder of a run.")
+        raise UsageError(f"{folder / 'config.json'} lacks a run's flags and command: name the folder of a run.")
     run_folder.check_format(folder, config)
     flags = run_folder.renamed(flags)
     for name, kind in (("seed", int), ("task_type", str), ("data_file", str)):
         if not isinstance(flags.get(name), kind | None):
-            raise UsageError(f"{folder / 'config.json'} is damaged: see its flag {name}.")
+            raise UsageError(f"{folder / 'config.json'} is damaged: its flag {name} has an invalid value.")
     privacy = read_json(folder / run_folder.PRIVACY_FILE) if (folder / run_folder.PRIVACY_FILE).exists() else {}
     own = [Metric(name, **known) for name, known in config.get("own_metrics", {}).items()]
     return Run(
@@ -307,7 +307,7 @@ def read_bounds(folder: pathlib.Path) -> dict[str, Any]:
         isinstance(group, dict) and all(isinstance(value, int | float | None) for value in group.values())
         for group in bounds.values()
     ):
-        raise UsageError(f"{path} is damaged: it must hold numbers by name.")
+        raise UsageError(f"{path} is damaged: it must map names to numbers.")
     return bounds
 
 
@@ -355,5 +355,5 @@ def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFra
         raise UsageError(f"{path} has no finished round yet.")
     words = [column for column in table if not pd.api.types.is_numeric_dtype(table[column])]
     if words or not pd.api.types.is_integer_dtype(table["round_num"]) or not table["round_num"].is_unique:
-        raise UsageError(f"{path} is damaged: see its column {words[0] if words else 'round_num'}.")
+        raise UsageError(f"{path} is damaged: a value is not valid in its column {words[0] if words else 'round_num'}.")
     return table if rounds is None else table[table["round_num"] <= rounds]

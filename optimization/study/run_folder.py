@@ -54,7 +54,7 @@ CLIENT_VARIATES = "private_client_variates"
 EXPORT = "export"
 _SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS, CLIENT_VARIATES, EXPORT)
 _HAS_CHECKPOINTS = "has_checkpoints"
-RESTORE = "restore a copy, or give --restart, which starts over and moves the old files aside."
+RESTORE = "restore a copy, or give --restart, which moves the old files aside and starts over."
 _ELSEWHERE = "choose another --experiment_name, or give --restart, which moves the old files aside."
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
 # Flags that do not affect results. They may change when a run is continued.
@@ -80,7 +80,7 @@ class Disclosure(enum.StrEnum):
     """Kind of information that a file discloses. Only the first kind may be published under epsilon."""
 
     RELEASED = "released under the guarantee, or independent of the clients' data"
-    AGGREGATE = "counts, digests, aggregates and categories of participating clients, without noise"
+    AGGREGATE = "counts, digests, aggregates and categories from participating clients, without noise"
     HELD_OUT = "rewards of held-out clients, whom epsilon does not protect either"
     PRIVATE = "as private as the data"
 
@@ -108,14 +108,14 @@ DISCLOSURES: Mapping[Disclosure, tuple[str, ...]] = {
     Disclosure.PRIVATE: ("private_*", "private_*/*", "interactions/*", "checkpoints/*"),
 }
 NOTICE = (
-    "Epsilon covers the model alone, not the rewards that this run prints. privacy.json lists under `files` what each "
-    "file discloses, and which may be published."
+    "Epsilon covers only the model, not the rewards that this run prints. privacy.json lists under `files` what "
+    "each file discloses, and which files may be published."
 )
 
 
 def variates_notice(path: pathlib.Path) -> str:
     """Line to print after a run whose folder has control variates."""
-    return f"Keep {path / CLIENT_VARIATES} and the checkpoints private: they hold mean gradients of the clients."
+    return f"Keep {path / CLIENT_VARIATES} and the checkpoints private, because they hold clients' mean gradients."
 
 
 def with_disclosures(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run
     """
     if (recorded_format := config.get("format")) != FORMAT:
         raise UsageError(
-            f"{path} holds a {what} of format {recorded_format}, and this version reads only format {FORMAT}: "
+            f"{path} holds a {what} of format {recorded_format}, but this version reads only format {FORMAT}: "
             + (_ELSEWHERE if what == "run" else "choose another --experiment_name.")
         )
 
@@ -312,7 +312,7 @@ class RunFolder:
             for name in names
         ]
         if not is_same_data:
-            changed.append("the data has another checksum")
+            changed.append("the data has a different checksum")
         if changed:
             text = f"{self.path} holds a run with other settings: {'; '.join(changed)}."
             raise UsageError(f"{text} To start a new run, {_ELSEWHERE}")
@@ -369,11 +369,11 @@ class RunFolder:
                     checksums = {name: str(archive[name]) for name in archive.files if name.startswith(CHECKSUM)}
             except Exception as error:  # NumPy and zipfile raise many kinds of errors for a damaged file.
                 is_damaged = True
-                print(f"Warning: checkpoint {path} is not readable ({error}); trying the one before.", file=sys.stderr)
+                print(f"Warning: checkpoint {path} is not readable ({error}): trying an older one.", file=sys.stderr)
                 continue
             if differs:
                 raise Failure(
-                    f"{path} holds the state of another version of the program. Continue with that version, or "
+                    f"{path} holds the state of a different version of the program. Continue with that version, or "
                     + _ELSEWHERE
                 )
             self.expected_checksums = {name.removeprefix(CHECKSUM): value for name, value in checksums.items()}
@@ -440,7 +440,7 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
     weights = read_model(path)
     if {name: array.shape for name, array in weights.items()} != dict(shapes):
         raise UsageError(
-            f"--initial_model_path={path} holds a model of another task: name one trained for this --task_type."
+            f"--initial_model_path={path} holds a model for another task: name one trained for this --task_type."
         )
     return tuple(weights[name].astype(np.float32) for name in shapes)
 

@@ -134,7 +134,7 @@ def run(
                 print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
         progress = stack.enter_context(_progress(length.total_rounds, first, label))
         callbacks.on_start(observed)
-        received = interruption.hold("\nStopping as soon as this round is saved; once more to stop at once.")
+        received = interruption.hold("\nStopping as soon as this round is saved; press Ctrl-C again to stop now.")
 
         def save() -> None:
             for log in logs:
@@ -221,7 +221,7 @@ def _event_errors() -> Iterator[None]:
         yield
     except tf.errors.OpError as error:
         reason = re.sub(r"\{\{.*?\}\} ?", "", error.message.partition("\n")[0])
-        raise Failure(f"TensorBoard's events cannot be written ({reason}). What was written before is kept.") from error
+        raise Failure(f"TensorBoard's events cannot be written ({reason}). Earlier events are kept.") from error
 
 
 def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:

@@ -24,14 +24,14 @@ class SelectorEntry(NamedTuple):
 
 
 SELECTORS: Mapping[str, SelectorEntry] = {
-    "uniform": SelectorEntry(selectors.Uniform, "all alike, without replacement"),
+    "uniform": SelectorEntry(selectors.Uniform, "uniformly, without replacement"),
     "rand": SelectorEntry(
         selectors.Rand, "in proportion to the clients' data, with replacement and equal weights in the mean"
     ),
-    "pow_d": SelectorEntry(selectors.PowD, "power of choice: the largest losses of candidates that are polled"),
-    "rpow_d": SelectorEntry(selectors.RpowD, "power of choice by the losses that candidates reported last"),
-    "ucb_cs": SelectorEntry(selectors.UcbCs, "upper confidence bounds of discounted losses"),
-    "active_fl": SelectorEntry(selectors.ActiveFl, "active federated learning: random, in favour of high losses"),
+    "pow_d": SelectorEntry(selectors.PowD, "power of choice: candidates with the largest polled losses"),
+    "rpow_d": SelectorEntry(selectors.RpowD, "power of choice with the losses that candidates reported last"),
+    "ucb_cs": SelectorEntry(selectors.UcbCs, "upper confidence bounds on discounted losses"),
+    "active_fl": SelectorEntry(selectors.ActiveFl, "active federated learning: random, favouring high losses"),
 }
 _TAKE_CANDIDATES = ("pow_d", "rpow_d")
 
@@ -41,24 +41,24 @@ class SelectorSettings:
     """Client selection."""
 
     selection_gamma: Fraction = setting(
-        0.7, "Discount of a round's losses in the next round", only={"client_selection": ("ucb_cs",)}
+        0.7, "Factor by which losses are discounted from round to round", only={"client_selection": ("ucb_cs",)}
     )
     selection_candidates: Count = setting(
-        None, "Candidates, d (default: twice the cohort)", only={"client_selection": _TAKE_CANDIDATES}
+        None, "Number of candidates, d (default: twice the cohort)", only={"client_selection": _TAKE_CANDIDATES}
     )
     ucb_variant: str = setting(
         "equations",
         "Update rule of the upper confidence bounds",
         {
-            "equations": "equations of the paper: all clients' indices in every round",
-            "algorithm_listing": "its algorithm listing: reporting clients' indices; others are multiplied by gamma",
+            "equations": "the paper's equations: all clients get a new index in every round",
+            "algorithm_listing": "the paper's listing: only reporting clients get a new index; others shrink by gamma",
         },
         only={"client_selection": ("ucb_cs",)},
     )
 
 
 SELECTION = Setting(
-    "client_selection", {name: one.help for name, one in SELECTORS.items()}, "selection of a round's clients", "uniform"
+    "client_selection", {name: one.help for name, one in SELECTORS.items()}, "Selection of a round's clients", "uniform"
 )
 
 
@@ -81,20 +81,20 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
     """
     target = SELECTORS[name].target
     if settings.non_private_selection and not (is_private and target.uses_losses):
-        raise UsageError("--non_private_selection needs differential privacy and a --client_selection by losses.")
+        raise UsageError("--non_private_selection needs differential privacy and a --client_selection with losses.")
     if is_private and target.repeats:
         raise UsageError(f"--client_selection={name} can repeat a client, which no accountant covers: use uniform.")
     if is_private and target.uses_losses and not settings.non_private_selection:
         raise UsageError(
-            f"--client_selection={name} reads losses: use uniform, or accept it by --non_private_selection."
+            f"--client_selection={name} uses private losses: use uniform, or accept it with --non_private_selection."
         )
 
 
 def voids(selection: selectors.Selection) -> str:
-    """Reason why noise gives no privacy guarantee under a selection, to follow "because"; empty if it does."""
+    """Reason why noise gives no guarantee under a selection, in words that follow "because"; empty if it does."""
     if not selection.selector.uses_losses:
         return ""
-    return "clients are chosen by their losses (--non_private_selection), and the privacy that this spends is not known"
+    return "clients are chosen by their losses (--non_private_selection), and the privacy cost of this is not known"
 
 
 def options(settings: Mapping[str, Any]) -> selectors.Selection:

@@ -13,7 +13,7 @@ _MOST_VALUES = 4  # A condition with more values lists the excluded values inste
 
 
 def condition(setting: Setting, values: Sequence[str] | bool) -> str:
-    """Heading that names the values of another setting that a setting applies to."""
+    """Heading for settings that apply only to some values of another setting, such as "only for --algorithm=fedbe"."""
     if isinstance(values, bool):
         return f"{'only' if values else 'not'} with --{setting.name}"
     is_negative = _lacks_few(setting, values)
@@ -162,7 +162,7 @@ class Settings(Mapping[str, Any]):
             if isinstance(values, bool):
                 if (value is not None and value is not False) != values:
                     belongs = (
-                        "belongs to --{}: give both, or neither" if values else "does not go with --{}: leave one out"
+                        "belongs to --{}: give both, or neither" if values else "conflicts with --{}: leave one out"
                     )
                     errors[flag] = f"--{name} {belongs.format(flag)}."
             elif set(values).isdisjoint(formatting.words(value)):
@@ -202,7 +202,7 @@ class Settings(Mapping[str, Any]):
             raise UsageError(f"--{low}={self[low]:g} must be at most --{high}={self[high]:g}.")
 
     def _chosen(self, name: str) -> list[tuple[str, str, Parameter]]:
-        """Chosen values of the setting that a numeric setting depends on: (setting, value, type of the number)."""
+        """For a number whose bounds depend on another setting: that setting, each chosen value, and the bounds."""
         numbers = self._declared[name].of
         flag = next(iter(self._declared[name].only)) if numbers else ""
         return [

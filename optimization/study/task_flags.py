@@ -26,21 +26,21 @@ TASK_TYPE = Setting(
 VARIANT = Setting(
     "variant",
     ["paper", "reference_code"],
-    "For tasks of the contextual bandits' study: the paper or its published code, where they differ",
+    "For tasks of the contextual bandits' study: whether to follow the paper or its published code where they differ",
     "paper",
 )
 _GROUPS = {
     "Data": task_options.Data,
-    "Tag prediction, texts of a table": task_options.Tags,
-    "Models of digits, images and tables": task_options.Models,
+    "Tag prediction, and texts in a table": task_options.Tags,
+    "Models for digits, images and tables": task_options.Models,
     "Synthetic clients": task_options.SyntheticClients,
     "Your own table": schema.Table,
-    "Rewards of a table or log": task_options.Rewards,
+    "Rewards in a table or log": task_options.Rewards,
     "Columns": schema.Columns,
     "Your own log": schema.Log,
-    "Time of a table or log": schema.Time,
+    "Time in a table or log": schema.Time,
     "Held-out part of a table or log": schema.HeldOut,
-    "Late and missing rewards of a log": schema.RewardTime,
+    "Late and missing rewards in a log": schema.RewardTime,
     "Reward shift": task_options.RewardShift,
 }
 _DEPEND_ON_TASK = {*registry.DEFAULTS, *(name for entry in registry.TASKS.values() for name in entry.defaults)}
@@ -95,7 +95,7 @@ def check(settings: cli.Settings) -> None:
     """
     for name, needed in _OF_TABLES.items() if settings.task_type == "tabular" else ():
         if name in settings.set_by_user and not settings[needed]:
-            raise UsageError(f"--{name} of a table belongs to --{needed}: give both, or neither.")
+            raise UsageError(f"--{name} has an effect on a table only with --{needed}: give both, or neither.")
 
 
 def options(settings: Mapping[str, Any]) -> TaskOptions:

@@ -13,7 +13,7 @@ from optimization.study import cli, selector_flags, task_flags
 _Options = TypeVar("_Options")
 _PARAMETERS = {
     owner: {
-        f"{owner}_{name}": Parameter(None, "left out, Keras' default", high=high, below=True)
+        f"{owner}_{name}": Parameter(None, "left out, which is Keras' default", high=high, below=True)
         for name, high in bounds.items()
     }
     for owner, bounds in OPTIMIZERS.items()
@@ -72,8 +72,8 @@ def check_algorithm(settings: cli.Settings) -> None:
     for name, values in _WITH_SCAFFOLD.items() if settings.client_algorithm else ():
         if (value := settings.get(name, values[0])) not in values:
             raise UsageError(
-                f"--{name}={value} does not go with --client_algorithm={settings.client_algorithm}, whose control "
-                "variates need plain SGD, and unclipped updates of clients that count equally."
+                f"--{name}={value} conflicts with --client_algorithm={settings.client_algorithm}, whose control "
+                "variates need plain SGD, and unclipped updates of equally weighted clients."
             )
 
 
@@ -84,8 +84,8 @@ def check_variates(algorithm: str | None, population: int) -> None:
       UsageError: If there are too many.
     """
     if algorithm and population > MOST_VARIATES:
-        limit = f"keeps control variates of at most {MOST_VARIATES:,} clients on disk"
-        raise UsageError(f"--client_algorithm={algorithm} {limit}, and {population:,} can take part.")
+        limit = f"keeps control variates for at most {MOST_VARIATES:,} clients on disk"
+        raise UsageError(f"--client_algorithm={algorithm} {limit}, but {population:,} clients can take part.")
 
 
 def options(settings: cli.Settings, kind: Callable[..., _Options], **others: Any) -> _Options:

@@ -22,16 +22,16 @@ class Workers:
     max_concurrent_threads: int = setting(0, "Number of clients computed in parallel; 0 for the number of cores")
     tff_workers: str = setting(
         None,
-        "Addresses HOST:PORT of workers that share each cohort, started by scripts.tff_worker (default: one local"
-        " worker). Models, clients' data and updates travel unencrypted: use trusted networks, or tunnels",
+        "Addresses HOST:PORT of workers that share each cohort, started by scripts.tff_worker (default: one local "
+        "worker). Models, clients' data and updates are sent without encryption: use trusted networks, or tunnels",
     )
     isolation: str = setting(
         "auto",
         "Network isolation of this program's own worker",
         {
-            "auto": "isolated from other users and hosts, if the system allows it; otherwise a warning",
-            "required": "isolated from other users and hosts, or an error",
-            "off": "open on all of the machine's addresses: anyone who reaches its port can run code as you",
+            "auto": "isolated from other users and hosts if the system allows it; otherwise open, with a warning",
+            "required": "isolated from other users and hosts; an error if the system does not allow it",
+            "off": "open on all of the machine's addresses: anyone who can reach the port can run code as you",
         },
     )
 
@@ -54,7 +54,7 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
     if settings["max_concurrent_threads"]:
         raise UsageError("--max_concurrent_threads has no effect with --tff_workers: give it to scripts.tff_worker.")
     if settings["isolation"] == "required":
-        raise UsageError("--isolation=required is for this program's own worker: leave --tff_workers out.")
+        raise UsageError("--isolation=required is only for this program's own worker: leave out --tff_workers.")
     return addresses
 
 
@@ -73,16 +73,16 @@ def start(settings: Mapping[str, Any]) -> None:
             socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
         except OSError as error:
             raise Failure(
-                f"No TFF worker answers at {address} (--tff_workers): {error.strerror or error}. "
-                f"Start one on that host: ./scripts/python -m scripts.tff_worker --port={port}"
+                f"No TFF worker answers at {address} (--tff_workers): {error.strerror or error}. Start one on that "
+                f"host: ./scripts/python -m scripts.tff_worker --port={port}"
             ) from error
 
     if not remote:
         worker_process.local_worker(settings["max_concurrent_threads"], settings["isolation"])
     elif settings["isolation"] == "auto":
         print(
-            "Warning: anyone who reaches the ports of --tff_workers can run code there, without encryption: let a "
-            "firewall admit only this machine, or tunnel. (--isolation=off omits this warning.)",
+            "Warning: anyone who can reach the ports of --tff_workers can run code there, and nothing is encrypted: "
+            "let a firewall admit only this machine, or use a tunnel. (--isolation=off suppresses this warning.)",
             file=sys.stderr,
         )
 

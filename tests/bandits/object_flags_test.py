@@ -299,9 +299,9 @@ def test_training_of_the_users_names_the_run_and_passes_its_check(given, name, f
         ({"client_work": broken_work}, {}, "client_work broken_work fails: OSError: no such file"),
         ({"client_work": Constant(missing=1)}, {}, "--client_work fails: ValueError: it must return ClientUpdate"),
         ({"client_work": Constant(by=float("inf"))}, {}, "--client_work fails: .*not finite"),
-        ({"client_work": Constant()}, {"client_learning_rate": 1}, "--client_learning_rate does not go with"),
-        ({"client_work": Constant()}, {"proximal_strength": 1}, "--proximal_strength does not go with --client_work"),
-        ({"client_work": Constant()}, {"client_optimizer": "adam"}, "--client_optimizer does not go with"),
+        ({"client_work": Constant()}, {"client_learning_rate": 1}, "--client_learning_rate conflicts with"),
+        ({"client_work": Constant()}, {"proximal_strength": 1}, "--proximal_strength conflicts with --client_work"),
+        ({"client_work": Constant()}, {"client_optimizer": "adam"}, "--client_optimizer conflicts with"),
         ({"client_work": Constant()}, {"federation": "pooled"}, "--client_work belongs to --federation=federated or"),
         ({"client_work": Constant()}, {"model_aggregation": "fedpa"}, "--client_work belongs to --model_aggregation"),
         (
@@ -317,7 +317,7 @@ def test_training_of_the_users_names_the_run_and_passes_its_check(given, name, f
         ({}, {"client_sgd_momentum": 0.9, "client_optimizer": "yogi"}, "--client_sgd_momentum belongs to"),
         ({}, {"model_aggregation": "fedpa", "client_optimizer": "adam"}, "samples from the steps of SGD"),
         ({"aggregator": three}, {}, "aggregator must be a factory of tff.aggregators"),
-        ({"aggregator": mean}, {"clip_norm": 1}, "--aggregator gets the updates as they are"),
+        ({"aggregator": mean}, {"clip_norm": 1}, "--aggregator uses updates without clipping"),
         ({"aggregator": mean}, {"aggregator_type": "secure_sum"}, "--aggregator belongs to --aggregator_type=mean"),
         ({"aggregator": mean}, {"noise_multiplier": 1}, "--noise_multiplier belongs to --aggregator_type"),
         ({"aggregator": mean}, {"target_epsilon": 1}, "--target_epsilon belongs to --aggregator_type"),
@@ -378,4 +378,6 @@ def test_training_of_the_users_that_is_that_of_flags_gives_the_same_run_and_cont
         run = bandits.run(experiment_name="own", **(LENGTH | where | own | {"total_rounds": rounds}))
     whole_runs.assert_same(run.folder, expected.folder)
     summary = whole_runs.spent(run.folder)["summary"]
-    assert ("mean is an unknown aggregator" if "aggregator" in own else "there is no noise") in summary
+    assert (
+        "the privacy of the aggregator mean is not known" if "aggregator" in own else "there is no noise"
+    ) in summary

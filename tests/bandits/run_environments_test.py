@@ -132,9 +132,10 @@ def test_who_may_be_absent_is_accounted_as_always_there(tmp_path):
     accountant = rdp.RdpAccountant().compose(dp_accounting.GaussianDpEvent(2.0), 3)
     assert spent["epsilon"] == pytest.approx(accountant.get_epsilon(spent["delta"]), rel=1e-6)
     assert (
-        "that nothing is learnt from when clients are available, which follows their labels" in spent["epsilon_assumes"]
+        "that nothing is learnt from when clients are available, which depends on their labels"
+        in spent["epsilon_assumes"]
     )
-    assert spent["guarantees"][0]["sampling"] == "none: a client may be in every cohort"
+    assert spent["guarantees"][0]["sampling"] == "none, because a client may be in every cohort"
 
 
 def test_the_model_is_measured_in_the_environment_of_the_moment(plain, tmp_path, capsys):

@@ -103,7 +103,7 @@ def test_seeded_noise_guarantees_nothing_nor_does_what_is_trained_on_top_of_it(t
     seeded = play(tmp_path / "seeded", *POISSON, "--insecure_seeded_noise")
     assert "no guarantee, because its noise comes from --seed" in capsys.readouterr().out
     second = play(tmp_path / "second", *POISSON, f"--initial_model_path={seeded}")
-    assert "in the earlier training on private clients its noise comes from --seed" in capsys.readouterr().out
+    assert "in the earlier training on private clients, its noise comes from --seed" in capsys.readouterr().out
     for run in (seeded, second):
         assert_guarantees_nothing(run)
 
@@ -131,7 +131,7 @@ def test_checkpoints_are_their_owners_alone_and_said_to_be_secret(tmp_path, caps
 
 def test_noise_that_the_initial_training_cannot_have_is_refused_before_anything_is_made(tmp_path):
     little = ("--aggregator_type=dpsgd", "--adaptive_clipping", "--noise_multiplier=0.5")
-    with pytest.raises(UsageError, match=r"more than 0.25 on the clipped count, not 0.15"):
+    with pytest.raises(UsageError, match=r"more than 0.25 on the count of unclipped clients, not 0.15"):
         play(tmp_path, *little, "--clients_per_round=20", "--scenario=init", "--init_clients=3")
     assert not list(tmp_path.iterdir())
 

@@ -106,7 +106,7 @@ def test_a_dictionary_is_recorded_and_continued_with_equal_data_only(users, fold
     at_once = bandits.run(data=users.make(30), total_rounds=4, experiment_name="at_once", **where)
     for name, weights in at_once.weights.items():
         np.testing.assert_array_equal(weights, longer.weights[name])
-    with pytest.raises(UsageError, match=r"--data was dict in memory .*the data has another checksum"):
+    with pytest.raises(UsageError, match=r"--data was dict in memory .*the data has a different checksum"):
         bandits.run(data=users.make(31), total_rounds=4, **where)
     with pytest.raises(UsageError, match="only runs of run_federated on a table"):
         longer.predict(pd.DataFrame({"x": [1.0]}))

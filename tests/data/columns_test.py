@@ -152,7 +152,9 @@ def test_dates_are_measured_by_what_is_known_from_elsewhere():
 
 def test_several_columns_are_refused_at_once():
     frame = pd.DataFrame({"name": [f"n{row}" for row in range(60)], "age": ["n/k", "?", *map(str, range(58))]})
-    with pytest.raises(UsageError, match=r"'name' is .*--ignore_columns=name.*\n.*'age' has .*--missing_values='n/k'"):
+    with pytest.raises(
+        UsageError, match=r"'name' contains .*--ignore_columns=name.*\n.*'age' has .*--missing_values='n/k'"
+    ):
         columns.encode(frame)
 
 
@@ -162,7 +164,7 @@ def test_text_that_is_distinct_in_nearly_all_rows_is_refused():
 
     everyone = np.full(60, True)
     with pytest.raises(
-        UsageError, match=r"'x' is text with 57 distinct values in 60 rows, .*--ignore_columns=x, or keep"
+        UsageError, match=r"'x' contains text with 57 distinct values in 60 rows, .*--ignore_columns=x, or keep"
     ):
         _encode(codes(60, 57), everyone)
     assert len(_encode(codes(60, 56), everyone).names) == 56
@@ -261,7 +263,7 @@ def test_types_of_numbers_times_and_spans_are_heeded(values):
         (["unknown"] * 15 + [f"2023-{month:02d}-{day:02d}" for month in range(1, 8) for day in range(1, 15)][:85],
          "dates of one form in all but 15 of 100 cells: 'unknown'"),
         *(
-            (values, r"has numbers with commas or signs in them, .*--category_columns=x .*--ignore_columns=x\.")
+            (values, r"has numbers that contain commas or signs, .*--category_columns=x .*--ignore_columns=x\.")
             for values in (
                 ["1,5", "2", "3"],
                 ["1,200", "950"],

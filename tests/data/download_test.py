@@ -162,10 +162,10 @@ def test_another_content_is_refused_and_not_kept(server, tmp_path, archive, dige
 
 
 def test_a_plain_file_of_another_digest_is_refused_and_not_kept_unless_it_was_there(server, tmp_path):
-    with pytest.raises(UsageError, match="is not the expected file: start again to repeat"):
+    with pytest.raises(UsageError, match="is not the expected one: start again to repeat"):
         download.plain_file(server.origin, "toy.bin", str(tmp_path), "00" * 32)
     assert _names(tmp_path) == []
     (tmp_path / "toy.bin").write_bytes(b"planted")
-    with pytest.raises(UsageError, match=f"{tmp_path}/toy.bin is not the expected file of .*: delete it"):
+    with pytest.raises(UsageError, match=f"{tmp_path}/toy.bin is not the file that .* should contain: delete it"):
         download.plain_file(server.origin, "toy.bin", str(tmp_path), hashlib.sha256(ARCHIVE).hexdigest())
     assert _names(tmp_path) == ["toy.bin"]

@@ -77,13 +77,13 @@ except Failure as error:
         [sys.executable, "-c", code, str(tmp_path / "a.json")], cwd=ROOT, capture_output=True, text=True
     )
     assert done.stderr == (
-        f"{tmp_path / 'a.json'} cannot be written (File too large). What was written before is kept.\n"
+        f"{tmp_path / 'a.json'} cannot be written (File too large). Everything that was written before is kept.\n"
     )
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1" * 1000)]
 
 
 def test_a_file_is_looked_for_in_the_flag_s_folder_or_else_in_the_environment_s(tmp_path, monkeypatch):
-    with pytest.raises(UsageError, match=r"reads a\.npz: .*--data_dir or FEDBANDITS_DATA_DIR"):
+    with pytest.raises(UsageError, match=r"needs the file a\.npz: .*--data_dir or FEDBANDITS_DATA_DIR"):
         files.find(None, "a.npz")
     with pytest.raises(UsageError, match=rf"no a\.npz in {tmp_path}: .*--data_dir"):
         files.find(str(tmp_path), "a.npz")

@@ -61,7 +61,9 @@ def test_a_lent_frame_is_read_like_a_file_and_not_changed():
 
 @pytest.mark.parametrize("named", [lambda frame: frame.set_index("text", drop=False), lambda f: f.rename_axis("text")])
 def test_an_index_named_like_a_column_is_refused(named):
-    refused = r"The index of the DataFrame is named like a column \(cannot insert text, already exists\): rename it, or"
+    refused = (
+        r"The index of the DataFrame has the same name as a column \(cannot insert text, already exists\): rename it"
+    )
     with pytest.raises(UsageError, match=refused), frames.lent(named(_frame())):
         pass
     with pytest.raises(UsageError, match=refused):

@@ -186,7 +186,7 @@ def _changed(path: pathlib.Path, name: str, row: int, value) -> None:
         ("context", [0.0, float("nan")], "--log: [0.0, nan] in column 'context' (row 3 of {}) must be numbers from"),
         ("words", None, "--log: None in column 'words' (row 3 of {}) must be numbers from"),
         ("words", [3], "--log: [3] in column 'words' (row 3 of {}) must be numbers from 0 to 2"),
-        ("words", [0, 1], "{} is not a valid log: rows have more or fewer word_values than words"),
+        ("words", [0, 1], "{} is not a valid log: some rows do not have as many word_values as words"),
         ("word_values", [float("inf")], "--log: [inf] in column 'word_values' (row 3 of {}) must be numbers from"),
         (
             "probabilities",
@@ -206,7 +206,7 @@ def test_a_value_that_is_not_possible_is_named_with_its_row(tmp_path, name, valu
 @pytest.mark.parametrize(
     ("changed", "has_checksum", "message"),
     [
-        ({"format": 2}, True, "is a log of format 2, and this version reads only 1"),
+        ({"format": 2}, True, "is a log of format 2, but this version reads only 1"),
         ({"action_names": ["left", "left"]}, False, "(its metadata does not match its checksum)"),
         ({"report": []}, False, "(its metadata does not match its checksum)"),
     ],
@@ -371,9 +371,9 @@ def test_contexts_can_be_typed_by_anothers_statistics_or_left_unread(tmp_path):
         ({"propensity": [0.5, 0.5, 1e-300, 0.2]}, r"1e-300 .*\(row 3 of"),
         ({"reward": [1.0, 0.0, -1e300, 0.0]}, r"--reward_column: -1e\+300 .*\(row 3 of .* 1e\+18"),
         ({"propensity": [1.0, 1.0, 1.0, 1.0]}, "deterministic"),
-        ({"user": ["b"] * 4}, "--client_column=user has one value only, 'b'"),
-        ({"action": [3] * 4}, "--action_column=action has one value only, '3'"),
-        ({"user": [None] * 4}, "No row of .* has what --client_column"),
+        ({"user": ["b"] * 4}, "--client_column=user has a single value, 'b'"),
+        ({"action": [3] * 4}, "--action_column=action has a single value, '3'"),
+        ({"user": [None] * 4}, "No row of .* has values in --client_column"),
     ],
 )
 def test_bad_logs_are_named(tmp_path, changed, message):
@@ -411,7 +411,7 @@ def test_missing_value_words_are_names_of_actions_and_clients_with_a_warning(tmp
     texts = [finding.text for finding in log_checks.reading(log)]
     assert texts[0] == "Rows were left out: 1 without client."
     assert "--client_column=user has the client 'NULL'" in texts[1]
-    assert "--action_column has the action 'NA', which is a name here: if it means a missing value" in texts[2]
+    assert "--action_column has the action 'NA', which is treated as a name: if it means a missing value" in texts[2]
     assert [finding.text for finding in log_checks.public(log)] == texts[2:]
     dropped = interaction_log.read_table(str(tmp_path / "log.csv"), _schema(missing_values="NULL")).report[
         "dropped_rows"
@@ -423,12 +423,12 @@ def test_percents_are_hundredths_and_reported(tmp_path):
     log = _read(tmp_path, _frame(propensity=["0.4%", "50%", "25 %", "100%"], reward=["1%", "0", "0", "2%"]))
     assert sorted(log.propensities) == [0.004, 0.25, 0.5, 1]
     assert sorted(log.rewards) == [0, 0, 0.01, 0.02]
-    sentence = "In column '{}', numbers have the sign '%': they are read as hundredths (0.4% is 0.004)."
+    sentence = "In column '{}', numbers have a percent sign, so they are divided by 100 (0.4% is read as 0.004)."
     assert [finding.text for finding in log_checks.public(log)] == [
         sentence.format("reward"),
         sentence.format("propensity"),
     ]
-    with pytest.raises(UsageError, match="a column has percents in every cell, or in none"):
+    with pytest.raises(UsageError, match="if a column has percent signs, every cell must have one"):
         _read(tmp_path, _frame(propensity=["0.4%", "0.5", "0.5", "1"]))
 
 

@@ -54,9 +54,9 @@ def test_overlap_is_reported_in_numbers_of_weights():
     assert "is 1.6 of 4 rows: few rows determine" in size.text
     assert size.is_warning
     assert "mean weight is 1." in mean.text
-    assert "largest weight is 3, 75.0% of all" in largest.text
+    assert "largest weight is 3, which is 75.0% of all weight" in largest.text
     assert largest.is_warning
-    assert "The largest share of all weight on one client is 75.0%" in clients.text
+    assert "The client with the most weight has 75.0% of it" in clients.text
     [nothing] = log_checks.overlap(log, np.zeros(4))
     assert nothing.is_warning
     assert log_checks.effective_sample_size(np.full(7, 0.3)) == pytest.approx(7)
@@ -66,7 +66,7 @@ def test_actions_that_only_the_policy_chooses_are_named():
     log = _log([0.5, 0.5], [0, 2], num_actions=4)
     finding = log_checks.support(log, np.array([[0.5, 0.1, 0.3, 0.1], [0.7, 0.3, 0.0, 0.0]]))
     assert finding.is_warning
-    assert "lacks 'a1', 'a3', which the policy chooses in 25.00% of interactions" in finding.text
+    assert "does not contain 'a1', 'a3', which the policy chooses in 25.00% of interactions" in finding.text
     assert not log_checks.support(log, np.array([[0.5, 0.0, 0.5, 0.0]] * 2)).is_warning
 
 

@@ -94,7 +94,8 @@ def test_late_rewards_are_0_and_recent_rows_are_left_out():
     log = _log(**roles)  # Until the 7th: rows up to the 5th.
     assert _rewards(log) == {"a": [0, 1, 5], "b": [0, 4]}
     assert log.report["notes"][1:] == [
-        "Left out: 1 row after 2023-01-05, too recent in a log that ends at 2023-01-07 (--log_until).",
+        "Left out: 1 row after 2023-01-05, because the log ends at 2023-01-07 (--log_until), before their reward "
+        "window does.",
         "Counted as 0: 1 row without a reward within 2d.",
     ]
     earlier = _log(**roles, log_until="2023-01-05")
@@ -121,7 +122,7 @@ def test_an_empty_reward_is_dropped_or_0_if_the_user_says_so(tmp_path, meaning, 
     log = _log(frame, unobserved_rewards=meaning)
     assert {name: sorted(values) for name, values in _rewards(log).items()} == expected
     assert log.report["notes"] == [f"1 row without a reward: {schema.UNOBSERVED[meaning]}."]
-    with pytest.raises(UsageError, match=r"--unobserved_rewards=drop .*independently of the reward"):
+    with pytest.raises(UsageError, match=r"--unobserved_rewards=drop .*distributed like observed ones"):
         _log(frame)
 
 
@@ -149,8 +150,8 @@ BAD_TIMES = [
     ({}, {"from_time": "5"}, "--from=5 must be a date"),
     ({}, {"until_time": "nan"}, "--until=nan must be a date"),
     ({}, {"from_time": "2023-01-05", "until_time": "2023-01-05"}, "--from=2023-01-05 must be before"),
-    ({}, {"from_time": "2024-01-05"}, "No row .* is left by --from"),
-    ({}, {"reward_window": "99d"}, "No row .* is left by"),
+    ({}, {"from_time": "2024-01-05"}, "No row .* is left after --from"),
+    ({}, {"reward_window": "99d"}, "No row .* is left after"),
     ({}, {"reward_window": "7"}, "--reward_window=7 must be a duration"),
     ({}, {"reward_window": "-1d"}, "--reward_window=-1d must be a duration"),
     ({}, {"reward_window": "long"}, "--reward_window=long must be a duration"),
@@ -165,10 +166,10 @@ BAD_TIMES = [
     (
         {},
         {"reward_time_column": "paid", "reward_window": "2d", "unobserved_rewards": "drop"},
-        "--unobserved_rewards=drop does not go with",
+        "--unobserved_rewards=drop conflicts with",
     ),
     ({}, {"reward_time_column": "day"}, "--reward_time_column"),
-    ({}, {"reward_time_column": "reward"}, "that --reward_column names already"),
+    ({}, {"reward_time_column": "reward"}, "that --reward_column already names"),
 ]
 
 
@@ -189,7 +190,7 @@ def test_the_latest_fifth_is_held_out_and_rows_within_the_window_before_are_in_n
     assert (split.train, split.held_out) == ([0, 1], [0, 1])
     assert split.how == (
         "the rows from 9 on, the latest fifth, of 2 clients, 2 of them seen in training; left out: 2 rows "
-        "within --reward_window before"
+        "in the --reward_window before"
     )
 
 

@@ -103,7 +103,7 @@ def test_labels_end_in_what_was_logged():
 
 def test_replay_takes_uniform_propensities_alone():
     logged_clients.check_uniform(make(uniform=True)[0])
-    with pytest.raises(UsageError, match=r"of propensity 1/3, but these range from 0.1 to 0.6"):
+    with pytest.raises(UsageError, match=r"with propensity 1/3, but propensities range from 0.1 to 0.6"):
         logged_clients.check_uniform(make()[0])
 
 

@@ -26,8 +26,8 @@ def test_of_many_columns_the_nearest_are_named():
     ("flags", "message"),
     [
         ({"ignore_columns": "x"}, "--ignore_columns: there is no column 'x' in table.csv; its columns are site, age"),
-        ({"ignore_columns": "y"}, "--ignore_columns names column 'y' that --label_column names already"),
-        ({"ignore_columns": "age", "feature_columns": "age"}, "'age' that --feature_columns names already"),
+        ({"ignore_columns": "y"}, "--ignore_columns names column 'y' that --label_column already names"),
+        ({"ignore_columns": "age", "feature_columns": "age"}, "'age' that --feature_columns already names"),
         ({"category_columns": "x"}, "--category_columns: there is no column 'x'"),
         ({"category_columns": "y"}, "--category_columns names column 'y', which is not a feature"),
         ({"category_columns": "id", "feature_columns": "age"}, "names column 'id', which is not a feature"),

@@ -66,7 +66,7 @@ def test_columns_without_a_name_are_left_out_also_where_the_header_has_blanks(re
 
 
 MISTAKES = {
-    "other_suffix": ("a,b\n1,2\n", "table.sav", "--data_file.* must be one of"),
+    "other_suffix": ("a,b\n1,2\n", "table.sav", "--data_file.* must end in one of"),
     "spreadsheet": ("", "Table.XLSX", "--data_file=.* save a spreadsheet as CSV"),
     "hidden_spreadsheet": (b"PK\x03\x04\x00", "table.csv", "text file, not a spreadsheet"),
     "nul_byte": (b"a,b\n1,2\n3,\x004\n", "table.csv", "NUL byte"),
@@ -75,12 +75,12 @@ MISTAKES = {
     "blank_lines": ("\n\n", "table.csv", "is empty: --data_file"),
     "empty_gzip": (gzip.compress(b""), "table.csv.gz", "is empty: --data_file"),
     "header_only": ("a,b\n", "table.csv", "is empty: --data_file"),
-    "two_columns_of_one_name": ("a,a\n1,2\n", "table.csv", "--data_file=.* has two columns 'a'"),
+    "two_columns_of_one_name": ("a,a\n1,2\n", "table.csv", "--data_file=.* has two columns named 'a'"),
     "long_row": ("a,b\n1,2\n\n3,4,5\n", "table.csv", r"2 names, separated by comma\..* line 4 has 3\."),
     "short_row": ("a;b\n1;2\n3\n", "table.csv", r"2 names, separated by semicolon\..* line 3 has 1\."),
     "long_rows": ("a,b\n" + "1,2,3\n" * 5, "table.csv", "line 2 has 3, line 3 has 3, line 4 has 3 and 2 more\\."),
-    "open_quote": ('a,b\n1,2\n"1,2\n3,4\n', "table.csv", "begins in line 3 .*is a quote never closed"),
-    "cut_off": ('a,b\n"1","2"\n"3","4', "table.csv", "begins in line 3 .*is a quote never closed"),
+    "open_quote": ('a,b\n1,2\n"1,2\n3,4\n', "table.csv", "begins in line 3 .*close all quotes"),
+    "cut_off": ('a,b\n"1","2"\n"3","4', "table.csv", "begins in line 3 .*close all quotes"),
     "endless_quote": ('a,b\n1,2\n"' + "1,2\n" * 40_000, "table.csv", "begins in line 3 "),
     "two_separators": ("a,b;c\n1,2;3\n", "table.csv", r"comma \(a, b;c\) or semicolon \(a,b, c\)"),
     "truncated_gzip": (gzip.compress(TEXT.encode() * 99)[:-20], "table.csv.gz", "not readable .*: --data_file"),
@@ -225,7 +225,7 @@ def _numbers_of(table, column="p", within=(1e-18, 1)):
 def test_percents_are_hundredths_and_a_mixture_with_plain_numbers_is_refused(read):
     table = read("who,p\na,0.4%\nb,50 %\n")
     assert _numbers_of(table) == [0.004, 0.5]
-    with pytest.raises(UsageError, match=r"'0.4%' .* \(line 2 .* has percents in every cell, or in none"):
+    with pytest.raises(UsageError, match=r"'0.4%' .* \(line 2 .* has percent signs, every cell must have one"):
         _numbers_of(read("who,p\na,0.4%\nb,0.5\n"))
 
 
@@ -237,7 +237,9 @@ def test_decimal_commas_are_read_with_a_flag_that_a_refusal_names(read):
     assert table.checksum != read(text).checksum
     with pytest.raises(UsageError, match=r"'0,25' .* if commas are decimal points, give --decimal=,"):
         _numbers_of(read(text))
-    with pytest.raises(UsageError, match=r"--decimal=,: column 'p' has '1.5', whose point groups no thousands"):
+    with pytest.raises(
+        UsageError, match=r"--decimal=,: column 'p' has '1.5', in which the point cannot group thousands"
+    ):
         read("who;p\na;1,5\nb;1.5\n", decimal=",")
     assert read("who;p;q\na;1.500;?\nb;2;1,5\n", decimal=",").frame["p"].tolist() == ["1500", "2"]
 
@@ -348,7 +350,7 @@ def test_decimal_commas(cells, values):
 
 @pytest.mark.parametrize("cell", ["1.5", "0.500", "2.5 %"])
 def test_points_that_group_nothing_are_refused_beside_decimal_commas(cell):
-    with pytest.raises(UsageError, match=f"column 'x' has '{cell}', whose point groups no thousands"):
+    with pytest.raises(UsageError, match=f"column 'x' has '{cell}', in which the point cannot group thousands"):
         table_file.plain_numbers(pd.Series(["1,5", "1.500", cell], name="x"), ",")
     words = pd.Series(["03.04.2023", "sunny", cell], name="x")
     unchanged, is_percent = table_file.plain_numbers(words, ",")

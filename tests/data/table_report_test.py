@@ -33,8 +33,8 @@ def test_each_column_has_a_line():
         "  id      none     dropped (--ignore_columns)",
         "  2 rows dropped: without label",
         "  5 cells hold 'n/k': missing",
-        "Warning: no cell holds '-9', which --missing_values names.",
-        "  in column 'risk', numbers have the sign '%': they are read as hundredths (0.4% is 0.004)",
+        "Warning: --missing_values names '-9', but no cell contains it.",
+        "  in column 'risk', numbers have a percent sign, so they are divided by 100 (0.4% is read as 0.004)",
         "Warning: it is odd.",
     ]
 

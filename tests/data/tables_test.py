@@ -49,8 +49,8 @@ def test_codes_words_and_a_few_numbers_are_classes(values):
 )
 def test_classes_that_may_mean_a_missing_value_are_warned_of(values, odd):
     rows = _rows(values)
-    warning = f"--label_column=y has the class {odd!r}, which is a name here: if it means a missing value, "
-    warning += f"--missing_values={odd!r} drops its rows."
+    warning = f"--label_column=y has the class {odd!r}, which is treated as a name: if it means a missing value, "
+    warning += f"--missing_values={odd!r} drops such rows."
     assert table_report.of(rows, rows.features())["warnings"] == [warning] * bool(odd)
 
 

@@ -235,7 +235,10 @@ def test_a_weighted_aggregator_of_the_users_gets_the_weights(tff_worker):
 def test_an_unknown_aggregator_has_no_guarantee():
     _, mechanism = of_user(Largest())
     assert mechanism.epsilon(1) == np.inf
-    assert mechanism.report(3)["summary"] == "Privacy: no guarantee, because Largest() is an unknown aggregator."
+    assert (
+        mechanism.report(3)["summary"]
+        == "Privacy: no guarantee, because the privacy of the aggregator Largest() is not known."
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,5 +274,5 @@ def test_an_aggregator_of_the_users_goes_without_clipping(arguments):
     flags = cli.FlagSet("")
     flags.group("Aggregation", options.Aggregation, options.Cohorts)
     settings = flags.parse(["test", *arguments]).with_user_values(aggregator=objects.of(Largest()))
-    with pytest.raises(UsageError, match="--aggregator gets the updates as they are"):
+    with pytest.raises(UsageError, match="--aggregator uses updates without clipping"):
         aggregation_flags.check(settings)

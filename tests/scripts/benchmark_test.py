@@ -13,7 +13,7 @@ def _run(*arguments: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--what=evaluation", "--total_rounds=3"), "--total_rounds=3 has no effect on --what=evaluation"),
+        (("--what=evaluation", "--total_rounds=3"), "--total_rounds=3 has no effect with --what=evaluation"),
         (("--what=evaluation", "--rounds=3"), "--rounds .*--what"),
         (("--client_learning_rat=3",), "--client_learning_rat is not known"),
     ],

@@ -209,8 +209,8 @@ def test_different_checkouts_are_reported(compare, capsys):
     assert capsys.readouterr().out.splitlines() == [
         "short: differs: metrics.csv worth from round 1, by up to 0.062",
         "resumed: differs: metrics.csv worth from round 1, by up to 0.062",
-        "loose: same, but for expected differences: it is not seeded",
-        "named: same, but for expected differences: worth is new",
+        "loose: same, except as expected: it is not seeded",
+        "named: same, except as expected: worth is new",
     ]
 
 

@@ -143,9 +143,9 @@ def test_the_log_of_a_run_gives_its_own_policy_its_mean_reward(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--save_log={0}/estimates.csv",), "--save_log: .*estimates.csv holds the log that is read"),
-        (("--save_log={0}/link.csv",), "--save_log: .*link.csv holds the log that is read"),
-        (("--save_log={0}/interactions/rounds_00000001_00000002.parquet",), "holds the log that is read"),
+        (("--save_log={0}/estimates.csv",), "--save_log: .*estimates.csv holds the log that is evaluated"),
+        (("--save_log={0}/link.csv",), "--save_log: .*link.csv holds the log that is evaluated"),
+        (("--save_log={0}/interactions/rounds_00000001_00000002.parquet",), "holds the log that is evaluated"),
         (("--output_dir={0}",), "--output_dir: .* holds estimates.csv, .* not overwritten: name another folder"),
     ],
 )

@@ -163,7 +163,7 @@ def test_a_damaged_folder_is_named_and_the_others_are_played(play, tmp_path, cap
     assert play("--sweep=rate=0.1,1,10,100") == 1
     err = capfd.readouterr().err
     assert f"  {first}: {first}/config.json is not readable" in err
-    assert f"  {second}: {second}/metrics.csv is damaged: see its column score." in err
+    assert f"  {second}: {second}/metrics.csv is damaged: a value is not valid in its column score." in err
     assert [row[1] for row in _results(tmp_path, ("rate", "status"))] == ["failed", "failed", "finished", "finished"]
 
 

@@ -46,8 +46,8 @@ def test_no_mean_reaches_across_a_deployment(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["one", "--metric=regret"], "one has no column regret: give --metric one of bandits/round_rewards, "),
-        (["one", f"--metric={metrics.EPSILON}"], f"nothing to draw: {metrics.EPSILON} is never a finite number"),
+        (["one", "--metric=regret"], "one has no column regret: choose --metric from bandits/round_rewards, "),
+        (["one", f"--metric={metrics.EPSILON}"], f"nothing to draw: {metrics.EPSILON} is not finite in any round"),
         ([""], r"holds 2 runs: name one of them, such as .*one"),
     ],
 )

@@ -79,7 +79,7 @@ def test_the_budget_of_a_runs_folder(tmp_path, capsys):
 
 def test_noise_that_a_run_would_refuse_is_no_answer():
     flags = ("--population=3400", "--clients_per_round=64", "--total_rounds=800", "--adaptive_clipping")
-    with pytest.raises(UsageError, match=r"--target_epsilon=0.1: .*noise of more than 7.6.* on the clipped count"):
+    with pytest.raises(UsageError, match=r"--target_epsilon=0.1: .*noise of more than 7.6.* on the count"):
         _run(*flags, "--target_epsilon=0.1")
 
 

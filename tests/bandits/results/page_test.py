@@ -316,8 +316,16 @@ _CONFIG = {"format": run_folder.FORMAT, "command": "run"}
         ("bounds.json", {"participating": 3}, "bounds.json is damaged"),
         ("bounds.json", {"participating": {"chance": "x"}}, "bounds.json is damaged"),
         ("config.json", [], "config.json"),
-        ("config.json", _CONFIG | {"flags": {"seed": "x"}}, "config.json is damaged: see its flag seed."),
-        ("config.json", _CONFIG | {"flags": {"task_type": []}}, "config.json is damaged: see its flag task_type."),
+        (
+            "config.json",
+            _CONFIG | {"flags": {"seed": "x"}},
+            "config.json is damaged: its flag seed has an invalid value.",
+        ),
+        (
+            "config.json",
+            _CONFIG | {"flags": {"task_type": []}},
+            "config.json is damaged: its flag task_type has an invalid value.",
+        ),
     ],
 )
 def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, capsys, name, content, output):

@@ -59,7 +59,7 @@ def test_labels_of_other_digits_are_refused(digits):
     wrong = TRAIN.copy()
     wrong[1, 0] = 3
     write(digits / "qmnist-train-labels-idx2-int.gz", wrong.astype(">i4"))
-    with pytest.raises(UsageError, match=r"and MNIST differ in the label of digit 1"):
+    with pytest.raises(UsageError, match=r"and MNIST have different labels for digit 1"):
         convert.mnist_writers(digits)
 
 

@@ -34,7 +34,7 @@ def test_the_task_reads_the_posts_that_are_made_of_dumps(tmp_path, capsys):
         (dumps / site).mkdir(parents=True)
         (dumps / site / "Posts.xml").write_text(DUMP.replace("ale", f"{site}-ale"))
     _convert("stackexchange", dumps, tmp_path)
-    assert "posts: 4, answer without its question: 2" in capsys.readouterr().err
+    assert "posts: 4, answers without their question: 2" in capsys.readouterr().err
     options = TaskOptions("stackexchange_tag", data_dir=str(tmp_path), init_labels=1, keep_untagged=True)
     task = tags.load_stackexchange(options)
     users = sorted([*task.clients.client_ids, *task.held_out.client_ids])

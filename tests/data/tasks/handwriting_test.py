@@ -71,7 +71,7 @@ def test_tffs_writers_have_their_training_and_held_out_examples_in_the_order_of_
 def test_random_writers_replace_a_download_alone(database, tmp_path, capsys):
     train, held_out = _emnist(None, tmp_path, random_data=True)
     assert (len(train), len(held_out), train.checksum) == (3400, 3400, "random")
-    assert "Warning: --random_data: random examples instead of EMNIST" in capsys.readouterr().err
+    assert "Warning: --random_data uses random examples, not EMNIST" in capsys.readouterr().err
     assert len(_emnist(database, random_data=True)[0]) == 2
 
 
@@ -102,7 +102,7 @@ def test_the_model_and_its_start_follow_the_variant(monkeypatch, task_type, chan
 @pytest.mark.parametrize("model", [None, "mlp", "resnet18"])
 def test_zeros_are_refused_where_nothing_would_be_learned(monkeypatch, model):
     monkeypatch.setattr(handwriting, "_emnist", lambda *_: (None, None))
-    with pytest.raises(UsageError, match="--initial_weights=zeros goes with linear or linear_l2: --model="):
+    with pytest.raises(UsageError, match="--initial_weights=zeros is only for linear models: --model="):
         handwriting.load(TaskOptions("emnist_chars", model=model, initial_weights="zeros"))
 
 

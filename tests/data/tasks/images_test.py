@@ -132,7 +132,9 @@ def test_a_cached_pickle_that_is_not_the_published_one_is_not_read(tmp_path):
         member = tarfile.TarInfo("cifar-100-python/train")
         member.size = len(content)
         archive.addfile(member, io.BytesIO(content))
-    with pytest.raises(UsageError, match=r"cifar-100-python\.tar\.gz is not the expected file of .*: delete it"):
+    with pytest.raises(
+        UsageError, match=r"cifar-100-python\.tar\.gz is not the file that .* should contain: delete it"
+    ):
         load("cifar100", None, cache_dir=str(tmp_path))
     assert not (tmp_path / "ran").exists()
 
@@ -242,7 +244,7 @@ class _Planted:
 
 def test_a_pickle_that_runs_something_is_refused_before_it_does(tmp_path):
     planted = pickle.dumps({b"data": PIXELS, b"fine_labels": _Planted(str(tmp_path / "ran"))})
-    with pytest.raises(ValueError, match=r"it calls posix\.mkdir, which no array needs"):
+    with pytest.raises(ValueError, match=r"it calls posix\.mkdir, which arrays do not need"):
         images.read_cifar(io.BytesIO(planted))
     with pytest.raises(ValueError, match=r"it calls posix\.mkdir"):
         images.read_cifar_archive(_archive(train=planted, test=planted))

@@ -49,7 +49,7 @@ def test_labels_of_a_simulator_are_a_reward_of_each_action(load):
     assert examples.labels.shape == (40, 4)
     assert task.rewards["exact"].shape == (4, 4)
     assert task.reward_range("exact") == (0, 1)
-    assert task.private_statistics == ("the regression of the log, from which rewards are sampled",)
+    assert task.private_statistics == ("the regression on the log, from which rewards are sampled",)
 
 
 def test_rewards_are_mapped_by_the_range_of_what_training_clients_logged(load):
@@ -80,7 +80,7 @@ def test_a_data_frame_is_a_log_whose_statistics_are_recorded():
 def test_what_contexts_reveal_and_which_rows_are_missing_is_reported(load, capsys):
     report = {"learned_statistics": True, "dropped_rows": {"without_action": 3}, "duplicated_rows": 2}
     task = load(dataclasses.replace(_log(), report=report))
-    assert task.private_statistics[0] == "means, deviations and categories of the log's columns"
+    assert task.private_statistics[0] == "the means, deviations and categories of the log's columns"
     message = capsys.readouterr().err
     assert "Warning: Rows were left out: 3 without action." in message
     assert "Warning: Duplicates: 2 rows equal to an earlier one" in message
@@ -127,9 +127,9 @@ def test_a_log_of_ones_own_is_read_by_its_columns(tmp_path):
     )
     task = logged.load(own)
     assert (task.num_actions, task.feature_spec) == (2, ((3,), "float32"))
-    learned = ("means, deviations and categories of the log's columns", "the counts of the log's actions")
+    learned = ("the means, deviations and categories of the log's columns", "the counts of the log's actions")
     assert task.private_statistics == learned
-    with pytest.raises(UsageError, match="is not a run's log: name the columns of your own log by --client_column"):
+    with pytest.raises(UsageError, match="is not a run's log: name the columns of your own log with --client_column"):
         logged.load(dataclasses.replace(own, action_column=None))
     with pytest.raises(UsageError, match="no column 'armm'"):
         logged.load(dataclasses.replace(own, action_column="armm"))

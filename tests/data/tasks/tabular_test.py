@@ -228,11 +228,11 @@ def test_rewards_alone_leave_the_constant_1_as_the_feature(write, named):
 
 
 BAD_TABLES = {
-    "one_class": ("site,x,y\na,1,0\nb,2,0\n", r"--label_column=y has one value only, '0': a bandit needs two"),
-    "one_client": ("site,x,y\na,1,0\na,2,1\n", r"=site has one value only, 'a': .*--client_column=rows:N"),
-    "no_feature": ("site,y\na,0\na,1\nb,1\n", r"has no feature: .*--feature_columns"),
-    "only_empty_features": ("site,y,x\na,0,\na,1,\nb,1,\n", r"has no feature: .*--feature_columns"),
-    "no_label": ("site,x,y\na,1,\nb,1,\n", r"No row of .*table.csv has what --client_column and --label_column name"),
+    "one_class": ("site,x,y\na,1,0\nb,2,0\n", r"--label_column=y has a single value, '0', but a bandit needs two"),
+    "one_client": ("site,x,y\na,1,0\na,2,1\n", r"=site has a single value, 'a': .*--client_column=rows:N"),
+    "no_feature": ("site,y\na,0\na,1\nb,1\n", r"has no features: .*--feature_columns"),
+    "only_empty_features": ("site,y,x\na,0,\na,1,\nb,1,\n", r"has no features: .*--feature_columns"),
+    "no_label": ("site,x,y\na,1,\nb,1,\n", r"No row of .*table.csv has values in --client_column and --label_column"),
     "single_rows": ("site,x,y\na,1,0\nb,2,1\n", r"--client_column gives each client one row"),
 }
 
@@ -303,7 +303,7 @@ def test_statistics_of_dates_are_read_and_categories_that_they_do_not_have_refus
     assert "day=Monday" in table.feature_names
     known = {"public_statistics": write(json.dumps(table.statistics), "statistics.json"), "ignore_columns": "id"}
     assert _rows(_load(path, "site", "y", **known).clients) == _rows(table.clients)
-    with pytest.raises(UsageError, match="--category_columns names column 'age', of which --public_statistics has no"):
+    with pytest.raises(UsageError, match="--category_columns names column 'age', but --public_statistics has no"):
         _load(path, "site", "y", category_columns="age", **known)
 
 
@@ -369,7 +369,7 @@ def test_an_action_s_price_is_taken_off_its_rewards(write):
     of_all = {"reward_columns": "all", "feature_columns": "length", "text_columns": "question"}
     every = _routed(write(QUESTIONS), **of_all, action_prices="large=0.25,small=0")
     assert _labels(every.clients) == _labels(task.clients)
-    with pytest.raises(UsageError, match=r"--reward_columns=all needs that\): --action_prices=small=0,large=0\.1\."):
+    with pytest.raises(UsageError, match=r"required with --reward_columns=all\): --action_prices=small=0,large=0\.1\."):
         _routed(write(QUESTIONS), **of_all)
 
 
@@ -407,8 +407,8 @@ def test_synthetic_clients_have_mixes_of_a_column_s_values(write):
         ({"action_prices": "0,inf"}, "--action_prices=0,inf must be 2 numbers"),
         ({"action_prices": "small=0,huge=1"}, "--action_prices=small=0,huge=1 must be 2 numbers"),
         ({"action_prices": "small=0,1"}, "--action_prices=small=0,1 must be 2 numbers"),
-        ({"model": "mlp"}, "--model=mlp takes no words"),
-        ({"text_columns": "small"}, "--text_columns names column 'small' that --reward_columns names already"),
+        ({"model": "mlp"}, "--model=mlp cannot read words"),
+        ({"text_columns": "small"}, "--text_columns names column 'small' that --reward_columns already names"),
         ({"text_columns": "other"}, "--text_columns: there is no column 'other'"),
         ({"partition_column": "topic"}, "--partition_column=topic needs --client_column=rows:N"),
     ],

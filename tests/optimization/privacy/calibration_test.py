@@ -38,7 +38,7 @@ def test_calibrated_noise_spends_just_less_than_the_target(seed):
     ("target", "message"),
     [
         (1e9, "needs no search: a noise multiplier of 0.01 spends only 5.52e\\+04"),
-        (1e-9, "is out of reach: a noise multiplier of 1e\\+06 still spends"),
+        (1e-9, "is out of reach: even a noise multiplier of 1e\\+06 spends"),
     ],
 )
 def test_unreachable_targets_are_explained(target, message):

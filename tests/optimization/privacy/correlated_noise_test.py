@@ -86,8 +86,8 @@ def test_turns_without_samples_cost_more_and_no_turns_are_not_amplified():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"groups": 4}, "groups is 4, less than bands, 5"),
-        ({"groups": 101}, "at most 100 groups, and bands, are possible"),
+        ({"groups": 4}, "groups is 4, below bands, 5"),
+        ({"groups": 101}, "at most 100 groups and bands are possible"),
         ({"may_be_absent": True}, "clients may be absent"),
         ({"kind": "dpsgd", "bands": 1}, "cyclic_poisson sampling needs mf_dpftrl"),
     ],

@@ -51,12 +51,12 @@ def test_clients_that_may_be_absent_count_in_every_round(sampling):
         accountant = rdp.RdpAccountant().compose(dp_accounting.GaussianDpEvent(noise), 30)
         expected = accountant.get_epsilon(mechanism.delta)
         assert analysis.epsilon(30, mechanism.delta)[0] == pytest.approx(expected, rel=1e-6)
-        assert (analysis.assumed, analysis.sampling) == (False, "none: a client may be in every cohort")
+        assert (analysis.assumed, analysis.sampling) == (False, "none, because a client may be in every cohort")
     assert not mechanism.rests_on_cohorts
     assert mechanism.report(30)["mechanism"]["may_be_absent"]
     (warning,) = mechanism.warnings(36)
     assert warning.startswith(
-        "a client may be in every cohort, so its absence can change what 36 rounds release by 6 clip"
+        "a client may be in every cohort, so its absence can change the releases of 36 rounds by 6 clip"
     )
 
 
@@ -65,11 +65,13 @@ def test_missing_a_turn_costs_no_more_than_taking_it(kind):
     everyone = Mechanism(kind, 4.0, **CYCLIC)
     fewer = dataclasses.replace(everyone, may_be_absent=True)
     assert fewer.epsilon(35) == everyone.epsilon(35)
-    assert fewer.analyses[0].sampling == everyone.analyses[0].sampling == "none: clients take turns"
+    assert fewer.analyses[0].sampling == everyone.analyses[0].sampling == "none, because clients take turns"
 
 
 def test_distributed_noise_cannot_lose_clients():
-    with pytest.raises(ValueError, match="ddp cannot lose clients: those who come would add too little noise"):
+    with pytest.raises(
+        ValueError, match="ddp needs all sampled clients: without the absent ones, there is too little noise"
+    ):
         Mechanism("ddp", 1.0, population=500, cohort=20, may_be_absent=True)
 
 
@@ -135,14 +137,14 @@ def test_the_proven_figure_of_distributed_noise_is_the_headline():
     assert epsilons == sorted(epsilons)
     assert mechanism.epsilon(50) == mechanism.report(50)["epsilon_proven"] == epsilons[1]
     assert (zeroed.assumed, replaced.assumed, heuristic.assumed) == (False, False, True)
-    assert heuristic.report(50, 1e-5)["note"].startswith("a heuristic: ")
+    assert heuristic.report(50, 1e-5)["note"].startswith("a heuristic ")
     assert zeroed.pld_epsilon(50, 1e-5) is None
     report = mechanism.report(50)
     assert report["epsilon_assumes"] == []
     assert report["summary"].startswith(f"Privacy: epsilon {epsilons[1]:.3g} by RDP (order 2), at delta 1e-05 after 50")
     assert f" Not proven: {epsilons[0]:.3g} by RDP (order 7.5), " in report["summary"]
     assert report["summary"].endswith(
-        "a heuristic: takes discrete noise for Gaussian, and cohorts for Poisson samples."
+        "a heuristic that treats discrete noise as Gaussian, and cohorts as Poisson samples."
     )
 
 
@@ -187,9 +189,9 @@ SILENT, VOIDED = Mechanism("none", 0.0, 100, 10), Mechanism("dpsgd", 1.0, 100, 1
         (dataclasses.replace(_two_trainings(), noise_multiplier=0.0), "there is no noise"),
         (
             dataclasses.replace(_two_trainings(pretraining_disjoint=True), pretraining=VOIDED),
-            "in the earlier training on private clients the noise is known",
+            "in the earlier training on private clients, the noise is known",
         ),
-        (mechanisms.load(pathlib.Path("nowhere"))[0], "what it spent is not known"),
+        (mechanisms.load(pathlib.Path("nowhere"))[0], "the privacy that it spent is not known"),
     ],
 )
 def test_without_a_guarantee_the_report_says_why(mechanism, reason):
@@ -233,7 +235,7 @@ def test_files_that_lack_a_value_guarantee_nothing(tmp_path, missing):
         path.write_text(json.dumps(report))
         found, rounds = mechanisms.load(path)
         assert found.epsilon(rounds) == math.inf
-        assert "no guarantee, because what it spent is not known" in found.report(rounds)["summary"]
+        assert "no guarantee, because the privacy that it spent is not known" in found.report(rounds)["summary"]
 
 
 def test_the_report_is_json_and_says_what_was_assumed():
@@ -258,7 +260,7 @@ def test_the_report_is_json_and_says_what_was_assumed():
 def test_the_report_says_if_pld_overflows(noise_multiplier, rounds):
     mechanism = Mechanism("dpsgd", noise_multiplier, 500, 20, "poisson", accountant="pld")
     (only,) = mechanism.report(rounds)["guarantees"]
-    assert (only["epsilon_pld"], only["note"]) == (None, "beyond the numbers of PLD")
+    assert (only["epsilon_pld"], only["note"]) == (None, "outside the numeric range of PLD")
     assert mechanism.epsilon(rounds) == only["epsilon_rdp"]
 
 
@@ -280,9 +282,9 @@ def test_noise_too_small_for_a_finite_epsilon_is_no_guarantee():
         ),
         (
             {"kind": "mf_dpftrl", "sampling": "fixed"},
-            "a client may be in every cohort, so its absence can change what 16 rounds release by 4 clip norms: give",
+            "a client may be in every cohort, so its absence can change the releases of 16 rounds by 4 clip norms: ",
         ),
-        ({"kind": "dpftrl", "sampling": "poisson"}, "can change what 16 rounds release by 22.27 clip norms"),
+        ({"kind": "dpftrl", "sampling": "poisson"}, "can change the releases of 16 rounds by 22.27 clip norms"),
     ],
 )
 def test_a_weak_guarantee_has_a_warning(given, warning):
@@ -345,5 +347,5 @@ def test_each_training_on_private_clients_is_a_separate_phase():
 def test_before_the_first_round_nothing_is_spent():
     mechanism = Mechanism("none", 0.0, 100, 10)
     assert (mechanism.epsilon(0), mechanism.report(0)["epsilon"]) == (0.0, 0.0)
-    summary = "Privacy: epsilon 0, because nothing that was trained on private clients left them."
+    summary = "Privacy: epsilon 0, because nothing that was trained on private clients was released."
     assert mechanism.report(0)["summary"] == summary

@@ -74,5 +74,5 @@ def test_noise_is_split_as_published():
     assert split == pytest.approx((1 - 1 / 100) ** -0.5)
     assert split**-2 + 10.0**-2 == pytest.approx(1.0)
     assert sensitivities.split_noise(0.0, clipped_count_stddev=0.0) == 0.0
-    with pytest.raises(ValueError, match=r"noise of more than 1 on the clipped count, not 0\.5"):
+    with pytest.raises(ValueError, match=r"noise of more than 1 on the count of unclipped clients, not 0\.5"):
         sensitivities.split_noise(2.0, clipped_count_stddev=0.5)

@@ -76,12 +76,13 @@ def test_a_refused_network_is_a_warning_or_a_failure(allowed, step):
         0,
         "localhost",
         "Warning: TFF's worker listens on all of this machine's addresses, and anyone who can reach it can run code "
-        f"as you: the system allows it no separate network ({step}: Operation not permitted). See --isolation.\n",
+        f"as you, because the system does not allow a separate network ({step}: Operation not permitted). "
+        "See --isolation.\n",
     )
     assert run("required") == (
         1,
         "",
-        f"--isolation=required: this system allows no separate network for TFF's worker ({step}: Operation not "
-        "permitted). Allow user namespaces, or accept with --isolation=auto that anyone who can reach it can run code "
-        "as you.\n",
+        f"--isolation=required: this system does not allow a separate network for TFF's worker ({step}: Operation not "
+        "permitted). Allow user namespaces, or accept with --isolation=auto that anyone who can reach the worker can "
+        "run code as you.\n",
     )

@@ -36,7 +36,7 @@ def test_clients_of_near_labels_share_a_zone():
     by_labels = Availability("diurnal", day=8, time_zones=2, by_labels=True)
     assert by_labels.zones(population, 10).tolist() == [0, 1, 1, 0]
     assert by_labels.zones(population, 10, range(1, 3)).tolist() == [1, 1]
-    assert by_labels.revealed == ("when clients are available, which follows their labels",)
+    assert by_labels.revealed == ("when clients are available, which depends on their labels",)
 
 
 def test_a_client_of_several_labels_has_the_zone_of_the_most_frequent():

@@ -251,7 +251,7 @@ class TestEverySelector:
 
     @pytest.mark.parametrize("cohort_size", [0, 6])
     def test_a_cohort_that_does_not_fit_is_refused(self, name, cohort_size):
-        with pytest.raises(ValueError, match=f"--clients_per_round={cohort_size} is not from 1 to all 5 clients"):
+        with pytest.raises(ValueError, match=f"--clients_per_round={cohort_size} must be from 1 to 5, the number"):
             ALL[name](SIZES, cohort_size)
 
     def test_a_population_without_an_example_is_refused(self, name):
@@ -262,7 +262,9 @@ class TestEverySelector:
 @pytest.mark.parametrize("make", [selectors.PowD, selectors.RpowD])
 @pytest.mark.parametrize("num_candidates", [1, 6])
 def test_candidates_fewer_than_the_cohort_or_more_than_all_are_refused(make, num_candidates):
-    with pytest.raises(ValueError, match=f"--selection_candidates={num_candidates} is not from 2, the cohort"):
+    with pytest.raises(
+        ValueError, match=f"--selection_candidates={num_candidates} must be from 2, the size of the cohort"
+    ):
         make(SIZES, 2, num_candidates)
 
 
@@ -298,5 +300,5 @@ def test_cohorts_are_drawn_from_the_seed_and_the_round():
 
 
 def test_a_selection_that_does_not_fit_the_clients_is_refused():
-    with pytest.raises(UsageError, match="--clients_per_round=6 is not from 1 to all 5 clients"):
+    with pytest.raises(UsageError, match="--clients_per_round=6 must be from 1 to 5, the number"):
         selectors.UNIFORM.build([1] * 5, 6)

@@ -125,5 +125,5 @@ def test_noise_that_does_not_fit_the_cohort_is_refused():
 
 
 def test_a_cohort_above_the_population_is_refused():
-    with pytest.raises(UsageError, match="--clients_per_round=20 is more than the 10 clients that take part"):
+    with pytest.raises(UsageError, match="--clients_per_round=20 is more than the 10 clients who take part"):
         mechanism(cohort_size=20, population=10)

@@ -101,7 +101,7 @@ def test_a_mistyped_flag_is_a_usage_error_before_the_program_starts(run_main, ca
 )
 def test_a_disk_that_is_full_or_read_only_is_one_line_and_status_1(run_main, capsys, error, line):
     assert run_main(_raise(error)) == 1
-    assert capsys.readouterr().err == f"{line} What was written before is kept.\n"
+    assert capsys.readouterr().err == f"{line} Everything that was written before is kept.\n"
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -113,7 +113,10 @@ def test_a_full_standard_output_is_one_line_and_status_1(unbuffered):
             [sys.executable, "-c", code], cwd=ROOT, env=env, stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert done.returncode == 1
-    assert done.stderr == "A file cannot be written (No space left on device). What was written before is kept.\n"
+    assert (
+        done.stderr
+        == "A file cannot be written (No space left on device). Everything that was written before is kept.\n"
+    )
 
 
 def test_a_reader_that_leaves_is_status_1_without_a_traceback(run_main, monkeypatch):

@@ -17,10 +17,10 @@ def _table(counts, loss=0.5) -> pd.DataFrame:
 def test_what_diverged_is_counted_and_the_last_loss_is_reported():
     assert divergence.warning(_table([0, 0]), COLUMNS) == ""
     assert divergence.warning(_table([0, 20, 1]), COLUMNS) == (
-        "Training diverged: in 2 of 3 rounds, 21 updates in all were not finite and changed nothing. "
+        "Training diverged: in 2 of 3 rounds, 21 updates in total were not finite and were ignored. "
         "Try smaller learning rates."
     )
-    words = "21 updates in all were not finite and changed nothing; the last training loss is not a number."
+    words = "21 updates in total were not finite and were ignored; the last training loss is not a number."
     assert words in divergence.warning(_table([0, 20, 1], math.nan), COLUMNS)
 
 

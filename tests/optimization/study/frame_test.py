@@ -205,7 +205,7 @@ def test_runs_leave_their_folders_and_are_reported_together(study, execute, tmp_
 @pytest.mark.parametrize(
     ("arguments", "size", "message"),
     [
-        ([], 3, ["--clients_per_round is 3, as there are no more clients."]),
+        ([], 3, ["--clients_per_round is reduced to 3, because there are no more clients."]),
         (["--clients=9"], 5, []),
         (["--clients_per_round=4"], 4, []),
         (["--preset=slow"], 5, []),
@@ -232,7 +232,7 @@ def test_a_cohort_is_at_most_a_tables_clients(name, tmp_path):
     run = prepared()
     assert run.settings.clients_per_round == 2
     assert json.loads(run.folder.config_path.read_text())["flags"]["clients_per_round"] == 2
-    with pytest.raises(UsageError, match="--clients_per_round=3 is"):
+    with pytest.raises(UsageError, match="--clients_per_round=3 must be"):
         prepared("--clients_per_round=3")
 
 
@@ -247,7 +247,7 @@ def test_a_bad_last_variant_is_refused_before_any_folder_is_made(execute, tmp_pa
 def test_a_run_that_is_stopped_says_how_to_go_on_and_does(study, execute, as_program, tmp_path, capsys):
     assert execute("--rate=0.5") == 128 + signal.SIGTERM
     where = tmp_path / "runs" / "toy_0.5"
-    assert f"Stopped; what was done is saved. The same command continues {where}.\n" in capsys.readouterr().err
+    assert f"Stopped; finished rounds are saved. The same command continues {where}.\n" in capsys.readouterr().err
     assert not (where / "model" / "weights.npz").exists()
     assert study.reported == []
     assert execute("--rate=0.5") == 0
@@ -353,7 +353,7 @@ def test_every_method_of_a_callback_is_optional_but_not_all(observed, tmp_path):
     rows = []
     assert observed([types.SimpleNamespace(on_round=rows.append)], "--total_rounds=2") == 0
     assert [row["round_num"] for row in rows] == [1, 2]
-    with pytest.raises(UsageError, match="--callbacks: int has no method on_start, on_round or on_end"):
+    with pytest.raises(UsageError, match="--callbacks: int needs a method on_start, on_round or on_end"):
         observed([Observer(), 3], "--experiment_name=new")
     assert not (tmp_path / "runs" / "new").exists()
 

@@ -82,8 +82,8 @@ def test_rows_that_are_missing_are_named_and_the_file_is_left_as_it_is(three_row
     with pytest.raises(Failure) as caught:
         _metrics_file(three_rows, 3)
     assert str(caught.value) == (
-        f"{three_rows} lacks the rows of rounds {lost}: restore a copy, or give --restart, which starts over and "
-        "moves the old files aside."
+        f"{three_rows} lacks the rows of rounds {lost}: restore a copy, or give --restart, which moves the old "
+        "files aside and starts over."
     )
     assert three_rows.read_bytes() == before
 

@@ -54,7 +54,7 @@ def test_importing_bandits_loads_nothing_slow():
         ({"seed": {}}, "--seed takes a number, a string, a path, True or False, or a list of these, not a dict"),
         ({"list_presets": True}, "--list_presets is for the command line"),
         ({"table": [1]}, "table must be a pandas DataFrame, not a list"),
-        ({"table": pd.DataFrame(), "data_file": "x.csv"}, "table and --data_file are two tables"),
+        ({"table": pd.DataFrame(), "data_file": "x.csv"}, "table and --data_file name two tables"),
         ({"table": pd.DataFrame(), "task_type": "digits"}, "table is for --task_type=tabular or logged, not digits"),
         ({"table": pd.DataFrame(), "client_column": "a", "label_column": "b"}, "the DataFrame is empty"),
     ],
@@ -283,7 +283,7 @@ def test_other_objects_leave_nothing(run, folder, capsys):
     )
     _assert_close(own.metrics, run.metrics)
     assert sorted(folder.iterdir()) == before
-    assert "The run ends with this process: policy " in capsys.readouterr().err
+    assert "The run's files are deleted when this process ends: policy " in capsys.readouterr().err
 
 
 def test_a_keras_model_trains_as_the_same_model_of_the_project(run, folder):
@@ -331,7 +331,7 @@ def test_a_run_is_not_continued_on_another_table(wine, folder):
     bandits.run(table=wine, **where, **COLUMNS)
     bandits.run(table=wine.copy(), **where, **COLUMNS)
     wine.loc[3, "alcohol"] += 1e-9
-    with pytest.raises(UsageError, match=r"holds a run with other settings: .*the data has another checksum"):
+    with pytest.raises(UsageError, match=r"holds a run with other settings: .*the data has a different checksum"):
         bandits.run(table=wine, **where, **COLUMNS)
 
 

@@ -45,8 +45,16 @@ def test_a_last_line_that_a_crash_left_half_written_is_dropped(tmp_path):
         ("metrics.csv", "", "metrics.csv is not readable .No columns"),
         ("metrics.csv", "a,b\n1,2\n", "metrics.csv has no column round_num"),
         ("metrics.csv", "round_num,reward\n", "metrics.csv has no finished round"),
-        ("metrics.csv", "round_num,reward\n1,much\n", "metrics.csv is damaged: see its column reward"),
-        ("metrics.csv", "round_num,reward\n1,1\n1,2\n", "metrics.csv is damaged: see its column round_num"),
+        (
+            "metrics.csv",
+            "round_num,reward\n1,much\n",
+            "metrics.csv is damaged: a value is not valid in its column reward",
+        ),
+        (
+            "metrics.csv",
+            "round_num,reward\n1,1\n1,2\n",
+            "metrics.csv is damaged: a value is not valid in its column round_num",
+        ),
         ("metrics.csv", "round_num\n1,2,3\n4\n5,6,7,8\n", "metrics.csv is not readable"),
         ("config.json", "{", "config.json is not readable"),
         ("config.json", "[]", "config.json is damaged"),
@@ -82,7 +90,7 @@ def test_runs_are_found_at_any_depth_but_not_below_runs(tmp_path):
 
 
 def test_a_folder_without_runs_is_named(tmp_path):
-    with pytest.raises(UsageError, match=f"{tmp_path} holds no metrics.csv"):
+    with pytest.raises(UsageError, match=f"There is no metrics.csv in {tmp_path}"):
         results.find(tmp_path)
 
 

@@ -91,7 +91,7 @@ def test_a_setting_that_this_version_lacks_is_named(folder):
 
 
 def test_other_data_is_refused(folder):
-    assert "the data has another checksum" in _refusal(folder, checksum="other")
+    assert "the data has a different checksum" in _refusal(folder, checksum="other")
 
 
 def test_a_run_may_grow_longer(folder):
@@ -130,7 +130,7 @@ def test_a_folder_of_another_format_is_refused_and_left_as_it_is(folder, number)
     folder.write_json("config.json", config)
     before = _tree(folder.path)
     assert _refusal(folder) == (
-        f"{folder.path} holds a run of format {number}, and this version reads only format 3: choose "
+        f"{folder.path} holds a run of format {number}, but this version reads only format 3: choose "
         "another --experiment_name, or give --restart, which moves the old files aside."
     )
     assert _tree(folder.path) == before
@@ -229,7 +229,7 @@ def test_a_run_whose_checkpoints_are_all_lost_does_not_begin_again(folder, damag
     run_folder.RunFolder(folder.path).open(FLAGS, "digest")
     assert _failure(folder) == (
         f"{folder.path / 'checkpoints'} has no readable checkpoint, so the run cannot continue: restore a "
-        "copy, or give --restart, which starts over and moves the old files aside."
+        "copy, or give --restart, which moves the old files aside and starts over."
     )
 
 
@@ -246,7 +246,7 @@ def test_a_run_whose_checkpoints_are_all_lost_does_not_begin_again(folder, damag
 def test_a_checkpoint_of_another_state_is_an_error(folder, other):
     _save(folder, 4)
     folder.save_checkpoint(5, other)
-    assert _failure(folder).startswith(f"{_path(folder, 5)} holds the state of another version of the program.")
+    assert _failure(folder).startswith(f"{_path(folder, 5)} holds the state of a different version of the program.")
 
 
 def test_part_files_of_a_killed_start_are_removed_by_the_next(folder):
@@ -266,7 +266,9 @@ def test_a_full_disk_leaves_the_checkpoint_before(folder, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Failure, match=f"{_path(folder, 6)} cannot be written .No space left on device.. What was"):
+    with pytest.raises(
+        Failure, match=f"{_path(folder, 6)} cannot be written .No space left on device.. Everything that was"
+    ):
         _save(folder, 6)
     assert _tree(folder.path) == before
     assert _newest_round(folder) == 5
@@ -300,7 +302,7 @@ def test_weights_are_loaded_in_the_models_order_not_the_files(folder):
 )
 def test_another_tasks_model_is_refused(folder, shapes):
     folder.save_model(list(SHAPES), WEIGHTS)
-    with pytest.raises(UsageError, match=r"holds a model of another task.*--task_type"):
+    with pytest.raises(UsageError, match=r"holds a model for another task.*--task_type"):
         run_folder.load_model(str(folder.path), shapes)
 
 

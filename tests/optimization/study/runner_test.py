@@ -253,7 +253,7 @@ def test_a_checkpoint_of_another_state_ends_in_an_error_and_overwrites_nothing(f
     _run(Toy(), folder, total=4)
     folder.save_checkpoint(6, [np.zeros(3, np.float32), np.array(6)])
     before = folder.metrics_path.read_bytes()
-    with pytest.raises(Failure, match="holds the state of another version of the program"):
+    with pytest.raises(Failure, match="holds the state of a different version of the program"):
         _run(Toy(), _reopened(folder))
     assert folder.metrics_path.read_bytes() == before
 
@@ -269,7 +269,7 @@ def test_a_changed_digit_in_an_old_row_is_refused(folder):
     _run(Toy(), folder, total=4)
     _change(folder.metrics_path, 2, "toy/second", "4.25")
     changed = folder.metrics_path.read_bytes()
-    with pytest.raises(Failure, match=r"metrics.csv was changed, as its rows up to round 4 do not have"):
+    with pytest.raises(Failure, match=r"metrics.csv was changed: its rows up to round 4 do not match"):
         _run(Toy(), _reopened(folder))
     assert folder.metrics_path.read_bytes() == changed
 
