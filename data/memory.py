@@ -91,7 +91,7 @@ def content(path: str) -> bytearray:
 
 
 def check_parquet(path: str, most: int) -> None:
-    """Checks the size of a Parquet file in its metadata.
+    """Checks the size of a Parquet file, based on its metadata, before it is read.
 
     Raises:
       UsageError: If the file has too many rows, or does not fit into memory.

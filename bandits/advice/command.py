@@ -42,15 +42,15 @@ Other flags are passed on to every run; `run_federated --helpfull` lists them. R
 class _Budget:
     """Budget."""
 
-    minutes: float = setting(15.0, "Time budget in minutes; the answer lists what was left out to meet it", above=True)
-    workers: int = setting(2, "Runs to execute in parallel", low=1)
+    minutes: float = setting(15.0, "Time budget in minutes; the answer lists what did not fit into it", above=True)
+    workers: int = setting(2, "Number of runs to execute in parallel", low=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Output:
     """Output."""
 
-    root_output_dir: pathlib.Path = setting("runs", "Folder of all output")
+    root_output_dir: pathlib.Path = setting("runs", "Folder for all output")
     experiment_name: str = setting(
         None, "Name of the output folder (default: advice_ and the table, preset or task)", check=no_folder
     )

@@ -161,7 +161,7 @@ def auc(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
       labels: int32 [rows], 0 or 1.
 
     Returns:
-      float32 scalar; 0 without rows of both classes.
+      float32 scalar; 0 if one of the classes has no rows.
     """
     negative = tf.sort(tf.boolean_mask(scores, tf.equal(labels, 0)))
     positive = tf.boolean_mask(scores, tf.equal(labels, 1))

@@ -4,7 +4,7 @@ See Johansson and Gullbrandson 2022, Algorithms 8 to 10. The clients' values of 
 posterior. Mean shift climbs from a start to a mode of their kernel density. It commutes with translation and scaling,
 so model deltas can replace models, and the values of a parameter are mapped to [0, 1].
 
-Epanechnikov's kernel has bounded support, so the steps of all clients can be computed together cheaply. The samples
+The Epanechnikov kernel has bounded support, so the steps of all clients can be computed together cheaply. The samples
 within reach of a point change only at the edges sample +- bandwidth. Between two edges, a step is a single function of
 the point, whose coefficients are sums over the samples within reach.
 """
@@ -69,7 +69,8 @@ def aggregate(
       shifts_clients: See `MeanShiftFactory`.
 
     Returns:
-      float32 [parameters, 2]: the aggregate, and whether it differs from the clients' mean; NaN without a client.
+      float32 [parameters, 2]: the aggregate, and whether it differs from the clients' mean. Without a client, they are
+        `nothing` and NaN.
     """
     has_pairs = shift.bandwidth in kernels.PAIRWISE or (shifts_clients and not shift.has_windows)
 
@@ -145,7 +146,7 @@ def _climb(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor, tolera
 
 
 def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
-    """Mean [parameters] of the modes of samples in [0, 1] under Epanechnikov's kernel."""
+    """Mean [parameters] of the modes of samples in [0, 1] under the Epanechnikov kernel."""
     samples, width = tf.sort(samples, axis=1), widths(shift, samples)
     varies = samples[:, -1] > 0  # If all clients agree, their samples and the mode are 0.
     wide, narrow = (tf.where(varies & chosen) for chosen in (width >= _LEAST_REACH, width < _LEAST_REACH))
@@ -161,7 +162,7 @@ def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, toleranc
     """Mean of the clients' modes by Algorithm 8.
 
     Between two edges, a step leads to a quotient: the sum of the weighted samples over the sum of the weights. Both are
-    parabolas in the point.
+    quadratic functions of the point.
 
     Args:
       shift: Options of the mean shift.

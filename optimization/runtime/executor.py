@@ -1,6 +1,7 @@
-"""Executor on a worker, which makes the same remote calls as TFF's, in the same order, but waits less.
+"""Runs computations on a worker like TFF's remote executor, with fewer messages and less waiting.
 
-TFF's executor sends every computation again in each round, and waits until old values are deleted.
+TFF's executor sends every computation again in each round, and waits until old values are deleted. This one sends each
+computation only once, and deletes values in the background.
 
 A worker on another machine receives the following without encryption or a password: the computations, the server state
 (models, optimizer, seeds of the privacy noise), the data of the cohort's simulated clients, and aggregated updates.
@@ -223,7 +224,8 @@ def connect(addresses: Sequence[str]) -> list[RemoteWorker]:
         while not worker.is_ready:
             if time.monotonic() > deadline:
                 raise Failure(
-                    f"What listens at {worker.address} (--tff_workers) is no TFF worker, or a tunnel to none."
+                    f"No TFF worker answered at {worker.address} (--tff_workers). Check that one runs there, and that "
+                    "any tunnel leads to it."
                 )
             time.sleep(0.05)
         threading.Thread(target=worker.watch, daemon=True).start()

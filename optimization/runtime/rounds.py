@@ -1,9 +1,10 @@
 """Compilation and execution of rounds on workers.
 
 A round can split its cohort into parts, which run on several workers, or one after the other to save memory. TFF's
-mergeable form of a round consists of the clients' work and the sums over a part, the merging of two sums, and the
-server's step. Parts are always merged in the same order, no matter which worker computed them, so repeated runs are
-identical bit for bit. The sums differ in their last bits from those of an undivided cohort.
+mergeable form of a round has three steps: the clients in a part do their work and their results are summed, sums are
+merged in pairs, and the server updates its state. Parts are always merged in the same order, no matter which worker
+computed them, so repeated runs are identical bit for bit. The sums differ in their last bits from those of an undivided
+cohort.
 """
 
 import collections
@@ -23,13 +24,13 @@ import tensorflow_federated as tff
 from data.errors import Failure
 from optimization.runtime import cached_rounds, executor
 
-# Largest size of the results in one part, because a worker holds them until they are summed. A client's result is
-# about as large as a share of the server state (two thirds with Adam). With EMNIST's CNN (27 MB of state), 64 clients
-# are one part, and 512 clients are seven parts.
+# Maximum size of the results in one part. A worker holds all of them in memory until they are summed. A client's result
+# is assumed to be as large as the server state, and is smaller (about two thirds of it with Adam). With EMNIST's CNN
+# (27 MB of state), 64 clients are one part, and 512 clients are seven parts.
 _PART_BYTES = 2 * 1000**3
-# Size of the results that a part returns to the program. A part may be larger, up to a bound, if the clients that run
-# at the same time return more. While results travel, there are about eight copies of them: at the worker, in messages,
-# and in the program.
+# Size of the results that a part returns to the program. If the clients that a worker computes concurrently return more
+# than this, a part has all of them, up to `_MOST_RESULT_BYTES`. While results travel, there are about eight copies of
+# them: at the worker, in messages, and in the program.
 _RESULT_BYTES = 64 * 1000**2
 _MOST_RESULT_BYTES = 1000**3
 _ASSUMED_CALLS = 16  # A remote worker does not report how many clients it computes in parallel.
@@ -147,7 +148,7 @@ class CohortPartsContext(tff.framework.SyncContext):
         self._workers.remove(worker)
         if not self._workers:
             raise Failure(
-                f"{error} No other is left. Checkpoints are kept: the same command continues after the last."
+                f"{error} No other worker is left. Run the same command again to continue from the last checkpoint."
             ) from error
         print(f"Warning: {error} The others take over its part of the cohort.", file=sys.stderr, flush=True)
 
@@ -205,7 +206,7 @@ def _compile_mergeable(computation: tff.framework.ConcreteComputation) -> tff.fr
             form = tff.backends.native.compile_to_mergeable_comp_form(_without_secure_sums(computation))
         except ValueError as error:
             why = str(error).partition(". Examples")[0]  # The examples would fill a page.
-            print(f"Warning: one worker runs whole cohorts, since sums cannot merge parts ({why}).", file=sys.stderr)
+            print(f"Warning: one worker runs whole cohorts, as rounds cannot be split ({why}).", file=sys.stderr)
             return []
         return [_compile(form.up_to_merge), _compile(form.merge), _compile(form.after_merge)]
 

@@ -21,10 +21,10 @@ from optimization.study.intervals import Interval
 from optimization.study.metrics import range_of
 
 _COLUMNS = 2
-_SIZE, _SINGLE = (4.8, 3.2), (8, 4.2)  # Size of a panel in inches, among others and alone.
-_LETTERS, _SMALL_LETTERS = 12, 15  # Per inch of text, and of a legend's text.
+_SIZE, _SINGLE = (4.8, 3.2), (8, 4.2)  # Size in inches of a panel in a grid, and of a single panel.
+_LETTERS, _SMALL_LETTERS = 12, 15  # Characters per inch of normal text, and of the smaller text in a legend.
 _HANDLE = 7  # Width of a line in a legend, in letters.
-_BARS = 16  # In a panel, or two for each curve.
+_BARS = 16  # Number of interval bars in a panel; each curve has at least two.
 _MOST_MARKS = 40  # More lines would hide the curves.
 _LOOK: dict[Any, Any] = {
     "font.size": 9,
@@ -55,7 +55,7 @@ class Figure(matplotlib.figure.Figure):
 def grid(
     rows: int, columns: int, size: tuple[float, float], title: str = "", **arguments: Any
 ) -> tuple[Figure, np.ndarray]:
-    """A figure and its panels, [rows, columns], in this project's look.
+    """A figure and its panels, [rows, columns], in this project's style.
 
     Args:
       rows: Rows of panels.
@@ -74,7 +74,7 @@ def grid(
 
 @styled
 def label(axes: Any, **words: Any) -> None:
-    """Sets title, labels, scales and limits of a panel in this project's look."""
+    """Sets title, labels, scales and limits of a panel in this project's style."""
     if "ylabel" in words and "\n" not in words["ylabel"]:
         height = axes.figure.get_figheight() / axes.get_gridspec().nrows
         words["ylabel"] = textwrap.fill(words["ylabel"], max(12, int(0.75 * _LETTERS * height)))
@@ -82,12 +82,13 @@ def label(axes: Any, **words: Any) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
             axis.set_major_formatter(matplotlib.ticker.StrMethodFormatter("{x:g}"))
-            axis.set_minor_formatter(matplotlib.ticker.LogFormatter(minor_thresholds=(1.8, 0.5)))  # Decades.
+            # In decades: longer axes have no minor labels.
+            axis.set_minor_formatter(matplotlib.ticker.LogFormatter(minor_thresholds=(1.8, 0.5)))
 
 
 @styled
 def add_legend(figure: Figure, note: str = "") -> None:
-    """Adds one legend below all panels, with each name once, and below the panels a note."""
+    """Adds a note and a shared legend below all panels. Each name appears once."""
     named: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -108,7 +109,7 @@ def draw(
     bounds: Sequence[Mapping[str, Any]] = (),
     **shown: Any,
 ) -> Figure:
-    """Plots metrics over rounds, one panel per metric. The seeds of a run are drawn as their mean with a band.
+    """Plots metrics over rounds, one panel per metric. A configuration's seeds are drawn as a mean with a band.
 
     Args:
       tables: For each label, the metrics of its seeds.
@@ -117,7 +118,7 @@ def draw(
       note: Sentences below the panels.
       marks: Column that is 1 in rounds that are marked by a line.
       bounds: Contents of the runs' `bounds.json`. Intervals end at the smallest and largest possible values.
-      **shown: Arguments of `curves.band`. The note names its `kind`.
+      **shown: Arguments of `curves.band`. The note below the panels says which `kind` of band is drawn.
     """
     width = min(_COLUMNS, len(titles))
     height = math.ceil(len(titles) / width)
@@ -155,7 +156,7 @@ def forest(axes: Any, groups: Groups, looks: Mapping[str, Style], zero: bool = F
       axes: Matplotlib's axes.
       groups: Intervals by group and strategy.
       looks: Style of each strategy.
-      zero: Whether to draw a line at 0, such as for differences.
+      zero: Whether to draw a line at 0, for example if the values are differences.
     """
     step = 0.7 / max(1, len(looks))
     for row, strategies in enumerate(groups.values()):

@@ -1,7 +1,7 @@
 """Supervised training of a task with selected cohorts, shared by several studies.
 
-Compiled computations are cached, so that runs of a process with the same computation share them. They hold no reference
-to a run or task.
+Compiled computations are cached, so that runs in the same Python process share them if their computations are equal.
+They hold no reference to a run or task.
 """
 
 import functools
@@ -44,7 +44,8 @@ class TrainingRounds(runner.Rounds):
           training: Options of the training.
           task: The task.
           work: The clients' training.
-          client_weighting: Weights in the mean: those of the inputs with `num_examples`, equal with `uniform`.
+          client_weighting: How clients are weighted in the mean. `num_examples` uses the weights of the inputs, and
+            `uniform` uses equal weights.
           first_client: Index of the first client that may train.
           keeps_models: See `payloads.needed_bytes`.
 
@@ -95,7 +96,7 @@ class TrainingRounds(runner.Rounds):
         return self._cached(("rounds", work, num_clients), build)
 
     def _evaluation(self, measure: Callable[[tf.Tensor, tf.Tensor], Any]) -> Callable[..., Any]:
-        """Builds the function (weights, features, labels) -> a module's `measure` of outputs and labels."""
+        """Builds a function (weights, features, labels) that applies a module-level `measure` to outputs and labels."""
         model = self._model
 
         def evaluate(weights, features, labels):
