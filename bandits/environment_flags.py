@@ -86,10 +86,10 @@ def _check_reset_rounds(settings: cli.Settings) -> None:
         raise UsageError("--reset_when=window needs --reset_window, ideally a multiple of --bandits_deploy_freq.")
     total = f"--total_rounds={settings.total_rounds}"
     if settings.reset_window and settings.reset_window >= settings.total_rounds:
-        raise UsageError(f"--reset_window={settings.reset_window} must be below {total}, or there is no reset.")
+        raise UsageError(f"--reset_window={settings.reset_window} must be below {total}, or no reset happens.")
     if settings.reset and settings.reset_when in resets.DETECTORS and settings.total_rounds > resets.MOST_LOSSES:
-        most = f"{resets.MOST_LOSSES:,} rounds"
-        raise UsageError(f"--reset_when={settings.reset_when} follows {most}, not {total}: use {resets.WINDOW}.")
+        most = f"at most {resets.MOST_LOSSES:,} rounds"
+        raise UsageError(f"--reset_when={settings.reset_when} monitors {most}, not {total}: use {resets.WINDOW}.")
 
 
 def _environments(settings: cli.Settings) -> int:
@@ -98,7 +98,7 @@ def _environments(settings: cli.Settings) -> int:
 
 
 def drift_of(settings: cli.Settings) -> environments.Drift:
-    """The change of rewards that the flags define."""
+    """The change in rewards that the flags define."""
     if not settings.reward_drift:
         return environments.NO_DRIFT
     return make_options(environments.Drift, settings, environments=_environments(settings))

@@ -1,4 +1,4 @@
-"""Non-stationary environments: drifting rewards, and delays of rewards.
+"""Non-stationary environments: drifting rewards, and delayed rewards.
 
 The environments are the task's reward matrix and versions of it with permuted actions. A single number describes a
 client's position among the environments in a round: 0 is the first environment, 1 is the second, and 0.25 is a mixture

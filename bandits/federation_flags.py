@@ -104,7 +104,7 @@ def aggregation(settings: cli.Settings) -> Aggregation:
 
 
 def check_layers(options: BanditOptions, task: tasks.Task) -> None:
-    """Refuses a local head of a model of one layer, and training only the last layer of a Keras model.
+    """Refuses a local head for a model with a single layer, and training only the last layer of a Keras model.
 
     Raises:
       UsageError: If the model lacks such a layer.

@@ -1,4 +1,4 @@
-"""Flags of runs on the log of a bandit, and checks of flags that conflict with them."""
+"""Flags for runs on a bandit's log, and checks of flags that conflict with them."""
 
 import dataclasses
 

@@ -32,7 +32,7 @@ def trained(definition: process.BanditProcess) -> process.BanditProcess:
 
 
 class Group(NamedTuple):
-    """Several clients, concatenated: one call serves all, since a call takes longer than a small client's inference.
+    """Several clients, concatenated, because a call takes longer than the inference of a small client.
 
     Attributes:
       features: Contexts of all clients, in the format of `process.ClientInput`.

@@ -158,8 +158,8 @@ class Bootstrapped:
         """Scalar loss.
 
         Args:
-          outputs: float32 [batch, heads, actions]; only those of the chosen actions, [batch, heads], if
-            `needs_only_chosen_output`.
+          outputs: float32 [batch, heads, actions]. If `needs_only_chosen_output`, the chosen actions' outputs alone,
+            [batch, heads], are also accepted.
           batch: The inputs of the loss of one head, and `bootstrap`, float32 [batch, heads].
         """
         heads = batch[BOOTSTRAP].shape[1]

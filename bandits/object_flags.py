@@ -1,4 +1,4 @@
-"""Parts of the user's own in place of settings, such as a policy, metrics, a Keras model, or the clients' training."""
+"""The user's own parts that replace settings, such as a policy, metrics, a Keras model, or the clients' training."""
 
 import dataclasses
 import inspect
@@ -71,10 +71,10 @@ def check(settings: cli.Settings) -> None:
 
 
 def recorded(value: Any) -> UserObject:
-    """A Keras model that is given in Python, which is recorded by its architecture.
+    """A Keras model that was passed in Python; runs record its architecture.
 
     Raises:
-      UsageError: If it is no valid model.
+      UsageError: If it is not a valid model.
     """
     from optimization import keras_models
 

@@ -16,7 +16,8 @@ BYTES_UP = metrics.BYTES_UP
 
 LEARNERS = ("federated", "centralised")
 METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
-LEARNED = (EXPLORATION_RATE, UPPER_INTERVAL)  # Learned besides the values; empty for rules that do not learn them.
+# Learned in addition to the values; empty for rules that do not learn them.
+LEARNED = (EXPLORATION_RATE, UPPER_INTERVAL)
 _ABOUT: dict[str, tuple[str, Better | None, bool]] = {
     AVERAGE_CLICKS: ("clicks per impression", "up", True),
     OPTIMAL_SHARE: ("share of pulls of the best ad", "up", False),

@@ -36,7 +36,7 @@ _NOISE_FLAGS: Mapping[str, tuple[Any, ...]] = {
 
 
 def base_flags(run_flags: Sequence[str]) -> tuple[str, ...]:
-    """Flags of all runs.
+    """Flags for all runs.
 
     Args:
       run_flags: Run flags of the command.

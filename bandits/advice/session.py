@@ -34,7 +34,7 @@ from optimization.study.metrics import Metric
 PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
 _MEASURED_ROUNDS = 6
 _MIN_SECONDS = 0.1
-_LAST_SECONDS = 15.0  # For reading runs and writing pages.
+_LAST_SECONDS = 15.0  # Reserved for reading runs and writing pages.
 # Share of the remaining time that the search and the comparison may plan to use. The rest is a reserve for later
 # stages, in case runs become slower.
 _PLANNED = 0.9
@@ -150,7 +150,7 @@ class Session:
         if self.state.pace:
             return
         print_status("Measuring the time of a round.")
-        # Otherwise the runs of a measurement that was killed would appear to take no time.
+        # The runs of a measurement that was killed would otherwise be reused, and appear to take no time.
         shutil.rmtree(self.folder / "search", ignore_errors=True)
         points = {name: spaces[name].tried_first[0] for name in self.full.configurations[: planning.MEASURED]}
         first, second = (

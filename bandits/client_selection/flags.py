@@ -107,7 +107,7 @@ def default_name(settings: cli.Settings) -> str:
 
 
 def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
-    """Settings of each cohort size and selector, with the names of their folders.
+    """Settings for each cohort size and selector, with the names of their folders.
 
     Raises:
       UsageError: If a name or number is invalid, or a flag belongs to none of the compared selectors.

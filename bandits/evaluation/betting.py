@@ -66,7 +66,7 @@ _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "cohort_sampling": (("fixed", "poisson"), "selects clients in turns"),
 }
 COHORTS = "cohorts"  # Entry for these flags in the report on a log that is stored separately from its run.
-_STEPS = 40  # Halvings of [0, 1].
+_STEPS = 40  # Number of times that a search halves [0, 1].
 _GRID = 128  # Number of grid values to which limits of earlier observations are rounded.
 _MOST_NUMBERS = 4_000_000  # Maximum in memory at once.
 
@@ -218,7 +218,7 @@ def unit(flags: Mapping[str, Any]) -> str:
         if (value := flags.get(name)) and value not in allowed:
             raise UsageError(
                 "An anytime-valid interval needs each cohort to be a fresh uniform sample of the clients and one value "
-                f"at all looks: --{name}={value} of the run that wrote the log {reason}. Use the interval over clients."
+                f"at all looks: --{name}={value} in the run that wrote the log {reason}. Use the interval over clients."
             )
     return "periods" if flags.get("cache") == "persistent" else "rounds"
 

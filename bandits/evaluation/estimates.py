@@ -257,7 +257,8 @@ def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.
     gap = after - before
     p_values = 2 * stats.t.sf(np.abs(gap / errors), freedom)
     known = p_values[np.isfinite(p_values)]
-    p_values = np.minimum(1, np.maximum(p_values, len(known) * np.min(known, initial=1)))  # Holm, up to two tests.
+    # Holm's correction for at most two tests.
+    p_values = np.minimum(1, np.maximum(p_values, len(known) * np.min(known, initial=1)))
     half = errors * stats.t.ppf(1 - _LEVEL / 2, freedom)
     return np.stack([before, after], axis=1), np.stack([gap, gap - half, gap + half], axis=1), p_values
 

@@ -27,7 +27,7 @@ from data.tasks.options import TaskOptions
 from optimization.study import results
 
 _SAVED_MODEL, _LITE, _SIGNATURE = "saved_model", "model.tflite", "signature.json"
-_SIGNATURES = {"predicted_rewards": "predicted_reward", "probabilities": "probability"}  # And their outputs.
+_SIGNATURES = {"predicted_rewards": "predicted_reward", "probabilities": "probability"}  # Signatures and their outputs.
 _DISCLOSURE = (
     "Warning: epsilon covers the weights of the exported model, but not the means and categories that were computed on "
     "the clients' columns. --public_statistics takes them from public data."

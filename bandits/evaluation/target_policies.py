@@ -61,10 +61,10 @@ class Target(NamedTuple):
 
 
 def parse(policy: str) -> Target:
-    """The target policy of `--policy`.
+    """The target policy that `--policy` names.
 
     Raises:
-      UsageError: If the policy is none of `KINDS`, or a run's folder does not exist.
+      UsageError: If the policy is not one of `KINDS`, or a run's folder does not exist.
     """
     kind, _, name = policy.partition(":")
     if policy not in _WITHOUT_NAME and (kind not in _WITH_NAME or not name):

@@ -278,7 +278,7 @@ class MabFlRounds(runner.Rounds):
         return process.ParticipantInput(*self._training_rows[participant], features, labels, shares, key)
 
     def _exchanged(self, tried: Sequence[int]) -> tuple[int, Mapping[str, int]]:
-        """Number of exchanges in a round (section 8.3.2), whatever their size, and the payload of the round.
+        """Number of exchanges in a round (section 8.3.2), regardless of their size, and the payload of the round.
 
         The model is sent to each participant that trains, and back. Unless the combination is fixed, the averages are
         also sent to the target, which sends back their measurements. With delayed rewards, both are sent with the

@@ -39,7 +39,7 @@ TASKS = {
 }
 _FRACTIONS = {"generator": (0.01, 0.4), "heart_disease": (0.2, 0.4), "tabular": (0.2, 0.4)}
 _THRESHOLD = 0.025
-_C = 0.05  # Value of Table 3, which is small because increases of the AUC are small.
+_C = 0.05  # From Table 3; it is small because increases in the AUC are small.
 
 # A baseline is a greedy rule with only one combination to choose from.
 FIXED, TARGET_ALONE, FEDAVG = "fixed", "target_alone", "fedavg"

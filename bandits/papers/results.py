@@ -274,7 +274,7 @@ def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
 
 
 def read(figure: Figure, path: pathlib.Path) -> "Results":
-    """Results from a figure's records, marked if they are of a rehearsal. Without a file, there are no configurations.
+    """Results from a figure's records, marked if they are from a rehearsal. Without a file, it has no configurations.
 
     Raises:
       UsageError: If the file has no records; the message names the file.

@@ -134,7 +134,7 @@ def _reported(reported: Mapping[str, Point], best: ComparableRuns) -> str:
 def _compared(best: ComparableRuns, reference: str | None) -> list[str]:
     """Returns the lines that compare the configurations with a reference."""
     if reference and not best.named(reference):
-        return [f"--reference={reference} has no finished run: nothing is compared."]
+        return [f"--reference={reference} has no finished run, so nothing is compared."]
     compared, lines = best.compared(reference), []
     section = sections.comparisons(best, compared, is_narrow=True)
     if section is None:

@@ -144,7 +144,7 @@ def compare(
       pairs: Configurations and their references. If the reference is a configuration, the two are paired by seed; if
         one of them is `unpaired`, Welch's test is used. If the reference is a number, the test is a one-sample test, or
         Welch's test if the number has a standard error. If a run diverged or has no value, its seed is left out and
-        the comparison is not judged.
+        there is no verdict.
       metric: The metric.
       better: Whether larger or smaller values are better (default: see `direction`).
 

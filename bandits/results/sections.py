@@ -86,7 +86,7 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
 
 
 def finding(part: ComparableRuns, compared: Compared) -> str:
-    """What a part's runs show, in one sentence."""
+    """The main result of a part's runs, in one sentence."""
     column = part.columns[0]
     best = min(part.ranked(), key=lambda each: bool(each.role))  # The first without a role, if there is one.
     judged = [each for *_, each in compared if each.is_judged]
@@ -127,7 +127,7 @@ def notices(part: ComparableRuns) -> list[str]:
 
 
 def results(part: ComparableRuns, styles: Styles) -> Section:
-    """Table of all results of the configurations, the best first, with their baselines, regret and epsilon."""
+    """Table of all results of the configurations, best first, with their baselines, regret and epsilon."""
     columns, ranked = part.columns, part.ranked()
     style = dict(zip(part.configurations, styles, strict=True))
     spent = {each: _privacy(each) for each in ranked}
@@ -265,7 +265,7 @@ def _rounds(configuration: Configuration) -> Cell:
 
 
 def over_tasks(groups: Sequence[ComparableRuns]) -> list[Section]:
-    """Scores over tasks of a report's configurations, by the metric that ranks them."""
+    """Scores over tasks for a report's configurations, on the metric that ranks them."""
     titles = Counter(group.title for group in groups)
     results: dict[Metric, list[baselines.Result]] = {}
     for number, group in enumerate(groups, 1):

@@ -113,7 +113,7 @@ def test_cohorts_that_hide_clients_are_secret_and_the_same_after_a_resume(tmp_pa
     one, other = (play(tmp_path / name, *longer) for name in ("one", "other"))
     printed = capsys.readouterr().out
     assert f"Keep {one}/checkpoints secret" in printed
-    assert "runs of the same seed have different cohorts" in printed
+    assert "runs with the same seed have different cohorts" in printed
     before = table(one)[metrics.EXAMPLES].to_list()  # By which cohorts of the digits differ.
     assert before != table(other)[metrics.EXAMPLES].to_list()
     for checkpoint in (one / "checkpoints").glob("*6.npz"):
