@@ -49,7 +49,7 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("--reset=optimizer: sgd has no state to reset without --server_sgd_momentum.")
     if settings.reset and settings.model_aggregation in posterior_flags.BURNING_IN:
         raise UsageError(
-            f"--reset does not go with --model_aggregation={settings.model_aggregation}, which burns in only once."
+            f"--reset conflicts with --model_aggregation={settings.model_aggregation}, which burns in only once."
         )
     _check_reset_rounds(settings)
     if settings.reward_drift:
@@ -61,9 +61,9 @@ def _check_availability(settings: cli.Settings) -> None:
         if not settings[name]:
             continue
         if settings.client_selection != "uniform":
-            raise UsageError(f"--{name} does not go with --client_selection, which chooses among all clients.")
+            raise UsageError(f"--{name} conflicts with --client_selection, which chooses among all clients.")
         if settings.aggregator_type == "ddp":
-            raise UsageError(f"--{name} does not go with --aggregator_type=ddp, which needs noise from all clients.")
+            raise UsageError(f"--{name} conflicts with --aggregator_type=ddp, which needs noise from all clients.")
     if settings.time_zones_by_label and settings.learn_from in _WITHOUT_REWARDS:
         raise UsageError(f"--time_zones_by_label needs labels, but --learn_from={settings.learn_from} has none.")
 

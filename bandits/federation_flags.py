@@ -84,10 +84,10 @@ def check(settings: cli.Settings) -> None:
         online = ((None, task_options.SIMULATOR), "the rewards of other actions are not known")
         for other, (values, reason) in {**allowed, "learn_from": online}.items():
             if settings[other] not in values:
-                raise UsageError(f"--{other}={settings[other]} does not go with {flag}: {reason}.")
+                raise UsageError(f"--{other}={settings[other]} conflicts with {flag}: {reason}.")
     clipping = sorted({"clip_norm", "adaptive_clipping", "unclip_quantile"} & settings.set_by_user)
     if settings.federation == POOLED and clipping:
-        raise UsageError(f"--{clipping[0]} does not go with --federation={POOLED}: no client sends an update.")
+        raise UsageError(f"--{clipping[0]} conflicts with --federation={POOLED}: no client sends an update.")
 
 
 def options(settings: cli.Settings) -> Personalization | None:

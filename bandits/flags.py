@@ -154,7 +154,7 @@ def check(settings: cli.Settings) -> None:
     selector_flags.check_privacy(settings, settings.client_selection, is_private=is_private)
     if settings.client_selection != "uniform":
         if settings.cohort_sampling != "fixed":
-            raise UsageError(f"--cohort_sampling={settings.cohort_sampling} does not go with --client_selection.")
+            raise UsageError(f"--cohort_sampling={settings.cohort_sampling} conflicts with --client_selection.")
         if not bandit.trains:
             raise UsageError(f"--client_selection has no effect with --bandits_type={settings.bandits_type}.")
     task_flags.check(settings)
@@ -182,13 +182,13 @@ def _check_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntr
         return
     if settings.aggregator_type != "mean":
         raise UsageError(
-            f"--aggregator_type={settings.aggregator_type} does not go with {flag}, which aggregates models itself: "
+            f"--aggregator_type={settings.aggregator_type} conflicts with {flag}, which aggregates models itself: "
             "use mean."
         )
     if settings.clip_norm is not None or settings.adaptive_clipping:
         raise UsageError(f"{flag} does not clip updates: leave out --clip_norm and --adaptive_clipping.")
     if settings.client_weighting != "uniform":
-        raise UsageError(f"--client_weighting does not go with {flag}, which weighs all clients equally: leave it out.")
+        raise UsageError(f"--client_weighting conflicts with {flag}, which weighs all clients equally: leave it out.")
 
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:

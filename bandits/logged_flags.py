@@ -62,7 +62,7 @@ def check(settings: cli.Settings) -> None:
     if settings.learn_from == REPLAY:
         for name in ("cache", "max_examples_per_client", "redraw_examples", "client_selection"):
             if name in settings.set_by_user:
-                raise UsageError(f"--{name} does not go with {flag}, which offers each row only once, in one round.")
+                raise UsageError(f"--{name} conflicts with {flag}, which offers each row only once, in one round.")
         if settings.bandits_type.startswith("supervised"):
             raise UsageError(f"--bandits_type={settings.bandits_type} needs every action's reward, but {flag} has one.")
         return

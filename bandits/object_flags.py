@@ -64,10 +64,10 @@ def check(settings: cli.Settings) -> None:
             raise UsageError(f"--bandits_type={settings.bandits_type} needs several heads; a Keras model has one.")
     if settings.export and "policy" in own:
         if own["policy"].problem:
-            raise UsageError("--export does not go with this policy, which cannot be saved in the run's folder.")
+            raise UsageError("--export conflicts with this policy, which cannot be saved in the run's folder.")
         value = own["policy"].value
         if "key" in inspect.signature(getattr(value, "probabilities", value)).parameters:
-            raise UsageError("--export does not go with this policy, which draws random numbers from its key.")
+            raise UsageError("--export conflicts with this policy, which draws random numbers from its key.")
 
 
 def recorded(value: Any) -> UserObject:
@@ -165,7 +165,7 @@ def _check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
 
 
 def _check_state(policy: Any, options: BanditOptions) -> None:
-    """Refuses settings that do not go with a policy's state.
+    """Refuses settings that conflict with a policy's state.
 
     Raises:
       UsageError: If such a setting is set.
@@ -188,7 +188,7 @@ def _check_state(policy: Any, options: BanditOptions) -> None:
     }
     if flags := [flag for flag, is_set in refused.items() if is_set]:
         what = "sums over clients" if policy.sums else "the round"
-        raise UsageError(f"{flags[0]} does not go with policy {policy.name}, which depends on {what}: leave it out.")
+        raise UsageError(f"{flags[0]} conflicts with policy {policy.name}, which depends on {what}: leave it out.")
 
 
 def _callable(name: str, given: UserObject) -> Any:

@@ -27,7 +27,7 @@ _RULES_OF_STUDY = {
     "gradient_epsilon": PolicyEntry(
         "bandits.ads.experiment:GradientEpsilon",
         dict(registry.RULES["epsilon_greedy"].parameters)
-        | {"epsilon_step": Parameter(0.02, "step size of epsilon along the gap between the best and the mean value")},
+        | {"epsilon_step": Parameter(0.02, "step size of epsilon along the gradient: the best minus the mean value")},
         "epsilon-greedy whose epsilon is learned, can only fall, and is also averaged",
     ),
     "federated_ucb": PolicyEntry(

@@ -321,7 +321,7 @@ def federated(context: Context) -> str:
     text = f"Average reward, federated minus alone: {effect(compared)}. "
     text += f"Federating helps {shares['helped']:.0%} of clients and hurts {shares['hurt']:.0%}"
     if math.isfinite(noise["helped"]):
-        text += f"; two federated runs with different seeds alone give {noise['helped']:.0%} and {noise['hurt']:.0%}"
+        text += f"; federated runs that differ only in the seed give {noise['helped']:.0%} and {noise['hurt']:.0%}"
     return f"{text}."
 
 

@@ -190,8 +190,8 @@ def deployment(
         raise UsageError(f"--population={population} is less than the {clients} clients in the data.")
     if population_cohort is not None and population_cohort < cohort:
         raise UsageError(
-            f"--population_clients_per_round={population_cohort} is less than the {cohort} clients per round of the "
-            f"runs: give at least {cohort}, or lower the runs' number with --clients_per_round."
+            f"--population_clients_per_round={population_cohort} is less than the runs' {cohort} clients per round: "
+            f"give at least {cohort}, or lower that number with --clients_per_round."
         )
     default = cohort if settings.population is None else max(cohort, min(population // _SHARE, _MAX_COHORT))
     return mechanisms.Mechanism(

@@ -89,7 +89,7 @@ def define(flags: cli.FlagSet) -> None:
     selector_flags.define(flags)
 
     optimizer = {"default": "sgd"}
-    rate = {"default": 1.0, "help": "Server learning rate; with sgd and 1, the new model is the mean", "above": True}
+    rate = {"default": 1.0, "help": "Server learning rate; sgd with 1 adopts the clients' mean model", "above": True}
     # Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).
     flags.group("Training", _Training, *training_flags.CORRECTIONS, _Clients, *training_flags.server(optimizer, rate))
 

@@ -21,7 +21,9 @@ from optimization.study import cli
 
 MODEL_ESTIMATORS = frozenset(name for name, kind in KINDS.items() if kind.needs_model)
 _REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
-_SETS = "Actions vary by row (column {!r}), so the expected mean of 1 / propensity is unknown and is not checked."
+_SETS = (
+    "Available actions vary by row (column {!r}), so the expected mean of 1 / propensity is unknown and not checked."
+)
 LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
 
 

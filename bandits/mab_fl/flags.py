@@ -69,7 +69,7 @@ class _Study:
 
     task_type: str = setting("generator", "The participants and their data", TASKS, basic=True)
     target: str = setting(
-        None, "Participant to personalize for (default: worker_2 of the generator, else the first)", basic=True
+        None, "Participant to personalize for (default: worker_2 of the generator; otherwise, the first)", basic=True
     )
 
 

@@ -210,7 +210,7 @@ def by_round(predicted_rewards, round_num):
     ],
 )
 def test_settings_that_do_not_go_with_a_policys_state_are_refused(policy, flags):
-    with pytest.raises(UsageError, match=f"--{next(iter(flags))}.* does not go with policy"):
+    with pytest.raises(UsageError, match=f"--{next(iter(flags))}.* conflicts with policy"):
         _opened({"policy": policy}, **flags)
 
 
@@ -220,9 +220,9 @@ NOISE = {"noise_multiplier": 1, "clip_norm": 1, "adaptive_clipping": False}
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"aggregator_type": "dpsgd", **NOISE}, "--aggregator_type=dpsgd does not go with policy Counting"),
+        ({"aggregator_type": "dpsgd", **NOISE}, "--aggregator_type=dpsgd conflicts with policy Counting"),
         ({"aggregator_type": "secure_sum"}, "needs the attribute bound of policy Counting"),
-        ({"bandits_deploy_delay": 1}, "--bandits_deploy_delay does not go with policy Counting"),
+        ({"bandits_deploy_delay": 1}, "--bandits_deploy_delay conflicts with policy Counting"),
     ],
 )
 def test_sums_over_clients_are_neither_noised_nor_stale(flags, message):
