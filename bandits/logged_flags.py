@@ -56,9 +56,7 @@ def check(settings: cli.Settings) -> None:
     if settings.log_interactions:
         raise UsageError(f"--log_interactions: with {flag}, clients learn from a log that already exists.")
     if settings.scenario != "scratch":
-        raise UsageError(
-            f"--scenario={settings.scenario} needs every action's reward: {flag} needs --scenario=scratch."
-        )
+        raise UsageError(f"--scenario={settings.scenario} conflicts with {flag}, which needs --scenario=scratch.")
     if settings.learn_from == REPLAY:
         for name in ("cache", "max_examples_per_client", "redraw_examples", "client_selection"):
             if name in settings.set_by_user:

@@ -63,9 +63,7 @@ def models(settings: cli.Settings, target: Target) -> list[ledger.Spent]:
     if not settings.private:
         return []
     if settings.reward_window and not settings.log_until:
-        raise UsageError(
-            "--private: --reward_window needs --log_until, because the log's latest time reveals one client."
-        )
+        raise UsageError("--private: --reward_window needs --log_until, as the log's latest time reveals one client.")
     run = target.name if target.kind == "run" else target.run
     if not run and "policy_is_public" in settings.set_by_user:
         raise UsageError("--policy_is_public has an effect only with --policy=run:FOLDER.")

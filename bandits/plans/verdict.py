@@ -83,7 +83,7 @@ def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: boo
     names = [short_name(configuration) for configuration in first]
     strategies = {str(run.settings.get(studies.load(run.module).chosen)) for run in first.values()}
     if wanted not in {*names, *strategies}:
-        raise UsageError(f"--reference={wanted} matches none of the configurations. Choose one of: {'; '.join(names)}.")
+        raise UsageError(f"--reference={wanted} matches no configuration. Choose one of: {'; '.join(names)}.")
     if len(names) < 2 or (not has_fresh_seeds and len({run.point for run in planned}) > len(names)):
         raise UsageError(
             "--reference has no effect, because nothing is compared: there is only one configuration, or the same "

@@ -178,9 +178,7 @@ def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFram
     parts = comparable(runs.flat(several))
     names = [one.name for part in parts for one in part.configurations]
     if reference and not any(part.named(reference) for part in parts):
-        raise UsageError(
-            f"reference={reference!r} matches none of the configurations. Choose one of: {', '.join(names)}."
-        )
+        raise UsageError(f"reference={reference!r} matches no configuration. Choose one of: {', '.join(names)}.")
     rows = [
         (
             *(part.title, part.columns[0], one.configuration, one.mean, one.reference, one.reference_mean),
