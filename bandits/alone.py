@@ -19,7 +19,7 @@ from optimization.client_states import ClientStates
 from optimization.runtime import rounds
 from optimization.study import run_folder
 
-_MOST_MODELS = 64  # Most models in memory at a time.
+_MOST_MODELS = 64  # Maximum number of models in memory at a time.
 
 
 def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[tuple[fed_avg.State, Any]]:
@@ -107,7 +107,7 @@ class AloneRounds(round_parts.FederatedRounds):
 
     def finish(self, server: Any, folder: run_folder.RunFolder) -> Sequence[str]:
         models = folder.path / run_folder.CLIENT_MODELS
-        return [f"Keep {models} private: it holds a model of each client that took part."]
+        return [f"Keep {models} private: it holds a model of each client that participated."]
 
     def _state(self, client: int, last: int, round_num: int) -> fed_avg.State:
         """A client's state at the start of a round, with all deployments since its `last` round (0 if it had none)."""

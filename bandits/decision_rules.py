@@ -105,7 +105,7 @@ class _ValueRule(DecisionRule):
     """Estimates by sample mean (equation 2) or, with `alpha`, by exponential recency weighting (section 4.1).
 
     Attributes:
-      alpha: Step towards each new reward, in (0, 1]; None for the sample mean.
+      alpha: Step size towards each new reward, in (0, 1]; None for the sample mean.
     """
 
     alpha: float | None = None

@@ -38,18 +38,18 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("--environment_seed has an effect only with --reward_drift or --availability.")
     for name in ("reward_drift", "reward_delay"):
         if settings[name] and settings.learn_from in _WITHOUT_REWARDS:
-            raise UsageError(f"--{name}: with --learn_from={settings.learn_from} all rewards were logged before.")
+            raise UsageError(f"--{name} has no effect with --learn_from={settings.learn_from}: all rewards are known.")
     if settings.reward_delay and settings.cache != "persistent":
-        raise UsageError("--reward_delay needs --cache=persistent, where clients keep the actions of delayed rewards.")
+        raise UsageError("--reward_delay needs --cache=persistent, which stores actions until their rewards arrive.")
     if settings.reward_delay == "uniform" and settings.delay_rounds % 1:
-        raise UsageError(f"--delay_rounds={settings.delay_rounds:g} must be whole with --reward_delay=uniform.")
+        raise UsageError(f"--delay_rounds={settings.delay_rounds:g} must be an integer with --reward_delay=uniform.")
     if settings.reset and not registry.BANDITS[settings.bandits_type].trains:
         raise UsageError(f"--reset has no effect with --bandits_type={settings.bandits_type}, which never trains.")
     if settings.reset == "optimizer" and settings.server_optimizer == "sgd" and not settings.server_sgd_momentum:
-        raise UsageError("--reset=optimizer: --server_optimizer=sgd has no state without --server_sgd_momentum.")
+        raise UsageError("--reset=optimizer: sgd has no state to reset without --server_sgd_momentum.")
     if settings.reset and settings.model_aggregation in posterior_flags.BURNING_IN:
         raise UsageError(
-            f"--reset does not go with --model_aggregation={settings.model_aggregation}: it burns in once."
+            f"--reset conflicts with --model_aggregation={settings.model_aggregation}, which burns in only once."
         )
     _check_reset_rounds(settings)
     if settings.reward_drift:
@@ -61,11 +61,11 @@ def _check_availability(settings: cli.Settings) -> None:
         if not settings[name]:
             continue
         if settings.client_selection != "uniform":
-            raise UsageError(f"--{name} does not go with --client_selection, which chooses among all clients.")
+            raise UsageError(f"--{name} conflicts with --client_selection, which chooses among all clients.")
         if settings.aggregator_type == "ddp":
-            raise UsageError(f"--{name} does not go with --aggregator_type=ddp: too few shares of noise would come.")
+            raise UsageError(f"--{name} conflicts with --aggregator_type=ddp, which needs noise from all clients.")
     if settings.time_zones_by_label and settings.learn_from in _WITHOUT_REWARDS:
-        raise UsageError(f"--time_zones_by_label: with --learn_from={settings.learn_from} clients have no labels.")
+        raise UsageError(f"--time_zones_by_label needs labels, but --learn_from={settings.learn_from} has none.")
 
 
 def _check_environments(settings: cli.Settings) -> None:
@@ -83,13 +83,13 @@ def _check_environments(settings: cli.Settings) -> None:
 
 def _check_reset_rounds(settings: cli.Settings) -> None:
     if settings.reset_when == resets.WINDOW and not settings.reset_window:
-        raise UsageError("--reset_when=window needs --reset_window, best a multiple of --bandits_deploy_freq.")
+        raise UsageError("--reset_when=window needs --reset_window, ideally a multiple of --bandits_deploy_freq.")
     total = f"--total_rounds={settings.total_rounds}"
     if settings.reset_window and settings.reset_window >= settings.total_rounds:
-        raise UsageError(f"--reset_window={settings.reset_window} must be below {total}, or there is no reset.")
+        raise UsageError(f"--reset_window={settings.reset_window} must be below {total}, or no reset happens.")
     if settings.reset and settings.reset_when in resets.DETECTORS and settings.total_rounds > resets.MOST_LOSSES:
-        most = f"{resets.MOST_LOSSES:,} rounds"
-        raise UsageError(f"--reset_when={settings.reset_when} follows {most}, not {total}: use {resets.WINDOW}.")
+        most = f"at most {resets.MOST_LOSSES:,} rounds"
+        raise UsageError(f"--reset_when={settings.reset_when} monitors {most}, not {total}: use {resets.WINDOW}.")
 
 
 def _environments(settings: cli.Settings) -> int:
@@ -98,7 +98,7 @@ def _environments(settings: cli.Settings) -> int:
 
 
 def drift_of(settings: cli.Settings) -> environments.Drift:
-    """The change of rewards that the flags define."""
+    """The change in rewards that the flags define."""
     if not settings.reward_drift:
         return environments.NO_DRIFT
     return make_options(environments.Drift, settings, environments=_environments(settings))

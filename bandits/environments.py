@@ -1,4 +1,4 @@
-"""Non-stationary environments: drifting rewards, and delays of rewards.
+"""Non-stationary environments: drifting rewards, and delayed rewards.
 
 The environments are the task's reward matrix and versions of it with permuted actions. A single number describes a
 client's position among the environments in a round: 0 is the first environment, 1 is the second, and 0.25 is a mixture
@@ -21,16 +21,16 @@ from data.settings import Count, Fraction, none_of, setting
 
 DRIFTS: Mapping[str, str] = {
     "abrupt": "they change for all clients at --drift_start, and repeatedly with --drift_every",
-    "linear": "from --drift_start, over --drift_rounds, they blend from old to new",
+    "linear": "from --drift_start on, they blend from old to new over --drift_rounds rounds",
     "seasonal": "two environments alternate within each --drift_period, with an overlap",
-    "client": "each client changes at its own time, within --drift_rounds from --drift_start",
+    "client": "each client changes at its own time, within --drift_rounds rounds from --drift_start",
 }
 SCENARIO = "drift"  # Value of --scenario: random initial weights and non-stationary rewards.
 MOST_ENVIRONMENTS = 10
 _MOST_ROUNDS = 1e9  # More rounds than any run has.
 DELAYS: Mapping[str, str] = {
-    "uniform": "each after 0 to --delay_rounds rounds, uniformly",
-    "geometric": "each after --delay_rounds rounds on average, with the same probability in each round",
+    "uniform": "each reward after 0 to --delay_rounds rounds, uniformly",
+    "geometric": "each reward after --delay_rounds rounds on average, with equal probability in every round",
 }
 
 _LEAST_IN_TIME = 0.01  # If a smaller fraction of the rewards is observed in time, almost nothing is learned.
@@ -46,8 +46,8 @@ class Drift:
 
     kind: str = setting(
         lambda settings: "abrupt" if settings["scenario"] == SCENARIO else None,
-        "How rewards change over the bandits' rounds: each change permutes the actions' columns of the reward matrix "
-        "(default: abrupt with --scenario=drift, else none)",
+        "How rewards change over the bandits' rounds: each change permutes the actions' columns in the reward matrix "
+        "(default: abrupt with --scenario=drift, otherwise none)",
         {"none": "stationary", **DRIFTS},
         name="reward_drift",
         unset="none",
@@ -55,7 +55,7 @@ class Drift:
     )
     start: Count = setting(
         None,
-        "First round of the change (default: the first of the run's second half)",
+        "First round of the change (default: the first round in the second half of the run)",
         name="drift_start",
         unset=1,
         only={"reward_drift": ("abrupt", "linear", "client")},
@@ -70,8 +70,8 @@ class Drift:
     )
     rounds: Count = setting(
         None,
-        "Length of the change, in rounds; for client, rounds within which clients change (default: a quarter of the "
-        "run)",
+        "Length of the change in rounds; for client, the rounds within which all clients change (default: a quarter "
+        "of the run)",
         name="drift_rounds",
         unset=1,
         only={"reward_drift": ("linear", "client")},
@@ -79,7 +79,7 @@ class Drift:
     )
     period: int = setting(
         None,
-        "Length of both seasons together, in rounds (default: half of the run)",
+        "Length of both seasons together in rounds (default: half of the run)",
         name="drift_period",
         unset=2,
         low=2,
@@ -88,7 +88,7 @@ class Drift:
     )
     overlap: Fraction = setting(
         None,
-        "Fraction of each season, its last rounds, that blends into the next",
+        "Fraction of each season, at its end, that blends into the next season",
         name="drift_overlap",
         unset=0.0,
         only={"reward_drift": ("seasonal",)},
@@ -97,16 +97,16 @@ class Drift:
     environments: int = 1
     seed: int = setting(
         lambda settings: 0 if settings["reward_drift"] or settings["availability"] else None,
-        "Seed of the environment, shared by runs of all seeds: permutations, clients' times of change, and clients' "
-        "time zones",
+        "Seed for the environment (permutations, clients' times of change and time zones), the same for all values of "
+        "--seed",
         name="environment_seed",
         unset=0,
         alias="world_seed",
     )
     only: int | None = setting(
         None,
-        "Run all rounds in this environment of the drift, 0 for the task's own. With --bandits_type=supervised_mse "
-        "this is the full-feedback baseline for dynamic regret (default: as they change)",
+        "Run all rounds in this environment of the drift; 0 is the task's own. With --bandits_type=supervised_mse "
+        "this is the full-feedback baseline for dynamic regret (default: all environments in turn)",
         name="drift_environment",
         only={"reward_drift": tuple(DRIFTS)},
         alias="drift_world",
@@ -182,9 +182,9 @@ class Drift:
         if (points == points[0]).all():
             return f"{nothing}all of them come after its change."
         if acted is not None and not np.ptp(self.at(acted, None)):
-            return f"{nothing}clients with --cache=persistent act once a deployment period, always in one environment."
+            return f"{nothing}clients with --cache=persistent act once per deployment, always in one environment."
         if self.every and self.start + self.every > total_rounds:
-            return f"--drift_every={self.every} changes nothing up to round {total_rounds}: there is one change alone."
+            return f"--drift_every={self.every} changes nothing up to round {total_rounds}: there is only one change."
         return ""
 
     def mean_matrix(self, matrix: np.ndarray, rounds: npt.ArrayLike, client: int | None) -> np.ndarray:
@@ -252,13 +252,13 @@ class Delay:
             return ""
         flags = f"--delay_rounds={self.rounds:g} and --delay_never={self.never:g}"
         if not self.rounds and not self.never:
-            return f"--reward_delay={self.kind} delays nothing: see {flags}."
+            return f"--reward_delay={self.kind} delays no reward: change {flags}."
         in_time = (1 - self.never) * self._share(deploy_every - 1)
         if in_time >= _LEAST_IN_TIME:
             return ""
         return (
-            f"--reward_delay={self.kind} lets {in_time:.2g} of the rewards arrive before the next deployment, and what "
-            f"has not is lost: see {flags}, and --bandits_deploy_freq={deploy_every}."
+            f"--reward_delay={self.kind} lets {in_time:.2g} of the rewards arrive before the next deployment, and all "
+            f"others are lost: change {flags} or --bandits_deploy_freq={deploy_every}."
         )
 
     def _share(self, waited: int) -> float:

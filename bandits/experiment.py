@@ -153,7 +153,7 @@ class BanditRounds(runner.Rounds):
         if self.secrets:
             lines.append(f"Keep {folder.path}/checkpoints secret: they hold {' and '.join(self.secrets)}.")
         if self._clients.secrets:
-            lines.append("The cohorts are not sampled from --seed: runs of the same seed have different cohorts.")
+            lines.append("The cohorts are not sampled with --seed, so runs with the same seed have different cohorts.")
         return lines
 
 

@@ -33,30 +33,30 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Personalization", Personalization, ClientReports)
 
 
-_NO_LOG = ((None, False), "the log of interactions knows one shared model and no halves")
+_NO_LOG = ((None, False), "the log of interactions records one shared model, and no halves of the examples")
 _SHARED = {
     "client_selection": (("uniform",), "a selector reads losses of a shared model"),
-    "model_aggregation": (("mean",), "it combines whole models of clients"),
+    "model_aggregation": (("mean",), "it combines the clients' whole models"),
 }
 _PERSONALIZED = {
     "federation": (("federated",), "there is no shared model to adapt"),
     "log_interactions": _NO_LOG,
-    "reward_delay": ((None,), "the adaptation needs the rewards of its round"),
+    "reward_delay": ((None,), "adaptation needs rewards that are observed in the same round"),
 }
 # For each setting and value: which values of other settings are allowed, and why.
 _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
     ("federation", ALONE): {
-        "aggregator_type": (("mean", "none"), "nothing leaves a client, so no update is protected or summed"),
+        "aggregator_type": (("mean", "none"), "nothing leaves a client, so there is no update to protect or sum"),
         "reset": ((None,), "a reset restarts the shared model"),
         "export": ((None, False), "there is no shared model"),
         "log_interactions": _NO_LOG,
         **_SHARED,
     },
     ("federation", POOLED): {
-        "aggregator_type": (("mean", "none"), "the server has every log, so no mechanism protects a client"),
-        "client_weighting": (("uniform",), "every example of a log has the same weight"),
+        "aggregator_type": (("mean", "none"), "the server sees every log, so no mechanism can protect a client"),
+        "client_weighting": (("uniform",), "every example in a log has the same weight"),
         "log_interactions": _NO_LOG,
-        "reward_delay": ((None,), "logs are collected once"),
+        "reward_delay": ((None,), "each log is collected only once"),
         **_SHARED,
     },
     ("personalization", FINE_TUNE): _PERSONALIZED,
@@ -84,10 +84,10 @@ def check(settings: cli.Settings) -> None:
         online = ((None, task_options.SIMULATOR), "the rewards of other actions are not known")
         for other, (values, reason) in {**allowed, "learn_from": online}.items():
             if settings[other] not in values:
-                raise UsageError(f"--{other}={settings[other]} does not go with {flag}: {reason}.")
+                raise UsageError(f"--{other}={settings[other]} conflicts with {flag}: {reason}.")
     clipping = sorted({"clip_norm", "adaptive_clipping", "unclip_quantile"} & settings.set_by_user)
     if settings.federation == POOLED and clipping:
-        raise UsageError(f"--{clipping[0]} does not go with --federation={POOLED}: no client sends an update.")
+        raise UsageError(f"--{clipping[0]} conflicts with --federation={POOLED}: no client sends an update.")
 
 
 def options(settings: cli.Settings) -> Personalization | None:
@@ -104,17 +104,17 @@ def aggregation(settings: cli.Settings) -> Aggregation:
 
 
 def check_layers(options: BanditOptions, task: tasks.Task) -> None:
-    """Refuses a local head of a model of one layer, and training only the last layer of a Keras model.
+    """Refuses a local head for a model with a single layer, and training only the last layer of a Keras model.
 
     Raises:
       UsageError: If the model lacks such a layer.
     """
     if options.personalization and options.personalization.layers == "last" and task.model == "keras":
         kind = options.personalization.kind
-        raise UsageError(f"--personalization={kind} needs the last layer, which a Keras model does not give.")
+        raise UsageError(f"--personalization={kind} needs the last layer, which a Keras model does not expose.")
     has_one = task.model in ("linear_l2", "bag_of_words") or task.model_arguments.get("hidden") == ()
     if options.personalization and options.personalization.kind == LOCAL_HEAD and has_one:
-        raise UsageError(f"--personalization={LOCAL_HEAD} needs a model of several layers, such as --model=mlp.")
+        raise UsageError(f"--personalization={LOCAL_HEAD} needs a model with several layers, such as --model=mlp.")
 
 
 def warnings(options: BanditOptions, population: int) -> list[str]:
@@ -133,7 +133,7 @@ def warnings(options: BanditOptions, population: int) -> list[str]:
     count = min(population, rounds * options.cohorts.size)
     if count > MOST_ALONE:
         raise UsageError(
-            f"--federation={ALONE} would keep the models of up to {count:,} clients on disk; the maximum is "
+            f"--federation={ALONE} would store up to {count:,} clients' models on disk, but the maximum is "
             f"{MOST_ALONE:,}: give fewer --total_rounds or --clients_per_round, a --population_client_selection, or "
             "--alone_budget=equal."
         )
@@ -141,6 +141,6 @@ def warnings(options: BanditOptions, population: int) -> list[str]:
     if times >= 2 or options.alone_budget == "equal":
         return []
     return [
-        f"--federation={ALONE}: a client takes part {times:.2g} times on average, and one that takes part once acts "
-        "with the first model. --alone_budget=equal trains a cohort in every round."
+        f"--federation={ALONE}: a client participates {times:.2g} times on average, and in its first participation it "
+        "acts with the initial model. With --alone_budget=equal, the same cohort trains in every round."
     ]

@@ -45,8 +45,8 @@ _PUBLISHED_FIRST_CLIP_NORM = 1.0  # The default of TFF's robust aggregator.
 _NOT_HERE: Mapping[str, str] = {
     "fedavg": "the mean: use --client_weighting=num_examples",
     "fedopt": "the mean with a --server_optimizer: use those",
-    "fedag": "the mean: its posterior adds samples to predictions, but what clients deploy is the posterior's mean",
-    "fedbe": "impossible here: it distils on unlabelled data at the server, and all data stays with the clients",
+    "fedag": "the mean: its posterior adds samples to predictions, but clients deploy the posterior's mean",
+    "fedbe": "impossible here: it distils on unlabelled data at the server, but all data stays with the clients",
 }
 _MODEL_AGGREGATIONS: Mapping[str, str] = (
     {"mean": "as --aggregator_type says"}
@@ -59,7 +59,7 @@ _MODEL_AGGREGATIONS: Mapping[str, str] = (
 class _Models:
     """Models."""
 
-    model_aggregation: str = setting("mean", "How the clients' models become one", _MODEL_AGGREGATIONS)
+    model_aggregation: str = setting("mean", "How the clients' models are combined", _MODEL_AGGREGATIONS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ def define(flags: cli.FlagSet) -> None:
     selector_flags.define(flags)
     others = training_flags.CLIENT_HYPERPARAMETERS + training_flags.CORRECTIONS
     flags.group("Clients' training", options_lib.Clients, ClientAlgorithm, *others, client_work=False)
-    flags.group("Parts of your own, see docs/own_parts.md", options_lib.OwnParts)
+    flags.group("Your own parts, see docs/own_parts.md", options_lib.OwnParts)
     rate = {"default": options_lib.of_task("server_learning_rate")}
     flags.group("Server", *training_flags.server({"default": "adam"}, rate))
     changes: dict[str, Any] = {
@@ -114,7 +114,7 @@ def define(flags: cli.FlagSet) -> None:
     federation_flags.define(flags)
     initial_flags.define(flags)
     task_flags.define_data(flags)
-    flags.group("Log of a bandit", logged_flags.Logs)
+    flags.group("A bandit's log", logged_flags.Logs)
     environment_flags.define(flags)
     flags.group("Evaluation", options_lib.Evaluation, *training_flags.EVALUATIONS)
     flags.group("Export", _Export)
@@ -147,14 +147,14 @@ def check(settings: cli.Settings) -> None:
     has_initial = settings.scenario in task_defaults.PRETRAINED or settings.initial_model_path
     if settings.target_epsilon and has_initial and not settings.initial_model_is_public:
         raise UsageError(
-            "--target_epsilon covers one training: with a private initial training give --noise_multiplier, or "
-            "--initial_model_is_public."
+            "--target_epsilon covers a single training: with a private initial training, give --noise_multiplier "
+            "instead, or --initial_model_is_public."
         )
     is_private = bool(settings.noise_multiplier or settings.target_epsilon)
     selector_flags.check_privacy(settings, settings.client_selection, is_private=is_private)
     if settings.client_selection != "uniform":
         if settings.cohort_sampling != "fixed":
-            raise UsageError(f"--cohort_sampling={settings.cohort_sampling} does not go with --client_selection.")
+            raise UsageError(f"--cohort_sampling={settings.cohort_sampling} conflicts with --client_selection.")
         if not bandit.trains:
             raise UsageError(f"--client_selection has no effect with --bandits_type={settings.bandits_type}.")
     task_flags.check(settings)
@@ -177,18 +177,18 @@ def _check_model_aggregation(settings: cli.Settings, bandit: registry.BanditEntr
     if name != "mean" and not bandit.trains:
         raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}.")
     if name in posterior_flags.CHAINS and settings.client_optimizer != "sgd":
-        raise UsageError(f"{flag} samples from the steps of SGD: leave out --client_optimizer.")
+        raise UsageError(f"{flag} takes its samples from SGD steps: leave out --client_optimizer.")
     if name not in posterior_flags.MODES:
         return
     if settings.aggregator_type != "mean":
         raise UsageError(
-            f"--aggregator_type={settings.aggregator_type} does not go with {flag}, which aggregates models itself: "
+            f"--aggregator_type={settings.aggregator_type} conflicts with {flag}, which aggregates models itself: "
             "use mean."
         )
     if settings.clip_norm is not None or settings.adaptive_clipping:
-        raise UsageError(f"{flag} takes no sum, and so no --clip_norm or --adaptive_clipping: leave them out.")
+        raise UsageError(f"{flag} does not clip updates: leave out --clip_norm and --adaptive_clipping.")
     if settings.client_weighting != "uniform":
-        raise UsageError(f"--client_weighting weighs a mean; in {flag} all clients count alike: leave it out.")
+        raise UsageError(f"--client_weighting conflicts with {flag}, which weighs all clients equally: leave it out.")
 
 
 def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:

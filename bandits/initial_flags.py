@@ -17,7 +17,7 @@ class _Training:
 
     init_server_optimizer: str = setting(
         of_task("init_server_optimizer"),
-        "Server optimizer; the paper does not state it, and SGD in the EMNIST presets is our guess",
+        "Server optimizer; the paper does not state it, so SGD in the EMNIST presets is a guess",
         list(OPTIMIZERS),
     )
     init_server_learning_rate: float = setting(of_task("init_server_learning_rate"), "Server learning rate")

@@ -211,10 +211,10 @@ def read_run(folder: str | os.PathLike) -> LoggedRun:
     path = pathlib.Path(folder)
     parts = _numbered(path / run_folder.INTERACTIONS, _PART)
     if not parts:
-        raise UsageError(f"{path} holds no log of interactions: give --log_interactions to its run.")
+        raise UsageError(f"{path} holds no log of interactions: start its run with --log_interactions.")
     for (_, (_, before)), (part, (first, _)) in itertools.pairwise([(path, (0, 0)), *parts]):
         if first != before + 1:
-            raise UsageError(f"{part.parent} lacks the part of the log that follows round {before}: restore a copy.")
+            raise UsageError(f"{part.parent} lacks the part of the log after round {before}: restore it from a copy.")
     log, options = interaction_log.read([part for part, _ in parts]), _options(path)
     when = log.periods if options.keeps_cache else log.rounds
     keys = np.stack([log.clients, np.asarray(when), np.asarray(log.rows)], axis=1)
@@ -225,7 +225,7 @@ def read_run(folder: str | os.PathLike) -> LoggedRun:
 
 
 def _options(folder: pathlib.Path) -> BanditOptions:
-    damaged = UsageError(f"{folder / 'config.json'} is not readable as that of a run of run_federated.")
+    damaged = UsageError(f"{folder / 'config.json'} is not readable as the configuration of a run of run_federated.")
     try:
         config = json.loads((folder / "config.json").read_text())
         recorded = cli.Settings(dict(config["flags"]), frozenset())
@@ -244,7 +244,7 @@ def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:
     with contextlib.suppress(OSError, ValueError, KeyError):
         recorded = json.loads((folder / "config.json").read_text())["data_checksum"]
     if recorded not in (None, task.checksum):
-        raise UsageError(f"The data of {folder} has changed, so the contexts of its log are lost.")
+        raise UsageError(f"The data of {folder} has changed, so the contexts of its log can no longer be read.")
     return task
 
 
@@ -254,7 +254,7 @@ def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: pat
     Raises:
       UsageError: If the log does not belong to the task.
     """
-    other = UsageError(f"The log of {folder} is not one of its data: clients, examples or actions differ.")
+    other = UsageError(f"The log in {folder} does not belong to the run's data: clients, examples or actions differ.")
     if list(log.action_names) != action_names(task) or not set(log.client_ids) <= set(task.clients.client_ids):
         raise other
     place = {name: index for index, name in enumerate(task.clients.client_ids)}

@@ -1,4 +1,4 @@
-"""Flags of runs on the log of a bandit, and checks of flags that conflict with them."""
+"""Flags for runs on a bandit's log, and checks of flags that conflict with them."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ _COLUMNS_OF_TABLE = ("client_column", "action_column", "reward_column", "propens
 _ACTING = ("bandits_type", "importance_weighting", "importance_weights", "bandits_deploy_delay", "cache")
 
 SIMULATED = (
-    "Rewards are drawn from a regression of the log: values here are the direct method's, with its bias. On held-out "
+    "Rewards are sampled from a regression on the log, so values here have the bias of the direct method. On held-out "
     "data, with 95% intervals over clients:"
 )
 
@@ -22,7 +22,7 @@ class Logs:
     """Log of a bandit."""
 
     learn_from: str = setting(
-        SIMULATOR, "What the rows of --data_file are to the run", LEARN_FROM, only={"task_type": (_TASK,)}
+        SIMULATOR, "How the run uses the rows of --data_file", LEARN_FROM, only={"task_type": (_TASK,)}
     )
 
 
@@ -48,24 +48,24 @@ def check(settings: cli.Settings) -> None:
     named = [name for name in _COLUMNS_OF_TABLE if settings[name]]
     if named and len(named) < len(_COLUMNS_OF_TABLE):
         lacking = [f"--{name}" for name in _COLUMNS_OF_TABLE if not settings[name]]
-        raise UsageError(f"A log of your own needs {' and '.join(lacking)} as well; a run's log needs no column.")
+        raise UsageError(f"Your own log needs {' and '.join(lacking)} as well; a run's log needs no column names.")
     if settings.scenario == "init_shift":
         raise UsageError(f"--scenario=init_shift: --task_type={_TASK} has no reward shift to study.")
     if settings.learn_from == SIMULATOR:
         return
     if settings.log_interactions:
-        raise UsageError(f"--log_interactions: with {flag} clients learn from a log that is there already.")
+        raise UsageError(f"--log_interactions: with {flag}, clients learn from a log that already exists.")
     if settings.scenario != "scratch":
-        raise UsageError(f"--scenario={settings.scenario} trains on every action's reward; {flag} takes scratch alone.")
+        raise UsageError(f"--scenario={settings.scenario} conflicts with {flag}, which needs --scenario=scratch.")
     if settings.learn_from == REPLAY:
         for name in ("cache", "max_examples_per_client", "redraw_examples", "client_selection"):
             if name in settings.set_by_user:
-                raise UsageError(f"--{name} does not go with {flag}, which offers each row once, in one round.")
+                raise UsageError(f"--{name} conflicts with {flag}, which offers each row only once, in one round.")
         if settings.bandits_type.startswith("supervised"):
-            raise UsageError(f"--bandits_type={settings.bandits_type} needs every action's reward, and {flag} has one.")
+            raise UsageError(f"--bandits_type={settings.bandits_type} needs every action's reward, but {flag} has one.")
         return
     for name in _ACTING:
         if name in settings.set_by_user:
             raise UsageError(f"--{name} has no effect with {flag}, which trains on the log without acting.")
     if settings.learn_from == "dr" and (settings.noise_multiplier or settings.target_epsilon):
-        raise UsageError(f"{flag} fits a regression of the log without noise: with privacy use regression or ips.")
+        raise UsageError(f"{flag} fits a regression to the log without noise: for privacy, use regression or ips.")

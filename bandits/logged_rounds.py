@@ -1,4 +1,4 @@
-"""Rounds that train on logs: of clients who acted before the round, or of a whole cohort, pooled at a server.
+"""Rounds that train on logs, which clients wrote before the round, or which the server pools for a whole cohort.
 
 **A run that writes its log.** Rounds return only sums. Therefore the clients' inference is a separate computation, and
 the round trains on its output, with `feedback="logged"` in `process.BanditProcess`. The results are the same as if the
@@ -32,7 +32,7 @@ def trained(definition: process.BanditProcess) -> process.BanditProcess:
 
 
 class Group(NamedTuple):
-    """Several clients, concatenated: one call serves all, since a call takes longer than a small client's inference.
+    """Several clients, concatenated, because a call takes longer than the inference of a small client.
 
     Attributes:
       features: Contexts of all clients, in the format of `process.ClientInput`.
@@ -102,7 +102,8 @@ class LoggedRounds(round_parts.FederatedRounds):
         """
         super().__init__(process_of, acting)
         self.loggers = [interactions.LogFiles(task, acting.deploy_every, lambda: self.logged)]
-        all_act = dataclasses.replace(acting, is_delayed=False)  # No matter when their rewards are observed.
+        # All clients act, even if their rewards are observed later.
+        all_act = dataclasses.replace(acting, is_delayed=False)
         deployed_type = tff.to_type((acting.weights_type,) * (1 + acting.max_delay))
 
         @tff.tensorflow.computation(deployed_type, acting.client_type)
@@ -182,7 +183,7 @@ class PooledInput(NamedTuple):
     Attributes:
       group: Clients of the cohort.
       key: int32 [2], key of the mini-batches.
-      position: int32, 0.
+      position: int32, place of the single client in its cohort; always 0.
     """
 
     group: Group

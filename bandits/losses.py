@@ -1,8 +1,7 @@
 """Losses of a mini-batch (Agarwal et al. 2023, eq. 5 and 6, Algorithm 3 lines 11-12).
 
-The losses of the paper are sums, multiplied by one half. By default, these losses are means over the mini-batch (for
-supervised losses, also over actions) as in the published code, because the learning rates of the paper's tables were
-tuned for means.
+The paper's losses are half sums. The losses in this module are means over the mini-batch by default (supervised losses:
+also over actions), as in the published code, because the learning rates in the paper's tables were tuned for means.
 
 A bandit loss uses the chosen action's reward and no other information from the labels. Examples of a mini-batch may
 have a `weight`, float32 [batch].
@@ -69,7 +68,8 @@ class BanditLoss(_RewardLoss):
         """Scalar loss.
 
         Args:
-          outputs: float32 [batch, actions]; only those of the chosen actions, [batch], if `needs_only_chosen_output`.
+          outputs: float32 [batch, actions]. If `needs_only_chosen_output`, the chosen actions' outputs alone, [batch],
+            are also accepted.
           batch: `action` int32, `reward` and `propensity` float32, each [batch].
         """
         reward = batch["reward"]
@@ -158,8 +158,8 @@ class Bootstrapped:
         """Scalar loss.
 
         Args:
-          outputs: float32 [batch, heads, actions]; only those of the chosen actions, [batch, heads], if
-            `needs_only_chosen_output`.
+          outputs: float32 [batch, heads, actions]. If `needs_only_chosen_output`, the chosen actions' outputs alone,
+            [batch, heads], are also accepted.
           batch: The inputs of the loss of one head, and `bootstrap`, float32 [batch, heads].
         """
         heads = batch[BOOTSTRAP].shape[1]

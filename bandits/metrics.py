@@ -29,7 +29,7 @@ AVERAGE_REWARD = Metric(
 HALF_A_REWARD = Metric("bandits/half_a_rewards", "Expected reward on half A of clients' examples", better="up")
 HALF_B_REWARD = Metric("bandits/half_b_rewards", "Expected reward on half B of clients' examples", better="up")
 ROUND_PROBABILITY = Metric(
-    "bandits/round_prob", "Exploration: probability of the chosen actions", drawn=True, deployed=True
+    "bandits/round_prob", "Exploration: mean probability of the chosen actions", drawn=True, deployed=True
 )
 DEPLOYED = Metric("bandits/deployed", "Whether the round ended with a deployment", marks=True)
 LOSS = metrics.LOSS
@@ -39,7 +39,7 @@ CLIP_NORM = Metric("train/clip_norm", "Clip norm", drawn=True)
 CLIPPED_CLIENTS = Metric("train/clipped_clients", "Clients whose update was clipped")
 # Computed by --accountant (only at evaluations with pld); infinite without a guarantee. With dpsgd and cohorts of a
 # fixed size, it would hold if cohorts were Poisson samples. privacy.json also has the proven value.
-EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent", better="down", drawn=True)
+EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent so far", better="down", drawn=True)
 EXAMPLES = metrics.EXAMPLES
 EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
 NONFINITE_CLIENTS = metrics.NONFINITE_CLIENTS

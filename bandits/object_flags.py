@@ -1,4 +1,4 @@
-"""Parts of the user's own in place of settings, such as a policy, metrics, a Keras model, or the clients' training."""
+"""The user's own parts that replace settings, such as a policy, metrics, a Keras model, or the clients' training."""
 
 import dataclasses
 import inspect
@@ -54,8 +54,8 @@ def check(settings: cli.Settings) -> None:
             raise UsageError(f"--{replaced[0]} has no effect with a policy of your own: leave it out.")
         if settings.bandits_type not in _LOSSES:
             raise UsageError(
-                f"--bandits_type={settings.bandits_type} has a policy, and so do you: give {' or '.join(_LOSSES)}, "
-                "which then name the loss alone."
+                f"--bandits_type={settings.bandits_type} has a policy, but so do you: give {' or '.join(_LOSSES)}, "
+                "which then only sets the loss."
             )
     if "model" in own:
         if replaced := sorted(settings.set_by_user & {"hidden", "norm"}):
@@ -64,17 +64,17 @@ def check(settings: cli.Settings) -> None:
             raise UsageError(f"--bandits_type={settings.bandits_type} needs several heads; a Keras model has one.")
     if settings.export and "policy" in own:
         if own["policy"].problem:
-            raise UsageError("--export does not go with this policy, which the run's folder cannot hold.")
+            raise UsageError("--export conflicts with this policy, which cannot be saved in the run's folder.")
         value = own["policy"].value
         if "key" in inspect.signature(getattr(value, "probabilities", value)).parameters:
-            raise UsageError("--export does not go with this policy, which draws random numbers from its key.")
+            raise UsageError("--export conflicts with this policy, which draws random numbers from its key.")
 
 
 def recorded(value: Any) -> UserObject:
-    """A Keras model that is given in Python, which is recorded by its architecture.
+    """A Keras model that was passed in Python; runs record its architecture.
 
     Raises:
-      UsageError: If it is no valid model.
+      UsageError: If it is not a valid model.
     """
     from optimization import keras_models
 
@@ -96,7 +96,7 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
     """
     if options.reward_function:
         if task.has_reward_labels:
-            raise UsageError("rewards has no effect here: this data has rewards, and no labels.")
+            raise UsageError("rewards has no effect here: this data has rewards and no labels.")
         task = dataclasses.replace(
             task, rewards={"exact": _matrix(_callable("rewards", options.reward_function), task)}
         )
@@ -108,7 +108,7 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
 
         architecture = keras_models.Architecture(options.task.model.value)
         if not isinstance(task.feature_spec, tuple):
-            raise UsageError(f"--task_type={options.task.task_type} has bags of words, which no Keras model takes.")
+            raise UsageError(f"--task_type={options.task.task_type} has bags of words, which Keras models cannot take.")
         architecture.check(task.feature_spec[0], task.num_actions)
         task = _with_keras(task, architecture)
     if options.own_policy:
@@ -117,7 +117,7 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
         with objects.blamed(f"policy {options.own_policy.label}"):
             policy = policies.of(_callable("policy", options.own_policy))
         if task.model == "keras" and "representation" in policy.asks:
-            raise UsageError("policy asks for the representation, which a Keras model does not give.")
+            raise UsageError("policy asks for the representation, which a Keras model does not provide.")
         _check_state(policy, options)
         policy_checks.check(policy, task, options.heads)
     if metric_columns(options.own_metrics):
@@ -136,7 +136,7 @@ def metric_columns(given: Iterable[UserObject]) -> list[Metric]:
         metric = _callable("metrics", each)
         name = getattr(metric, "name", getattr(metric, "__name__", type(metric).__name__))
         if not re.fullmatch(r"[\w.-]+", str(name)) or f"own/{name}" in columns:
-            raise UsageError(f"metrics need different names in letters, digits, _, . and -: one is {name!r}.")
+            raise UsageError(f"metrics need distinct names of letters, digits, _, . and -: one is {name!r}.")
         better, shown = getattr(metric, "better", None), getattr(metric, "shown", True)
         columns.append(Metric(f"own/{name}", getattr(metric, "about", name), better=better, in_summary=shown))
     return columns
@@ -168,7 +168,7 @@ def _check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
 
 
 def _check_state(policy: Any, options: BanditOptions) -> None:
-    """Refuses settings that do not go with a policy's state.
+    """Refuses settings that conflict with a policy's state.
 
     Raises:
       UsageError: If such a setting is set.
@@ -191,7 +191,7 @@ def _check_state(policy: Any, options: BanditOptions) -> None:
     }
     if flags := [flag for flag, is_set in refused.items() if is_set]:
         what = "sums over clients" if policy.sums else "the round"
-        raise UsageError(f"{flags[0]} does not go with policy {policy.name}, which depends on {what}: leave it out.")
+        raise UsageError(f"{flags[0]} conflicts with policy {policy.name}, which depends on {what}: leave it out.")
 
 
 def _callable(name: str, given: UserObject) -> Any:
@@ -234,5 +234,5 @@ def _matrix(reward: Callable[[Any, Any], float], task: tasks.Task) -> np.ndarray
         raise UsageError(f"rewards must give a number for each label and action: {error}.") from error
     if not np.isfinite(matrix).all():
         label, action = (names[place] for place in np.argwhere(~np.isfinite(matrix))[0])
-        raise UsageError(f"rewards must give finite numbers, but not so for label {label!r} and action {action!r}.")
+        raise UsageError(f"rewards must give finite numbers, but does not for label {label!r} and action {action!r}.")
     return matrix

@@ -90,17 +90,17 @@ class Study:
         basic=True,
     )
     variant: str = setting(
-        "paper", "Which one to follow where the paper and its published code differ", ["paper", "reference_code"]
+        "paper", "Which one to follow if the paper and its published code differ", ["paper", "reference_code"]
     )
     dist_shift_type: str | None = setting(
         None,
-        "Rewards for running one step of init_shift by hand: the initial training, or the bandits after it",
+        "Rewards for running only one step of init_shift: the initial training, or the bandits after it",
         ["init", "bandits"],
         only={"scenario": UNTRAINED},
     )
     population_client_selection: str | None = setting(
         None,
-        "START-END: participating clients, from index START up to but not including END",
+        "START-END: clients that participate, from index START up to, but not including, END",
         only={"scenario": UNTRAINED},
     )
     initial_model_path: str | None = setting(
@@ -108,7 +108,7 @@ class Study:
     )
     is_initial_model_public: bool = setting(
         False,
-        "Count no privacy loss for the initial model: its clients need no protection",
+        "Count no privacy loss for the initial model, because its clients need no protection",
         name="initial_model_is_public",
     )
 
@@ -199,21 +199,21 @@ class RoundsAndClients:
 
     total_rounds: Count = setting(of_task("total_rounds"), "Rounds of the bandit", basic=True)
     clients_per_round: Count = setting(
-        of_task("clients_per_round"), "Clients in a cohort (default: the task's, at most all clients)", basic=True
+        of_task("clients_per_round"), "Clients per cohort (default: the task's number, at most all clients)", basic=True
     )
     max_examples_per_client: int = setting(
         functools.partial(task_registry.default, "max_examples_per_client"),
-        "Maximum examples per client, sampled with the seed; 0 for no limit",
+        "Maximum number of examples per client, sampled with the seed; 0 for no limit",
     )
     redraws_examples: bool = setting(
         lambda settings: True if settings["max_examples_per_client"] else None,
-        "Sample a capped client's examples again whenever it acts (default: yes); without it, they are the same in "
+        "Sample a capped client's examples again each time it acts (default: yes); otherwise, they are the same in "
         "every round",
         name="redraw_examples",
         unset=False,
     )
     non_private_selection: bool = setting(
-        False, "Select by losses even with differential privacy; the privacy loss of the selection is not counted"
+        False, "Allow selection by losses with differential privacy; the privacy loss of the selection is not counted"
     )
 
 
@@ -223,11 +223,11 @@ class Clients:
 
     client_batch_size: Count = setting(of_task("client_batch_size"), "Examples per mini-batch")
     client_epochs: Count = setting(
-        of_task("client_epochs_per_round"), "Epochs that a client trains on its cache", name="client_epochs_per_round"
+        of_task("client_epochs_per_round"), "Client epochs per round", name="client_epochs_per_round"
     )
-    client_optimizer: str = setting("sgd", "Optimizer on the client", [*options.OPTIMIZERS], takes_objects=True)
+    client_optimizer: str = setting("sgd", "Client optimizer", [*options.OPTIMIZERS], takes_objects=True)
     client_learning_rate: float = setting(
-        of_task("client_learning_rate"), "Learning rate on the client", basic=True, only=_WITH_RATE
+        of_task("client_learning_rate"), "Client learning rate", basic=True, only=_WITH_RATE
     )
 
 
@@ -237,21 +237,21 @@ class OwnParts:
 
     own_policy: UserObject | None = setting(
         None,
-        "A policies.Policy, or a function of predicted rewards, float32 [batch, actions], to probabilities, instead of "
-        "the policy of --bandits_type",
+        "A policies.Policy, or a function from predicted rewards, float32 [batch, actions], to probabilities; "
+        "replaces the policy of --bandits_type",
         name="policy",
         takes_objects=True,
     )
     reward_function: UserObject | None = setting(
         None,
-        "A function of a label and an action, as numbers or as a table's names, to the reward, instead of 1 for the "
+        "A function from a label and an action (numbers, or the table's names) to the reward; replaces 1 for the "
         "right action",
         name="rewards",
         takes_objects=True,
     )
     own_metrics: tuple[UserObject, ...] = setting(
         None,
-        "A function of a client's log, whose sum over the cohort becomes a column of metrics.csv; can be repeated",
+        "A function of a client's log; its sum over the cohort becomes a column of metrics.csv; can be repeated",
         list,
         name="metrics",
         takes_objects=True,
@@ -266,16 +266,16 @@ class Federation:
 
     federation: str = setting(
         "federated",
-        "Who trains a model on which data",
+        "Which party trains a model on which data",
         {
             "federated": "clients train one model together",
-            ALONE: "each client trains its own model, in the rounds of the federated run; nothing leaves the client",
+            ALONE: "each client trains its own model, in the federated run's rounds; nothing leaves the client",
             POOLED: "the server trains on the collected logs of each cohort",
         },
     )
     alone_budget: str | None = setting(
         None,
-        "Clients that train alone in each round",
+        "Which clients train alone in each round",
         {
             "drawn": "the cohorts of the federated run",
             "equal": "the first round's cohort in every round, so that they train as often as the federated model",
@@ -301,7 +301,7 @@ class ClientReports:
 
     reports_clients: bool = setting(
         False,
-        "Write what each client earned to private_client_rewards.json, which no privacy guarantee covers; see "
+        "Write each client's reward to private_client_rewards.json, which no privacy guarantee covers; see "
         "docs/federating.md",
         name="report_clients",
     )
@@ -331,7 +331,7 @@ class InitialTraining:
     rewards: str
     num_clients: Count | None = setting(
         of_task("init_clients"),
-        "Number of clients: the first ones; the bandits get the rest (default: the task's; a fifth of a table's)",
+        "Number of clients, from the first on; the bandits get the rest (default: the task's; a fifth of a table's)",
         name="init_clients",
     )
     total_rounds: Count = setting(of_task("init_rounds"), "Number of rounds", name="init_rounds")
@@ -353,13 +353,13 @@ class Personalization:
         {
             "none": "the deployed model acts on all examples",
             FINE_TUNE: "the client trains the deployed model",
-            LOCAL_HEAD: "the last layer never leaves the client, which trains it again in each round",
+            LOCAL_HEAD: "the last layer never leaves the client, which retrains it in each round",
         },
         name="personalization",
     )
     epochs: int = setting(
         None,
-        "Epochs on that log; 0 for no adaptation",
+        "Epochs of adaptation on that log; 0 for none",
         name="personalization_epochs",
         high=20,
         only=_PERSONAL,
@@ -477,7 +477,7 @@ class Phase(BanditOptions):
     Attributes:
       label: Printed name.
       population: Indices of the clients that take part.
-      spent_rounds: Rounds of earlier training, which are all that is accounted if this phase releases nothing.
+      spent_rounds: Rounds of earlier training. Only these are accounted for if this phase releases nothing.
     """
 
     label: str
@@ -495,7 +495,7 @@ class Phase(BanditOptions):
         return schedule.value(period, self.planned(num_actions)) if schedule else None
 
     def planned(self, num_actions: int) -> schedules.Planned:
-        """Planned deployments, as schedules need them."""
+        """Planned deployments, in the form that schedules need."""
         cap = REPLAY_ROWS if self.task.learn_from == "replay" else self.max_examples_per_client
         return schedules.Planned(num_actions, self.deploy_every * self.cohorts.size * cap)
 
@@ -604,7 +604,7 @@ def populations(chosen: BanditOptions, num_clients: int) -> tuple[range, range]:
     if chosen.initial:
         count = chosen.initial.num_clients or max(1, len(population) // 5)
     if count and not population[count:]:
-        raise UsageError(f"--init_clients={count} leaves none of the task's {num_clients} clients to the bandits.")
+        raise UsageError(f"--init_clients={count} leaves none of the task's {num_clients} clients for the bandits.")
     return population[:count], population[count:]
 
 

@@ -122,7 +122,7 @@ def plan(phase: Phase, dimension: int) -> calibration.Plan | None:
     if not phase.releases:
         return None
     if phase.aggregation.target_epsilon is not None and (reason := _voids(phase)):
-        raise UsageError(f"--target_epsilon is out of reach: no noise helps, because {reason}.")
+        raise UsageError(f"--target_epsilon cannot be reached with any noise, because {reason}.")
     return aggregation_flags.plan(
         phase.aggregation, phase.cohorts, len(phase.population), dimension, phase.total_rounds
     )
@@ -173,7 +173,7 @@ def of_phase(
         )
         accounted.epsilon(1)  # Some invalid combinations of flags are only detected here.
     except ValueError as error:
-        raise UsageError(f"The privacy of {phase.label} after its initial model: {error}") from error
+        raise UsageError(f"The privacy loss of {phase.label} and its initial model: {error}") from error
     participants = (phase.population.start, phase.population.stop)
     if before is None:
         ranges: tuple[tuple[int, int], ...] = (participants,)

@@ -32,8 +32,8 @@ _LARGEST, _SMALLEST = tf.float32.max, 1e-37  # The latter does not round to 0, n
 MORE: Mapping[str, str] = {
     "head_rewards": "float32 [batch, heads, actions], the rewards that each head of the model predicts",
     "representation": "float32 [batch, units], the inputs of the model's last layer",
-    "contexts": "the contexts as the model takes them, [batch, ...], or of posts a mapping, see `models.dense`",
-    "key": "int32 [2], a key of the policy's own: equal for the same client and period or round",
+    "contexts": "the contexts in the model's input form, [batch, ...]; for posts a mapping, see `models.dense`",
+    "key": "int32 [2], a random key for the policy alone; depends on the client and on the period or round",
     "round_num": "int32 scalar, the round in which the client acts, from 1",
     "interactions": "float32 scalar, the number of interactions of all clients up to the last deployment",
     "statistics": "the policy's `statistics`, summed over all clients, as of the last deployment; at first all are 0",
@@ -134,7 +134,7 @@ class Policy(abc.ABC):
 
 @contextlib.contextmanager
 def shows_invalid_rows() -> Iterator[None]:
-    """Turns the error of a checked policy's invalid row, also from a worker, into a `Failure` that shows the row."""
+    """Converts a checked policy's error for an invalid row, even if a worker raised it, to a `Failure` with the row."""
     try:
         yield
     except Exception as error:  # Workers raise several types.
@@ -148,7 +148,7 @@ def _asked(name: str, parameters: Sequence[inspect.Parameter], known: Iterable[s
     """Returns the known arguments that a function names; by default, those from MORE."""
     names = tuple(one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL))
     if unknown := set(names) - set(known):
-        raise TypeError(f"{name} asks for {', '.join(sorted(unknown))}: none of {', '.join(known)}.")
+        raise TypeError(f"{name} has unknown arguments {', '.join(sorted(unknown))}: use only {', '.join(known)}.")
     return names
 
 
@@ -179,9 +179,9 @@ def of(given: Any) -> Policy:
 
 @dataclasses.dataclass(frozen=True)
 class FromSamples(Policy):
-    """Policy that chooses each action with its share among several draws, mixed with the uniform policy.
+    """Policy whose action probabilities are the actions' shares among several samples, mixed with the uniform policy.
 
-    A function that samples actions with a key, such as Thompson sampling, does not know their probabilities. Their
+    A function that samples actions with a key, such as Thompson sampling, does not return their probabilities. Their
     shares among the draws are the policy: the action that is executed is sampled from them, so the logged propensity is
     exact.
 
@@ -338,9 +338,10 @@ class InverseGapWeighting(Policy):
     both constant.
 
     Attributes:
-      mu: Inverse probability of an action that ties with the best, above 0. Larger values explore less. `actions - 1`
-        is the smallest value that never needs the scaling. None means the number of actions.
-      gamma: Inverse of the reward gap up to which actions are explored, at least 0. Larger values are greedier.
+      mu: Inverse probability, before scaling, of an action that is not chosen as the best although its gap is 0; above
+        0. Larger values explore less. `actions - 1` is the smallest value that never needs the scaling. None means the
+        number of actions.
+      gamma: Factor of the reward gap in the formula above, at least 0. Larger values are greedier.
       first_of_ties: Whether ties go to the first of the tied actions instead of a random one.
 
     Raises:
@@ -372,7 +373,7 @@ class InverseGapWeighting(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class Bag(Policy):
-    """Chooses each action with the fraction of the model's heads that predict it to be the best.
+    """Chooses each action with probability equal to the fraction of the model's heads that predict it to be the best.
 
     The heads are a bootstrap ensemble (Oza and Russell 2001; Bietti, Agarwal and Langford 2021, Algorithm 4), see
     `losses.Bootstrapped`. A head splits its vote among tied actions. For given predictions, this is the same as Vowpal

@@ -20,7 +20,7 @@ _ROWS = 16
 def check(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
     """Tests whether a policy's rows are distributions, and whether its statistics are sums.
 
-    It is tested with two keys, with statistics of random actions and with statistics of 0.
+    The policy is tested with two keys, with statistics of random actions, and with statistics of 0.
 
     Args:
       policy: The policy.
@@ -34,9 +34,9 @@ def check(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
     name, model = f"policy {policy.name}", models.of_task(task, heads)
     is_declared = not policy.reads or policy.at_deployment in (policies.ACCUMULATE, policies.RESTART)
     if ("statistics" in policy.asks) != bool(policy.reads) or not is_declared:
-        raise UsageError(f"{name}: its statistics need a method, an argument, and at_deployment: see policies.Policy.")
+        raise UsageError(f"{name}: its statistics need a method, an argument and at_deployment; see policies.Policy.")
     if "representation" in policy.reads and policy.at_deployment == policies.ACCUMULATE and len(model.shapes) > 2:
-        raise UsageError(f"{name}: at_deployment must be restart, since the representation changes at a deployment.")
+        raise UsageError(f"{name}: at_deployment must be restart, because the representation changes at a deployment.")
     examples = clients.joined([part for _, part in clients.chosen(task.clients, range(len(task.clients)), _ROWS, 0)])
     examples = examples.take(np.resize(np.arange(len(examples.labels)), _ROWS))
     contexts = models.dense(tf.nest.map_structure(tf.constant, task.normalize(examples.features)))
@@ -58,8 +58,8 @@ def check(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
     first, other = np.concatenate([rows[0], rows[2]]), np.concatenate([rows[1], rows[3]])
     if ((first.max(axis=1) == 1) & (other.max(axis=1) == 1) & (first != other).any(axis=1)).any():
         raise UsageError(
-            f"{name} samples actions with its key, and their logged propensities would be 1: return probabilities, for "
-            "example those of policies.from_samples."
+            f"{name} samples actions with its key, so their logged propensities would be 1: return probabilities "
+            "instead, for example with policies.from_samples."
         )
 
 
@@ -81,7 +81,7 @@ def _random(model: models.Model, contexts: Any, num_actions: int) -> dict[str, A
 
 
 def _checked_sums(policy: policies.Policy, more: Mapping[str, Any]) -> dict[str, tf.Tensor]:
-    """The policy's statistics of a log.
+    """The policy's statistics for a log.
 
     Raises:
       ValueError: If the statistics of two parts do not add up to those of the whole.

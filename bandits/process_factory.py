@@ -27,7 +27,8 @@ from optimization.study import compiled, payloads, run_folder
 _RATE = "learning_rate"  # Name of the learning rate in the states of TFF's optimizers.
 
 
-# Depends on `TaskOptions.learn_from`. Doubly robust rewards have one value for each action.
+# Kind of feedback for values of `TaskOptions.learn_from`; with all others, clients act. `dr` is not listed, because
+# doubly robust rewards have one value for each action.
 _FEEDBACK = {"replay": "replay", "regression": "logged", "ips": "logged"}
 
 
@@ -139,7 +140,8 @@ def rounds(
       phase: The phase.
       definition: Definition of the rounds.
       initial_weights: theta_0.
-      folder: The run's opened folder, which stores the states of clients that train alone; None without such clients.
+      folder: The run's opened folder, which stores the states of clients that train alone or keep control variates;
+        None if there are no such states.
     """
     if phase.logs_interactions and phase.logs:
         process_of = build(task, phase, logged_rounds.trained(definition), initial_weights)
@@ -149,7 +151,7 @@ def rounds(
         return logged_rounds.PooledRounds(process_of, definition, phase.seed, len(task.clients))
     if phase.is_alone or phase.has_variates:
         if folder is None:
-            raise ValueError("The states of clients need a folder.")
+            raise ValueError("A folder is needed to store the clients' states.")
         name = run_folder.CLIENT_MODELS if phase.is_alone else run_folder.CLIENT_VARIATES
         states = client_states.ClientStates(folder.path / name, folder.checkpoint_rounds)
         if phase.is_alone:
@@ -303,7 +305,7 @@ def _shared(
     task: tasks.Task, phase: Phase, definition: process.BanditProcess, initial_weights: models.Weights
 ) -> tff.templates.IterativeProcess | SharedProcess:
     """Returns the process of a phase, from the cache if it was built before."""
-    # Two runs must never share their noise, which the user's parts may have, too.
+    # Two runs must never share noise, and user-defined parts may add noise.
     if phase.aggregation.kind not in ("mean", *options.ROBUST) or phase.has_user_training:
         return definition.build(initial_weights)
     own_key = ("rounds", key(task, phase, definition))

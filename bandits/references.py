@@ -31,7 +31,7 @@ KEYS = {"chance": UNIFORM, "constant": FIXED}  # Keys in `bounds.json`.
 GREEDY = "greedy"  # Key in `bounds.json` of the comparison on held-out data.
 LINEAR = "a linear model fitted centrally"
 _NEAR = 0.8  # Share of the linear model's gain over the uniform policy.
-_TO_99 = 2.576 / 1.960  # From the half width of a 95% interval to that of a 99% interval.
+_TO_99 = 2.576 / 1.960  # Ratio of the half widths of a 99% and a 95% interval.
 _ROUNDING = 1e-13  # Relative spread that rounding errors can cause where all clients are equal.
 MOST_CLIENTS = 2000  # Reading more clients would take seconds.
 _DRAWS = 2000  # Number of sampled cohorts.
@@ -141,7 +141,7 @@ def compared(
 
     Args:
       earned: float64 [clients], the sum of the policy's rewards over each client's rows.
-      references: The same sums of each reference, by name.
+      references: The same sums for each reference, by name.
       counts: int [clients], numbers of rows.
 
     Returns:
@@ -238,7 +238,7 @@ def simulator_scores(held_out: clients.ClientData, training: clients.ClientData 
       TypeError: If the held-out clients do not belong to a log.
     """
     if not isinstance(held_out, logged_clients.LoggedClients):
-        raise TypeError(f"Only a log's clients have scores, not {type(held_out).__name__}.")
+        raise TypeError(f"Only the clients of a log have scores, not {type(held_out).__name__}.")
     if held_out in _scores:
         return _scores[held_out]
     counts, sums = _sums(held_out)

@@ -76,7 +76,7 @@ class PolicySpec:
         return PolicySpec(self.target, kept, name, schedule)
 
 
-_MU = "inverse probability of an action that ties with the best; larger explores less"
+_MU = "inverse probability, before scaling, of a non-best action with reward gap 0; larger explores less"
 _MU_OF_ACTIONS = Parameter(None, f"{_MU} (default: the number of actions)", above=True)
 _INVERSE_GAP = "bandits.policies:InverseGapWeighting"
 POLICIES = {
@@ -105,14 +105,14 @@ POLICIES = {
         _INVERSE_GAP,
         {
             "mu": Parameter(100.0, _MU, above=True),
-            "gamma": Parameter(1000.0, "inverse of the reward gap still explored; higher is greedier"),
+            "gamma": Parameter(1000.0, "higher is greedier: actions with a reward gap far above 1/gamma are rare"),
         },
         breaks_ties=True,
         scheduled="gamma",
     ),
     "falcon_epochs": PolicyEntry(
         _INVERSE_GAP,
-        {"mu": _MU_OF_ACTIONS, "gamma": Parameter(1.0, "constant before the root that makes gamma of an epoch")},
+        {"mu": _MU_OF_ACTIONS, "gamma": Parameter(1.0, "factor of the square root in FALCON's formula for gamma")},
         breaks_ties=True,
         scheduled="gamma",
         schedule=schedules.EPOCHS,
@@ -128,7 +128,7 @@ POLICIES = {
     "bag": PolicyEntry(
         "bandits.policies:Bag",
         breaks_ties=True,
-        heads=Parameter(5, "last layers of the model, a bootstrap ensemble that votes", low=1, high=100, whole=True),
+        heads=Parameter(5, "number of heads (last layers) in the bootstrap ensemble", low=1, high=100, whole=True),
     ),
 }
 
@@ -161,15 +161,15 @@ class BanditEntry:
 
 _LEARNING = {
     "greedy": BanditEntry("greedy", "best predicted action"),
-    "epsilon_greedy_unweight": BanditEntry("epsilon_greedy", "epsilon-greedy, regression loss (the study's)"),
+    "epsilon_greedy_unweight": BanditEntry("epsilon_greedy", "epsilon-greedy, regression loss (Agarwal et al. 2023)"),
     "epsilon_greedy": BanditEntry(
         "epsilon_greedy", "epsilon-greedy, importance-weighted loss", importance_weighted=True
     ),
-    "epsilon_decay": BanditEntry("epsilon_decay", "epsilon-greedy whose epsilon falls, regression loss"),
+    "epsilon_decay": BanditEntry("epsilon_decay", "epsilon-greedy with a decaying exploration rate, regression loss"),
     "softmax": BanditEntry("softmax", "softmax of predicted rewards"),
     "falcon": BanditEntry("falcon", "inverse gap weighting"),
-    "falcon_epochs": BanditEntry("falcon_epochs", "inverse gap weighting, gamma of FALCON's epochs"),
-    "squarecb": BanditEntry("squarecb", "inverse gap weighting, gamma a power of time (SquareCB)"),
+    "falcon_epochs": BanditEntry("falcon_epochs", "inverse gap weighting with FALCON's epoch schedule for gamma"),
+    "squarecb": BanditEntry("squarecb", "inverse gap weighting with gamma proportional to a power of time (SquareCB)"),
     "bag": BanditEntry("bag", "votes of a bootstrap ensemble of heads"),
 }
 BANDITS = {
@@ -178,12 +178,12 @@ BANDITS = {
     **{
         # In the names of the paper's published code, the loss comes before the weighting.
         "{}_ce{}".format(*name.partition("_unweight")): dataclasses.replace(
-            entry, help=f"as {name}, cross entropy", cross_entropy=True
+            entry, help=f"same as {name}, with cross-entropy loss", cross_entropy=True
         )
         for name, entry in _LEARNING.items()
     },
-    "supervised_mse": BanditEntry("greedy", "all rewards shown, squared loss", supervised=True),
-    "supervised_ce": BanditEntry("greedy", "all rewards shown, cross entropy", supervised=True, cross_entropy=True),
+    "supervised_mse": BanditEntry("greedy", "full feedback, squared loss", supervised=True),
+    "supervised_ce": BanditEntry("greedy", "full feedback, cross-entropy loss", supervised=True, cross_entropy=True),
     "init": BanditEntry("greedy", "greedy on the initial model, never trained (baseline)", trains=False),
 }
 
@@ -193,15 +193,15 @@ PUBLISHED_NAMES = {"epsilon_greedy_ce_unw": "epsilon_greedy_ce_unweight"}
 
 
 # Decision rules, and the parameters that `--rule_NAME` sets.
-_EPSILON = Parameter(0.1, "probability of an action at random", high=1.0)
-_ALPHA = Parameter(None, "step towards each new reward (default: the sample mean's)", high=1.0, above=True)
-_GAMMA = Parameter(0.75, "weight of a reward relative to that of the next; 1 discounts nothing", high=1.0, above=True)
+_EPSILON = Parameter(0.1, "probability of a random action", high=1.0)
+_ALPHA = Parameter(None, "step size towards each new reward (default: 1/n, the sample mean)", high=1.0, above=True)
+_GAMMA = Parameter(0.75, "discount factor: weight relative to the next reward; 1 for no discount", high=1.0, above=True)
 _C = Parameter(1.0, "weight of the confidence interval", above=True)
-_INITIAL = Parameter(0.0, "estimate of an action never executed; above all rewards: optimistic start", low=-1e6)
+_INITIAL = Parameter(0.0, "initial estimate of an untried action; an optimistic start if above all rewards", low=-1e6)
 
 _PRIOR = {
-    "prior_alpha": Parameter(1.0, "prior successes of each action, alpha_0", above=True),
-    "prior_beta": Parameter(1.0, "prior failures of each action, beta_0", above=True),
+    "prior_alpha": Parameter(1.0, "prior successes per action, alpha_0", above=True),
+    "prior_beta": Parameter(1.0, "prior failures per action, beta_0", above=True),
 }
 
 _GREEDY = {"initial_value": _INITIAL, "alpha": _ALPHA}
@@ -210,22 +210,22 @@ _MODULE = "bandits.decision_rules"
 RULES: Mapping[str, PolicyEntry] = {
     "greedy": PolicyEntry(f"{_MODULE}:Greedy", _GREEDY, "the action with the best estimate"),
     "epsilon_greedy": PolicyEntry(
-        f"{_MODULE}:EpsilonGreedy", _EXPLORING, "greedy, or any action with probability epsilon"
+        f"{_MODULE}:EpsilonGreedy", _EXPLORING, "greedy, but a random action with probability epsilon"
     ),
     "epsilon_nongreedy": PolicyEntry(
-        f"{_MODULE}:EpsilonNonGreedy", _EXPLORING, "greedy, or any other action with probability epsilon"
+        f"{_MODULE}:EpsilonNonGreedy", _EXPLORING, "greedy, but another random action with probability epsilon"
     ),
     "ucb": PolicyEntry(f"{_MODULE}:Ucb", {"c": _C, "alpha": _ALPHA}, "upper confidence bound"),
     "discounted_ucb": PolicyEntry(
-        f"{_MODULE}:Ucb", {"c": _C, "gamma": _GAMMA}, "upper confidence bound of discounted rewards"
+        f"{_MODULE}:Ucb", {"c": _C, "gamma": _GAMMA}, "upper confidence bound on discounted rewards"
     ),
-    "thompson": PolicyEntry(f"{_MODULE}:Thompson", _PRIOR, "Thompson sampling of binary rewards"),
+    "thompson": PolicyEntry(f"{_MODULE}:Thompson", _PRIOR, "Thompson sampling for binary rewards"),
     "discounted_thompson": PolicyEntry(
-        f"{_MODULE}:Thompson", {"gamma": _GAMMA} | _PRIOR, "Thompson sampling of discounted binary rewards"
+        f"{_MODULE}:Thompson", {"gamma": _GAMMA} | _PRIOR, "Thompson sampling for discounted binary rewards"
     ),
-    "extreme_explore": PolicyEntry(f"{_MODULE}:ExtremeExplore", {"alpha": _ALPHA}, "every action every round"),
+    "extreme_explore": PolicyEntry(f"{_MODULE}:ExtremeExplore", {"alpha": _ALPHA}, "every action in every round"),
     "bayesian_extreme_explore": PolicyEntry(
-        f"{_MODULE}:BayesianExtremeExplore", _PRIOR, "every action every round, Beta posteriors of binary rewards"
+        f"{_MODULE}:BayesianExtremeExplore", _PRIOR, "every action in every round, Beta posteriors for binary rewards"
     ),
 }
 # Rules whose rewards must be 0 or 1.
@@ -248,7 +248,7 @@ def rule_settings(rules: Mapping[str, PolicyEntry], default: str) -> list[Settin
       default: Name of the default rule.
     """
     choices = {name: entry.help for name, entry in rules.items()}
-    chosen = Setting("decision_rule", choices, "What chooses the actions", default, basic=True)
+    chosen = Setting("decision_rule", choices, "Rule that chooses the actions", default, basic=True)
     return [chosen, *parameters("rule_", "decision_rule", {name: entry.parameters for name, entry in rules.items()})]
 
 

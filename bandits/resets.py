@@ -14,19 +14,19 @@ from data.settings import Count, Positive, none_of, setting
 
 WHAT: Mapping[str, str] = {
     "model": "the model in training and the server optimizer's state; the deployed model stays in use",
-    "optimizer": "the server optimizer's state alone",
+    "optimizer": "only the server optimizer's state",
 }
 PAGE_HINKLEY, ADWIN, WINDOW = "page_hinkley", "adwin", "window"
 DETECTORS = (PAGE_HINKLEY, ADWIN)
 WHEN: Mapping[str, str] = {
-    PAGE_HINKLEY: "losses have risen above their mean, by --page_hinkley_threshold in total",
+    PAGE_HINKLEY: "losses have risen above their mean by more than --page_hinkley_threshold in total",
     ADWIN: "recent losses are significantly above earlier ones (adaptive windowing)",
     WINDOW: "after every --reset_window rounds",
 }
 LOSS, REWARD = "loss", "reward"
 WATCHED: Mapping[str, str] = {
     LOSS: "increases in train/loss",
-    REWARD: "drops in bandits/round_rewards; for rare rewards, where low predictions that become wrong add little loss",
+    REWARD: "drops in bandits/round_rewards; for rare rewards, as predictions that are wrongly low add little loss",
 }
 MOST_LOSSES = 10_000  # Fixed size of the record in the state.
 TOLERATED_RISE = 0.005  # Tolerated rise of the series per round in Page-Hinkley's test.
@@ -40,7 +40,7 @@ class Reset:
 
     what: str = setting(
         None,
-        "What a reset of the training restarts, for non-stationary environments",
+        "What a reset of the training restarts; for non-stationary environments",
         {"none": "nothing", **WHAT},
         name="reset",
         unset="none",
@@ -48,7 +48,7 @@ class Reset:
     )
     when: str = setting(
         None,
-        "Trigger of a reset",
+        "What triggers a reset",
         WHEN,
         name="reset_when",
         unset=WINDOW,
@@ -57,7 +57,7 @@ class Reset:
     )
     watched: str = setting(
         None,
-        "Series that detectors watch",
+        "Series that the detectors monitor",
         WATCHED,
         name="reset_watch",
         unset=LOSS,
@@ -77,7 +77,7 @@ class Reset:
     )
     threshold: Positive = setting(
         None,
-        "Rise of the series, summed over rounds, that triggers a reset; see docs/environments.md",
+        "Rise in the series, summed over rounds, that triggers a reset; see docs/environments.md",
         name="page_hinkley_threshold",
         unset=0.0,
         only={"reset_when": (PAGE_HINKLEY,)},
@@ -98,11 +98,11 @@ class Reset:
         return f"the training is reset by the clients' {read} (--reset_when={self.when}), which have no noise"
 
     def loss_of(self, loss: float, reward: float) -> float:
-        """The value that a detector reads, from a round's mean loss and reward."""
+        """The value that a detector reads, computed from a round's mean loss and reward."""
         return loss if self.watched == LOSS else -reward
 
     def warning(self, total_rounds: int, is_weighted: bool = False) -> str:
-        """Warning if no reset can happen within the run, or resets happen without a change; else empty.
+        """Warning if no reset can happen within the run, or resets happen without a change; otherwise empty.
 
         Args:
           total_rounds: Number of rounds.
@@ -116,7 +116,7 @@ class Reset:
             )
         if is_weighted and self.watched == LOSS:
             return (
-                f"--reset_watch={LOSS}: importance weights make losses jump without a change: use "
+                f"--reset_watch={LOSS}: importance weights make losses jump even without a change: use "
                 f"--reset_watch={REWARD}."
             )
         return ""

@@ -446,7 +446,7 @@ class RobustAggregation(Part):
     def finish(self, own: np.ndarray, folder: run_folder.RunFolder) -> Sequence[str]:
         del folder
         share = mean(*own)
-        line = f"The aggregate was 0 in {share:.1%} of the coordinates (mean over rounds), which learned nothing."
+        line = f"The aggregate was 0 in {share:.1%} of the coordinates (mean over rounds), so these learned nothing."
         cause = "With sparse features or many actions, most clients change only a few coordinates: try the mean."
         return [f"Warning: {line} {cause}" if share > _MOST_ZEROS else line]
 

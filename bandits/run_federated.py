@@ -107,8 +107,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             if task.has_learned_bounds and phase.releases and mechanism.noise_multiplier:
                 raise UsageError(
                     "Training with noise needs --reward_bounds=LOW,HIGH: bounds learned from the clients' rewards have "
-                    "no noise, so a single outlier would show in every output. Give the smallest and the largest "
-                    "possible reward, known without this data."
+                    "no noise, so a single outlier would affect every output. Give the smallest and the largest "
+                    "possible reward, chosen without this data."
                 )
             if mechanism.voided and phase.reset.voids:
                 warnings.append(f"the noise guarantees nothing, because {phase.reset.voids}.")
@@ -116,7 +116,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             selector_flags.check_population(phase.selection, len(phase.population), phase.cohorts.size)
         if options.has_shift and "init" not in task.rewards:
             raise UsageError(
-                f"--task_type={options.task.task_type} has no reward shift to study: its rewards are one matrix."
+                f"--task_type={options.task.task_type} has no reward shift to study, as its rewards are one matrix."
             )
         _check_rewards(options, task)
         if task.reward_bounds and not options.task.reward_bounds:
@@ -137,13 +137,13 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         mu = dict(options.policy.parameters).get("mu")
         if mu is not None and mu < task.num_actions - 1:
             warnings.append(
-                f"--bandits_mu={mu:g} can give the other actions more than probability 1, which is then "
-                f"scaled to 1; {task.num_actions - 1} is the smallest mu that never needs this."
+                f"--bandits_mu={mu:g} can give the other actions a total probability above 1, which is then scaled to "
+                f"1; {task.num_actions - 1} is the smallest mu that never needs this."
             )
         if options.bandit.trains and options.deploy_every >= rounds:
             warnings.append(
-                f"--bandits_deploy_freq={options.deploy_every} deploys no trained model before the last of "
-                f"{rounds} round{'s' * (rounds != 1)}: clients act with the first model in all of them."
+                f"--bandits_deploy_freq={options.deploy_every} deploys no trained model before the last of {rounds} "
+                f"round{'s' * (rounds != 1)}: clients act with the initial model in all of them."
             )
         federation_flags.check_layers(options, task)
         warnings += federation_flags.warnings(options, len(phases(options, task)[-1].population))
@@ -335,8 +335,8 @@ def _check_rewards(options: BanditOptions, task: tasks.Task) -> None:
         squared = dataclasses.replace(bandit, cross_entropy=False, help="")
         other = next(name for name, entry in registry.BANDITS.items() if dataclasses.replace(entry, help="") == squared)
         raise UsageError(
-            f"--bandits_type={options.name} takes rewards for probabilities, but here they reach from {low:g} to "
-            f"{high:g}: use {other}, which takes any."
+            f"--bandits_type={options.name} treats rewards as probabilities, but here they range from {low:g} to "
+            f"{high:g}: use {other}, which accepts any rewards."
         )
 
 

@@ -50,7 +50,7 @@ class _Schedules:
 
     bandits_schedule: str = setting(
         None,
-        "Schedule of epsilon, temperature or gamma over deployments, beginning at its flag's value",
+        "Schedule of epsilon, temperature or gamma over deployments, starting at the value of its flag",
         {
             CONSTANT: "constant; default",
             LINEAR: f"to --{_END}, linearly in deployments",
@@ -68,21 +68,21 @@ class _Schedules:
     )
     bandits_schedule_time: str = setting(
         lambda settings: _DEPLOYMENTS if _kind(settings) == POWER else None,
-        "What t counts; only where --bandits_schedule_exponent is read",
+        "What t counts; only if --bandits_schedule_exponent is used",
         {
             _DEPLOYMENTS: "deployments, from 1; default",
-            _INTERACTIONS: "interactions planned before the deployment: rounds x cohort x cap on a client's examples",
+            _INTERACTIONS: "planned interactions before the deployment: rounds x cohort x maximum examples per client",
         },
     )
     bandits_schedule_deployments: Count = setting(
-        _horizon, "Deployments until the last, of linear and cosine; of falcon_epochs, I (default: all of the run)"
+        _horizon, "Deployments until linear and cosine end; for falcon_epochs, I (default: all of the run)"
     )
     bandits_log_class_size: Positive = setting(
-        None, "Ln |F|: how much there is to learn", only={"bandits_type": _bandits(EPOCHS)}, applied_default=10.0
+        None, "Ln |F| for FALCON's function class", only={"bandits_type": _bandits(EPOCHS)}, applied_default=10.0
     )
     bandits_delta: PositiveFraction = setting(
         None,
-        "Probability with which FALCON's bound may fail",
+        "Probability with which FALCON's bound may fail to hold",
         only={"bandits_type": _bandits(EPOCHS)},
         applied_default=0.05,
     )
@@ -109,14 +109,14 @@ def check(settings: cli.Settings) -> None:
         if name in settings.set_by_user and kind not in kinds:
             ways = [f"--{_FLAG}={other}" for other in kinds if other != EPOCHS]
             ways += [f"--bandits_type={other}" for kind in kinds for other in _bandits(kind)]
-            raise UsageError(f"--{name} belongs to {' or '.join(ways)}: this exploration does not read it.")
+            raise UsageError(f"--{name} has an effect only with {' or '.join(ways)}.")
     if kind == CONSTANT:
         return
     flag = f"--{_FLAG}={kind}" if not entry.schedule else f"--bandits_type={settings.bandits_type}"
     if settings.importance_weights == "published_code":
-        raise UsageError(f"{flag} changes epsilon, and --importance_weights=published_code needs it constant.")
+        raise UsageError(f"{flag} changes epsilon, but --importance_weights=published_code needs a constant epsilon.")
     if kind == POWER and settings[_EXPONENT] is None:
-        raise UsageError(f"{flag} needs --{_EXPONENT}: below 0 the parameter falls, above 0 it grows.")
+        raise UsageError(f"{flag} needs --{_EXPONENT}: below 0, the parameter falls; above 0, it grows.")
     if kind in (LINEAR, COSINE):
         if settings[_END] is None:
             raise UsageError(f"{flag} needs --{_END}, the value at the last deployment.")
@@ -157,6 +157,6 @@ def check_range(phase: Phase, num_actions: int) -> None:
         value = phase.scheduled_value(num_actions, period)
         if wrong := parameter.complaint(value):
             raise UsageError(
-                f"--{_FLAG}: at deployment {period + 1} of {phase.periods} {phase.policy.scheduled} would be too far: "
-                f"{wrong}. Choose another --{_EXPONENT} or --bandits_{phase.policy.scheduled}."
+                f"--{_FLAG}: at deployment {period + 1} of {phase.periods} {phase.policy.scheduled} would be out of "
+                f"range: {wrong}. Choose another --{_EXPONENT} or --bandits_{phase.policy.scheduled}."
             )

@@ -39,7 +39,7 @@ class _Between(Schedule):
 
     Attributes:
       start: Value in the first period.
-      end: Value in the last.
+      end: Value in the last period.
       periods: Number of deployment periods. If there is only one, it has the value `start`.
     """
 
@@ -102,9 +102,9 @@ class FalconEpochs(Schedule):
     """FALCON's gamma, where an epoch is a deployment period; see `falcon_gamma`.
 
     Attributes:
-      scale: The constant before the root.
+      scale: Constant factor of the square root.
       log_class_size: ln |F|.
-      delta: Probability with which the bound may fail.
+      delta: Probability with which the bound may fail to hold.
       fed_opt: epsilon_fed-opt.
       periods: Number of deployment periods, I.
     """

@@ -1,4 +1,4 @@
-"""Regret in environments with known rewards, beside the bounds of Agarwal et al. 2023, equations (7) and (8).
+"""Regret in environments with known rewards, compared with the bounds of Agarwal et al. 2023, equations (7) and (8).
 
 The true rewards f* are in the fitted class F (Assumption 1). Algorithm 1 is simulated with an exact regression oracle
 in place of its rounds, to measure how fast the greedy part of epsilon-greedy learns. The gap between the best
@@ -170,7 +170,7 @@ def slope(places: Sequence[float], values: np.ndarray) -> intervals.Interval:
 
 
 def rates(seed: int) -> pd.DataFrame:
-    """Measured slopes beside those of equation (8), one row for each quantity that it depends on.
+    """Measured slopes next to those of equation (8), one row for each quantity that it depends on.
 
     Equation (7)'s constant is the smallest with which it holds at all points.
     """

@@ -19,7 +19,7 @@ Simulates a federated multi-armed bandit over ads: clients pull locally, and the
 estimates. A centralised bandit runs beside it on the same impressions.
 
   run_ads --data_file=Ads_CTR_Optimisation.csv
-  run_ads --preset=gradient_epsilon --repeat=20           # one of the slides' remedies
+  run_ads --preset=gradient_epsilon --repeat=20           # a remedy from the slides
   run_ads --rates=0.05,0.1,0.2 --clients=1000 --decision_rule=federated_ucb
 """
 
@@ -27,13 +27,13 @@ _RULES_OF_STUDY = {
     "gradient_epsilon": PolicyEntry(
         "bandits.ads.experiment:GradientEpsilon",
         dict(registry.RULES["epsilon_greedy"].parameters)
-        | {"epsilon_step": Parameter(0.02, "step of epsilon down the gap between the best and the mean value")},
-        "epsilon-greedy whose epsilon is learned, which can only fall, and averaged too",
+        | {"epsilon_step": Parameter(0.02, "step size of epsilon along the gradient: the best minus the mean value")},
+        "epsilon-greedy whose epsilon is learned, can only fall, and is also averaged",
     ),
     "federated_ucb": PolicyEntry(
         "bandits.ads.experiment:FederatedUcb",
         registry.RULES["ucb"].parameters,
-        "upper confidence bound whose interval is averaged too",
+        "upper confidence bound whose interval is also averaged",
     ),
 }
 _SAMPLINGS = {name: words for name, words in mechanisms.SAMPLINGS.items() if name != "cyclic_poisson"}
@@ -52,15 +52,14 @@ class _Weights:
 
     client_weighting: str = setting(
         "uniform",
-        "Weight of a client in the mean of differentials",
-        {"uniform": "all the same", "exploration": "1, and more for pulls of an action that was not its best"},
+        "Weight of each client in the mean of differentials",
+        {
+            "uniform": "equal weights",
+            "exploration": "1, plus a weight for each pull of an action that was not its best",
+        },
     )
     exploration_weight: Positive = setting(
-        None,
-        "Weight of such a pull, added to the client's 1",
-        only={"client_weighting": ("exploration",)},
-        applied_default=1.0,
-        unset=0.0,
+        None, "Weight of each such pull", only={"client_weighting": ("exploration",)}, applied_default=1.0, unset=0.0
     )
 
 
@@ -69,11 +68,13 @@ class _RoundsAndClients:
     """Rounds and clients."""
 
     total_rounds: Count = setting(10, "Communication rounds", basic=True)
-    local_pulls: Count = setting(10, "Pulls of a client in a round", basic=True)
-    pulls_per_impression: Count = setting(1, "How many of them in a row are of the same impression")
+    local_pulls: Count = setting(10, "Pulls per client and round", basic=True)
+    pulls_per_impression: Count = setting(1, "Number of consecutive pulls that show the same impression")
     num_clients: Count = setting(100, "Clients among whom the impressions are partitioned", basic=True, name="clients")
-    clients_per_round: Count = setting(lambda settings: settings.clients, "Clients that a round asks (default: all)")
-    cohort_sampling: str = setting("fixed", "How a round's clients are drawn", _SAMPLINGS)
+    clients_per_round: Count = setting(
+        lambda settings: settings.clients, "Clients invited to each round (default: all)"
+    )
+    cohort_sampling: str = setting("fixed", "How each round's clients are sampled", _SAMPLINGS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +83,7 @@ class _World:
 
     environment_seed: int = setting(
         None,
-        "Seed of clients' time zones, the same for runs of all seeds (default: 0)",
+        "Seed for the clients' time zones, the same for all values of --seed (default: 0)",
         only={"availability": list(availability.KINDS)},
         applied_default=0,
         alias="world_seed",
@@ -93,14 +94,14 @@ class _World:
 class _Privacy:
     """Privacy."""
 
-    clip_norm: Positive = setting(None, "L2 norm to clip a client's changes to (default: none)", basic=True)
+    clip_norm: Positive = setting(None, "L2 norm to which a client's changes are clipped (default: none)", basic=True)
     noise_multiplier: float = setting(
-        None, "Standard deviation of the noise on the clipped sum, in clip norms (default: none)", basic=True
+        None, "Noise on the clipped sum: standard deviation / clip norm (default: none)", basic=True
     )
     insecure_seeded_noise: bool = setting(
         False,
-        "Draw that noise from --seed, for runs that can be repeated: they guarantee nothing, as who knows the "
-        "seed can remove it",
+        "Sample that noise with --seed, so that runs can be repeated. This gives no privacy guarantee, because anyone "
+        "who knows the seed can remove the noise",
         only={"noise_multiplier": True},
     )
 
@@ -111,7 +112,7 @@ class _Data:
 
     data_file: str | None = setting(
         None,
-        "Table of clicks, 0 or 1 (default: Ads_CTR_Optimisation.csv in FEDBANDITS_DATA_DIR)",
+        "Table of clicks (0 or 1) with one column per ad (default: Ads_CTR_Optimisation.csv in FEDBANDITS_DATA_DIR)",
         pathlib.Path,
         only={"rates": False},
         basic=True,
@@ -121,7 +122,7 @@ class _Data:
         None, "Instead of a table: click rates of synthetic impressions, separated by commas", str, unset=(), basic=True
     )
     impressions_per_client: Count = setting(
-        None, "Made for each client", only={"rates": True}, applied_default=100, unset=0
+        None, "Synthetic impressions per client", only={"rates": True}, applied_default=100, unset=0
     )
 
 
@@ -155,7 +156,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Rounds and clients", _RoundsAndClients)
     # The clients of this study have no labels, so time zones cannot be assigned by label.
     when = [one for one in declared(availability.Availability) if one.name != "time_zones_by_label"]
-    flags.group("Devices that are not always connected", *when, _World)
+    flags.group("Devices that are not always online", *when, _World)
     flags.group("Privacy", _Privacy)
     flags.group("Data", _Data)
 
@@ -177,9 +178,9 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("--local_pulls must be a multiple of --pulls_per_impression.")
     settings.check_order("clients_per_round", "clients")
     if settings.noise_multiplier is not None and settings.clip_norm is None:
-        raise UsageError("--noise_multiplier needs --clip_norm, the unit of the noise.")
+        raise UsageError("--noise_multiplier needs --clip_norm, because noise is a multiple of the clip norm.")
     if settings.clip_norm is not None and settings.client_weighting != "uniform":
-        raise UsageError("--clip_norm bounds a client's part in a mean of equals: leave out --client_weighting.")
+        raise UsageError("--clip_norm needs a mean with equal weights: leave out --client_weighting.")
 
 
 def options(settings: cli.Settings) -> AdsOptions:

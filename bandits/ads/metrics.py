@@ -10,18 +10,19 @@ TOTAL_REWARD = "total_reward"
 REGRET = "regret"
 EXPLORATION_RATE = "exploration_rate"
 UPPER_INTERVAL = "upper_interval"
-CLIENTS = Metric("clients", "Clients that took part")
+CLIENTS = Metric("clients", "Clients that participated")
 BYTES_DOWN = metrics.BYTES_DOWN
 BYTES_UP = metrics.BYTES_UP
 
 LEARNERS = ("federated", "centralised")
 METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
-LEARNED = (EXPLORATION_RATE, UPPER_INTERVAL)  # Learned besides the values; empty for rules that do not learn them.
+# Learned in addition to the values; empty for rules that do not learn them.
+LEARNED = (EXPLORATION_RATE, UPPER_INTERVAL)
 _ABOUT: dict[str, tuple[str, Better | None, bool]] = {
     AVERAGE_CLICKS: ("clicks per impression", "up", True),
-    OPTIMAL_SHARE: ("share of the best ad", "up", False),
-    TOTAL_REWARD: ("clicks so far", "up", False),
-    REGRET: ("regret so far", "down", True),
+    OPTIMAL_SHARE: ("share of pulls of the best ad", "up", False),
+    TOTAL_REWARD: ("total clicks so far", "up", False),
+    REGRET: ("total regret so far", "down", True),
     EXPLORATION_RATE: ("learned exploration rate after the round", None, False),
     UPPER_INTERVAL: ("learned upper interval after the round, mean over ads", None, False),
 }

@@ -41,8 +41,8 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
             return ads.from_table(ads.find_table(options.data_file), options.num_clients, options.seed)
         if (made := options.num_clients * options.impressions_per_client * len(options.rates)) > _MOST_CLICKS:
             raise UsageError(
-                f"--clients={options.num_clients} with --impressions_per_client={options.impressions_per_client} are "
-                f"{made:,} clicks to draw for all ads: give fewer, at most {_MOST_CLICKS:,}."
+                f"--clients={options.num_clients} with --impressions_per_client={options.impressions_per_client} need "
+                f"{made:,} sampled clicks for all ads, but the maximum is {_MOST_CLICKS:,}: give fewer."
             )
         return ads.bernoulli(options.rates, options.num_clients, options.impressions_per_client, options.seed)
 
@@ -50,7 +50,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         _, share, num_ads = impressions.clicks.shape
         if options.tries_all_first and options.local_pulls <= num_ads:
             raise UsageError(
-                f"--decision_rule={options.decision_rule} tries every ad once in each round before it chooses: "
+                f"--decision_rule={options.decision_rule} tries every ad once per round before it chooses, so "
                 f"--local_pulls={options.local_pulls} with {num_ads} ads shows them uniformly. Use more than {num_ads} "
                 "pulls, or federated_ucb, which keeps its intervals between rounds."
             )
@@ -84,7 +84,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         for learner in metrics.LEARNERS:
             clicks, share, reward, regret = (last[metrics.column(learner, name)] for name in metrics.METRICS)
             shown = (
-                "nobody took part" if math.isnan(share) else f"{clicks:.3f} clicks per impression, best ad {share:.1%}"
+                "no participants" if math.isnan(share) else f"{clicks:.3f} clicks per impression, best ad {share:.1%}"
             )
             print(f"{learner}: {int(reward)} clicks, regret {regret:.1f}; in the last round {shown}.")
         print(spent["summary"])

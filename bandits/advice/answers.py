@@ -123,7 +123,7 @@ def scope(context: Context) -> str:
     every = "every round" if plan.deploy_every == 1 else f"every {plan.deploy_every:,} rounds"
     deployed = f"A new model is deployed {every}."
     if plan.rounds <= plan.deploy_every:
-        deployed = "No round follows a deployment, so every strategy acts with the initial model."
+        deployed = "No round comes after a deployment, so every strategy acts with the initial model."
     parts = [*["Rewards are simulated."] * bool(data.scores), f"{horizon}.", deployed]
     return " ".join([*parts, f"{count(data.clients, 'client')} train, {data.cohort:,} per round."])
 
@@ -143,7 +143,7 @@ def exploration(context: Context) -> str:
             parts.append(f"{name} minus the uniform policy: {_effect_and_p(uniform)}.")
         parts += _power(uniform, context)
     elif not best.is_judged:
-        why = "one seed gives no interval and no test" if best.pairs < 2 else "a run that is compared diverged"
+        why = "a single seed gives no interval and no test" if best.pairs < 2 else "one of the compared runs diverged"
         parts = [f"Inconclusive: {why}.", difference]
     elif not (verdict.pays or verdict.costs):
         corrected = "after correction for several comparisons, " if best.low > 0 else ""
@@ -207,7 +207,7 @@ def _why_not(results: Findings) -> str:
         return "greedy, the reference, diverged or failed"
     if results.verdict.best:
         return "the best strategy and greedy have no seed in common, as runs failed"
-    return "every strategy that explores diverged, or failed"
+    return "every strategy that explores diverged or failed"
 
 
 def _is_complete(results: Findings, name: str) -> bool:
@@ -236,7 +236,7 @@ def _why(context: Context, name: str) -> str:
         return "the best that explores; greedy diverged or failed, so there is no comparison"
     if verdict.pays:
         is_selected = len(verdict.tested) > 1
-        first = "the highest mean of the strategies that are" if is_selected else "the only one compared, and"
+        first = "the highest mean of the strategies that are" if is_selected else "the only one that was compared, and"
         return f"{first} significantly better than greedy{_not_compared(context)}"
     if name == GREEDY:
         if verdict.tested and not verdict.costs:
@@ -250,12 +250,12 @@ def _no_strategy(context: Context) -> str:
     """Why no strategy is recommended, and whether a fixed action earns more."""
     results, plan, full = context.results, context.session.plan, context.session.full
     if results.verdict.all_diverged:
-        return "None: every strategy diverged, or failed. Give lower learning rates as flags."
+        return "None: every strategy diverged or failed. Set lower learning rates."
     rounds, is_cut_short = count(plan.rounds, "round"), plan.is_cut_short(full)
     if is_cut_short:
-        text = f"Undecided: the search was cut short, at {plan.points} of {full.points} settings and {rounds}."
+        text = f"Undecided: the search was cut short at {plan.points} of {full.points} settings and {rounds}."
     else:
-        why = "no strategy earns significantly more than the uniform policy, so their order may be luck"
+        why = "no strategy earns significantly more than the uniform policy, so their order may be due to luck"
         text = f"None: {why} ({rounds})."
     simple, is_log = context.data.references, bool(context.data.scores)
     learned = [best.estimate(metrics.HELD_OUT_REWARD).mean for best in results.searched.values()]
@@ -321,7 +321,7 @@ def federated(context: Context) -> str:
     text = f"Average reward, federated minus alone: {effect(compared)}. "
     text += f"Federating helps {shares['helped']:.0%} of clients and hurts {shares['hurt']:.0%}"
     if math.isfinite(noise["helped"]):
-        text += f"; between two federated seeds, chance gives {noise['helped']:.0%} and {noise['hurt']:.0%}"
+        text += f"; federated runs that differ only in the seed give {noise['helped']:.0%} and {noise['hurt']:.0%}"
     return f"{text}."
 
 
@@ -364,7 +364,7 @@ def tables(results: Findings) -> list[Table]:
 
 def _noise(results: Findings) -> Table:
     against = findings.compared(results.with_noise, NO_NOISE)
-    heads = ["noise", "mechanism", "noise multiplier", "noise multiplier of the runs", "average reward"]
+    heads = ["noise", "mechanism", "noise multiplier", "noise multiplier in the runs", "average reward"]
     rows = []
     for name, runs in results.with_noise.items():
         noise = results.noise[name]

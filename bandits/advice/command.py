@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PAGE = "advice.html"
 _USAGE = """
-Recommends whether to explore on your data, with which strategy and at what privacy, with confidence intervals.
+Recommends whether to explore on your data, with which strategy and privacy level, with confidence intervals.
 
   advise --data_file=shop.csv --client_column=store --label_column=bought --minutes=15
   advise --task_type=digits --bandits_deploy_freq=50 --total_rounds=200
@@ -42,15 +42,15 @@ Other flags are passed on to every run; `run_federated --helpfull` lists them. R
 class _Budget:
     """Budget."""
 
-    minutes: float = setting(15.0, "Time budget in minutes; the answer lists what was left out to meet it", above=True)
-    workers: int = setting(2, "Runs to execute in parallel", low=1)
+    minutes: float = setting(15.0, "Time budget in minutes; the answer lists what did not fit into it", above=True)
+    workers: int = setting(2, "Number of runs to execute in parallel", low=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Output:
     """Output."""
 
-    root_output_dir: pathlib.Path = setting("runs", "Folder of all output")
+    root_output_dir: pathlib.Path = setting("runs", "Folder for all output")
     experiment_name: str = setting(
         None, "Name of the output folder (default: advice_ and the table, preset or task)", check=no_folder
     )
@@ -121,7 +121,7 @@ class Recommendation:
 
 
 def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommendation:
-    """Recommends whether to explore on your data, with which strategy and at what privacy, as `scripts.advise` does.
+    """Recommends whether to explore on your data, with which strategy and privacy level, like `scripts.advise`.
 
     The same call continues a recommendation that was interrupted, and reads one that is finished.
 
@@ -129,7 +129,8 @@ def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommend
       >>> bandits.advise(table=frame, client_column="store", label_column="bought", minutes=15)
 
     Args:
-      table: A DataFrame instead of `data_file`. It is saved below `root_output_dir` for the processes of the runs.
+      table: A DataFrame instead of `data_file`. It is saved below `root_output_dir`, where the processes of the runs
+        read it.
       **settings: The flags of `scripts.advise`, such as `minutes` and `population`, and of its runs, such as
         `client_column`; see `help(bandits.run)`.
 
@@ -227,7 +228,7 @@ def _command(current: session.Session, results: findings.Findings, data: inputs.
     points = {name: strategy.flags for name, strategy in results.configurations.items()}
     if name := results.verdict.recommended:
         return planning.command(base, name, points[name], *more)
-    # Training without acting uses all rewards there are.
+    # Training without acting uses all available rewards.
     return planning.offline_command(base, points, bool(data.scores), *more) if data.references and points else ""
 
 

@@ -3,8 +3,8 @@
 Flags are checked before the data is opened. A simulator of a log is refused if the log contradicts it.
 
 A table is often a sample of the clients in deployment. If a deployment has M clients per round and noise multiplier z,
-runs with m clients per round use the noise multiplier z m / M: their mean updates are then as noisy. The accountant
-uses z, M and the population.
+runs with m clients per round use the noise multiplier z m / M: their mean updates are then as noisy as those in the
+deployment. The accountant uses z, M and the population.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ _NOISE_FLAGS: Mapping[str, tuple[Any, ...]] = {
 
 
 def base_flags(run_flags: Sequence[str]) -> tuple[str, ...]:
-    """Flags of all runs.
+    """Flags for all runs.
 
     Args:
       run_flags: Run flags of the command.
@@ -48,14 +48,14 @@ def base_flags(run_flags: Sequence[str]) -> tuple[str, ...]:
     parameters = [f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.parameters]
     for name in (*RESERVED_FLAGS, *parameters, *schedule_flags.NAMES):
         if name in settings.set_by_user:
-            raise UsageError(f"--{name}: advise sets this flag of its runs itself: leave it out.")
+            raise UsageError(f"--{name}: advise sets this flag for its runs, or does not support it: leave it out.")
     _check_noise(presets.applied(settings, studies.load(BINARY).presets))
     is_table = "task_type" not in settings.set_by_user and settings.data_file
     return studies.without_file(BINARY, [*run_flags, *["--task_type=tabular"] * bool(is_table)])
 
 
 def _check_noise(settings: cli.Settings) -> None:
-    """Refuses noise in all runs, set by a flag or a preset: searches and comparisons have none.
+    """Refuses flags and presets that add noise to every run: searches and comparisons have seeded cohorts and no noise.
 
     Raises:
       UsageError: If a flag or preset adds noise.
@@ -66,8 +66,8 @@ def _check_noise(settings: cli.Settings) -> None:
         if settings[name] not in harmless and (is_set or not is_ignored):
             by = "" if is_set else f" (set by --preset={settings.preset})"
             raise UsageError(
-                f"--{name}={as_text(settings[name])}{by}: advise adds noise itself, in a separate stage. "
-                f"Use --{name}={as_text(harmless[0])}, or a preset without noise."
+                f"--{name}={as_text(settings[name])}{by}: advise compares strategies on seeded cohorts without noise, "
+                f"and adds noise later. Use --{name}={as_text(harmless[0])}, or a preset without noise."
             )
 
 
@@ -127,7 +127,7 @@ def open_data(settings: cli.Settings) -> Data:
     if not column:
         unit = "one client with all its data, not a single example"
     elif column.startswith("rows:"):
-        unit = "one synthetic client, a random group of rows: give a real --client_column to protect people"
+        unit = "one synthetic client, which is a random group of rows: give a real --client_column to protect people"
     else:
         unit = f"one value of column {column!r} with all its rows, not the people behind single rows"
     return Data(
@@ -153,7 +153,7 @@ class Privacy:
 
     population: int = setting(
         None,
-        "Clients in deployment, if the data is a sample of them (default: the training clients in the data)",
+        "Number of clients in deployment, if the data is a sample of them (default: the training clients in the data)",
         low=1,
     )
     population_clients_per_round: int = setting(
@@ -163,11 +163,11 @@ class Privacy:
         only={"population": True},
     )
     target_delta: float = setting(
-        None, "Delta of the guarantees (default: 1 / population^1.1)", high=1.0, above=True, below=True
+        None, "Delta of the privacy guarantees (default: 1 / population^1.1)", high=1.0, above=True, below=True
     )
     accountant: str = setting("rdp", "Accountant that computes the epsilons", mechanisms.ACCOUNTANTS)
     target_epsilons: tuple = setting(
-        "3,10,1", "Epsilons to try, separated by commas, the most important one first", numbers()
+        "3,10,1", "Epsilons to try, separated by commas, with the most important one first", numbers()
     )
 
 
@@ -190,8 +190,8 @@ def deployment(
         raise UsageError(f"--population={population} is less than the {clients} clients in the data.")
     if population_cohort is not None and population_cohort < cohort:
         raise UsageError(
-            f"--population_clients_per_round={population_cohort} is less than the {cohort} clients per round of the "
-            f"runs: give at least {cohort}, or give the runs fewer with --clients_per_round."
+            f"--population_clients_per_round={population_cohort} is less than the runs' {cohort} clients per round: "
+            f"give at least {cohort}, or lower that number with --clients_per_round."
         )
     default = cohort if settings.population is None else max(cohort, min(population // _SHARE, _MAX_COHORT))
     return mechanisms.Mechanism(
@@ -207,7 +207,7 @@ def deployment(
 
 
 def no_guarantee(deployment: mechanisms.Mechanism, data: Data) -> str:
-    """Why no epsilon would be a guarantee for these clients, in words; empty if one can be."""
+    """Explains why no epsilon is a meaningful guarantee for these clients; empty if there is no such reason."""
     clients, delta = deployment.population, deployment.delta
     if delta > _MAX_DELTA:
         return (
@@ -215,7 +215,9 @@ def no_guarantee(deployment: mechanisms.Mechanism, data: Data) -> str:
             "meaningful guarantee. If the data is a sample of more clients, give --population"
         )
     return (
-        "noise needs declared bounds of the rewards: give --reward_bounds=LOW,HIGH" if data.has_learned_bounds else ""
+        "noise needs declared reward bounds, because learned bounds are not private: give --reward_bounds=LOW,HIGH"
+        if data.has_learned_bounds
+        else ""
     )
 
 
@@ -227,7 +229,7 @@ def folder_name(settings: cli.Settings) -> str:
 
 
 def check_simulator(scores: Sequence[Score], base: Sequence[str], references: str = "") -> None:
-    """Refuses a simulator that held-out clients of the log contradict.
+    """Refuses a simulator whose scores differ significantly from the log's on held-out clients.
 
     Args:
       scores: Scores of the logging and the uniform policy, by the simulator and by the log.

@@ -24,7 +24,7 @@ GREEDY, UNIFORM, FULL_FEEDBACK = "greedy", "uniform", "supervised_mse"
 # Strategies are dropped from the end if time is short.
 STRATEGIES = (GREEDY, "epsilon_greedy_unweight", "softmax", "falcon")
 SEARCH, COMPARE, CONFIRM, NOISE, FEDERATE = "search", "compare", "confirm", "noise", "federate"
-# The most important questions come first: whether exploration pays, with which strategy, at what privacy.
+# The most important questions come first: whether exploration pays off, with which strategy, and what privacy costs.
 STAGES: Mapping[str, str] = {
     SEARCH: "Searching hyperparameters",
     COMPARE: "Comparing strategies",
@@ -34,10 +34,10 @@ STAGES: Mapping[str, str] = {
 }
 FACTOR = 2
 NOISE_SEEDS = 4
-MEASURED = 2  # Number of strategies that measure the pace.
+MEASURED = 2  # Number of strategies that are run to measure the pace.
 _MIN_DEPLOYMENTS = 2
-# Minimum budget for the verdict that no strategy is good. With less than this, and less than in the full plan, the
-# search counts as cut short.
+# Minimum numbers of points, seeds and rounds for concluding that no strategy is good. A plan that has fewer than these,
+# and fewer than the full plan, is reported as cut short.
 _LEAST = {"points": 8, "seeds": 6, "rounds": math.inf}
 BINARY = studies.STUDIES["run_federated"]
 RATES = ("server_learning_rate", "client_learning_rate")
@@ -193,7 +193,7 @@ def offline_command(base: Sequence[str], points: Mapping[str, Point], is_log: bo
     Args:
       base: Flags of all runs.
       points: Best points of the searches, by strategy.
-      is_log: Whether the data is a log. A model of a log learns from doubly robust rewards.
+      is_log: Whether the data is a log. A model that is trained on a log learns from doubly robust rewards.
       *more: Further flags.
     """
     point = points.get(FULL_FEEDBACK) or points.get(UNIFORM) or next(iter(points.values()))
@@ -243,12 +243,13 @@ class Plan:
       rounds: Rounds per run.
       deploy_every: Rounds between deployments.
       configurations: Strategies and baselines (values of `--bandits_type`), all of which are searched and compared.
-      points: Points per search; 1 for no search.
-      tuning_seeds: Seeds per point of a search.
+      points: Points per search; 1 means no search.
+      tuning_seeds: Seeds per point in a search.
       seeds: Number of seeds in the comparison.
-      independent_seeds: Number of seeds for the best strategy and greedy that were not used to select the strategy.
+      independent_seeds: Number of new seeds on which the best strategy and greedy are run again; these seeds were not
+        used to select the strategy.
       epsilons: Number of epsilons.
-      doublings: How often the rounds of the search were doubled because no model came close to the central linear
+      doublings: How many times the search's rounds were doubled because no model came close to the central linear
         model.
       federation_seeds: Number of seeds for clients that train alone, and for the federated runs that report metrics per
         client.
@@ -273,7 +274,7 @@ class Plan:
 
     @property
     def rungs(self) -> list[int]:
-        """Rounds of each rung of a search. Rungs span a few deployments, as all strategies act alike before those."""
+        """Rounds of each rung in a search. A rung spans a few deployments, before which all strategies act alike."""
         return sweep.rungs(self.search_rounds, self.points, FACTOR, self.least)
 
     @property
@@ -317,9 +318,10 @@ class Plan:
         return sum(pace.seconds(self.work(stage)) for stage in stages)
 
 
-# Order in which parts are omitted: numbers are reduced to the given value, and configurations are dropped. The minimum
-# budget for a verdict, `_LEAST`, has priority for every strategy. Precision beyond this budget is omitted first, then
-# clients that train alone and privacy, and only then points and seeds. Greedy and one exploring strategy always remain.
+# Order in which parts are omitted: numbers are reduced to the given value, and configurations are dropped. Every
+# strategy keeps the minimum budget for a verdict, `_LEAST`, for as long as possible. Precision beyond this budget is
+# omitted first, then clients that train alone and privacy, and only then points and seeds. Greedy and one exploring
+# strategy always remain.
 _LADDER: tuple[tuple[str, Any], ...] = (
     ("federation_seeds", 2),
     ("points", 8),
@@ -346,10 +348,10 @@ _PARTS: Mapping[str, str] = {
     "rounds": "rounds",
     "points": "hyperparameter settings in each search",
     "tuning_seeds": "seeds in each search",
-    "seeds": "seeds of the comparison",
+    "seeds": "seeds in the comparison",
     "independent_seeds": "independent seeds to confirm the best strategy",
-    "epsilons": "epsilons of privacy",
-    "federation_seeds": "seeds of clients that train alone",
+    "epsilons": "privacy levels (epsilons)",
+    "federation_seeds": "seeds for clients that train alone",
 }
 # Fields that each stage fixes for itself and for all later stages.
 DECIDES: Mapping[str, tuple[str, ...]] = {
@@ -365,7 +367,7 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Iterable[str] = STAGES)
     """The largest plan whose remaining stages fit into the time.
 
     Args:
-      full: The full plan, in which only finished stages have omitted anything.
+      full: The full plan, except for the fields that finished stages have already fixed.
       pace: Speed of this machine.
       seconds: Remaining time.
       left: Remaining stages; finished ones stay as they are.

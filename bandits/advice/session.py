@@ -34,8 +34,10 @@ from optimization.study.metrics import Metric
 PLAN_FILE, ADVICE_FILE = "plan.json", "advice.json"
 _MEASURED_ROUNDS = 6
 _MIN_SECONDS = 0.1
-_LAST_SECONDS = 15.0  # For reading runs and writing pages.
-_PLANNED = 0.9  # Share of the remaining time; the rest is for the stages after the comparison in case the pace drops.
+_LAST_SECONDS = 15.0  # Reserved for reading runs and writing pages.
+# Share of the remaining time that the search and the comparison may plan to use. The rest is a reserve for later
+# stages, in case runs become slower.
+_PLANNED = 0.9
 _TRUSTED_SECONDS = 20.0  # Shorter stages do not measure the pace reliably.
 _PACES = (0.5, 3.0)  # Limits of a single correction of the pace.
 
@@ -90,7 +92,8 @@ class State:
             identity = dict(before["identity"])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise UsageError(
-                f"{self._path} is damaged: delete it, and the rest is planned again, with the runs that exist."
+                f"{self._path} is damaged. Delete it to make a new plan. Finished runs are reused, except those of the "
+                "search."
             ) from error
         minutes, spent, self.earlier = numbers
         now = json.loads(json.dumps(self.identity))
@@ -102,7 +105,7 @@ class State:
         if minutes == self.minutes:
             self.stages, self.finished = stages, before.get("finished") is True
             return spent
-        # Otherwise finished runs would appear to take no time.
+        # The time spent under the earlier budget still counts, because its finished runs are reused.
         self.earlier += spent
         return 0.0
 
@@ -139,7 +142,7 @@ class Session:
         self._began: tuple[float, float] | None = None
 
     def measure(self, spaces: Mapping[str, planning.Space]) -> None:
-        """Measures the duration of rounds and runs with short runs, which the search then continues.
+        """Measures how long a round and a run take, with short runs. The search continues those that have its seeds.
 
         Raises:
           Failure: If a run fails.
@@ -147,7 +150,7 @@ class Session:
         if self.state.pace:
             return
         print_status("Measuring the time of a round.")
-        # Otherwise the runs of a measurement that was killed would appear to take no time.
+        # The runs of a measurement that was killed would otherwise be reused, and appear to take no time.
         shutil.rmtree(self.folder / "search", ignore_errors=True)
         points = {name: spaces[name].tried_first[0] for name in self.full.configurations[: planning.MEASURED]}
         first, second = (
@@ -204,7 +207,7 @@ class Session:
         seconds = plan.seconds(self.pace, left), self.state.spent, 60 * self.state.minutes
         total, spent, budget = map(duration, seconds)
         print_status(
-            f"Plan: {total} more; {spent} of the {budget} are used. A round takes {self.pace.round_seconds:.2g} s; "
+            f"Plan: {total} remaining; {spent} of {budget} used so far. A round takes {self.pace.round_seconds:.2g} s; "
             f"{count(self.pace.workers, 'run')} at a time."
         )
         for stage in left:
@@ -222,7 +225,7 @@ class Session:
         if seconds > _PLANNED * self._seconds_left:
             return False
         print_status(
-            f"The strategies do not yet earn what a linear model shows to be possible: {plan.rounds:,} rounds."
+            f"The strategies earn less than a linear model shows is possible, so rounds are doubled to {plan.rounds:,}."
         )
         self.plan = self.state.stages[planning.SEARCH] = plan
         self.state.save()

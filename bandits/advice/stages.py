@@ -24,7 +24,8 @@ from optimization.privacy import calibration
 from optimization.privacy.mechanisms import Mechanism
 from optimization.study import run_folder
 
-_SHOWN = 0.5  # Required share of the linear model's gain, in the mean reward over all rounds.
+# Share of the linear model's gain over the uniform policy that a strategy must earn, on average over all rounds.
+_SHOWN = 0.5
 _ALONE = (f"--federation={run_options.ALONE}",)
 
 
@@ -82,7 +83,7 @@ class Stages:
                 for outcomes in ranked
             ]
             if math.isnan(sweep.mean(ranked[0])):
-                print_status(f"{planning.NAMES[name]}: every hyperparameter setting of its search diverged.")
+                print_status(f"{planning.NAMES[name]}: every hyperparameter setting in its search diverged or failed.")
             else:
                 best[name] = findings.with_point(name, results.searches[name][0]["flags"])
         results.configurations = best
@@ -159,11 +160,11 @@ class Stages:
 
     def _why_no_noise(self, name: str | None) -> str:
         if self.results.verdict.all_diverged:
-            return "every strategy diverged, or failed"
+            return "every strategy diverged or failed"
         if name is None:
             return "no strategy earns significantly more than the uniform policy, so adding noise would show nothing"
         if not all(map(math.isfinite, self.results.configurations[name].by_seed(metrics.CLIP_NORM).values())):
-            return "its runs do not clip, and the noise is a multiple of the clip norm"
+            return "its runs do not clip updates, but noise is a multiple of the clip norm"
         return ""
 
     def confirm(self, plan: Plan) -> None:
@@ -223,9 +224,9 @@ def refused_noise(base: Sequence[str]) -> str:
     try:
         settings = studies.resolve(planning.BINARY, (*base, f"--bandits_type={GREEDY}", *noise_flags(1.0, 0.1)))
     except UsageError as error:
-        return f"noise needs --aggregator_type=dpsgd, with one clip norm, which these flags exclude: {error}"
+        return f"noise needs --aggregator_type=dpsgd with one clip norm, which these flags do not allow: {error}"
     if settings.scenario in task_defaults.PRETRAINED or settings.initial_model_path:
-        return "initial training spends privacy budget too (scripts.privacy_budget and docs/privacy.md compose both)"
+        return "the initial training spends privacy budget, too (see docs/privacy.md and scripts.privacy_budget)"
     if settings.availability or settings.drop_out:
         return "cohorts with absent clients are not Poisson samples, so privacy is not amplified (docs/environments.md)"
     return make_options(resets.Reset, settings).voids

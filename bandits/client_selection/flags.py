@@ -31,7 +31,7 @@ class _Cohorts:
     """Client selection."""
 
     clients_per_round: str = setting(
-        "3", "Clients in a cohort, m, one or several; the default is capped at the population", basic=True
+        "3", "Number of clients per cohort, m: one or several; the default is capped at the population", basic=True
     )
 
 
@@ -40,23 +40,23 @@ class _Training:
     """Training."""
 
     total_rounds: Count = setting(800, "Rounds", basic=True)
-    batch_size: Count = setting(50, "Examples of a mini-batch, b", name="client_batch_size")
-    steps: Count = setting(30, "Mini-batch steps of a client in a round, tau", name="client_steps_per_round")
-    learning_rate: Positive = setting(0.05, "Learning rate on the client, eta", name="client_learning_rate", basic=True)
+    batch_size: Count = setting(50, "Examples per mini-batch, b", name="client_batch_size")
+    steps: Count = setting(30, "Mini-batch steps per client and round, tau", name="client_steps_per_round")
+    learning_rate: Positive = setting(0.05, "Client learning rate, eta", name="client_learning_rate", basic=True)
     learning_rate_drops: tuple[int, ...] = setting(
         None, "Rounds, separated by commas, after which the client learning rate drops", str, unset=()
     )
-    learning_rate_factor: PositiveFraction = setting(0.5, "Factor of each drop", only={"learning_rate_drops": True})
+    learning_rate_factor: PositiveFraction = setting(0.5, "Factor for each drop", only={"learning_rate_drops": True})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Clients:
     """Clients."""
 
-    client_weighting: str = setting("uniform", "Weight of a client in the mean", ["uniform", "num_examples"])
+    client_weighting: str = setting("uniform", "Weight of each client in the mean", ["uniform", "num_examples"])
     max_examples_per_client: int = setting(
         functools.partial(registry.default, "max_examples_per_client"),
-        "Maximum number of examples of a client, sampled by seed; 0 for no limit",
+        "Maximum number of examples per client, a random sample that depends on the seed; 0 for no limit",
     )
 
 
@@ -76,7 +76,7 @@ class SelectionOptions(_Training, _Clients, _Evaluation, Training):
 class _Resplit:
     """Synthetic clients."""
 
-    resplit: bool = setting(False, "Make new clients for each seed: --partition_seed is then --seed")
+    resplit: bool = setting(False, "Make new clients for each seed, as --partition_seed is then --seed")
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -84,12 +84,12 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(dataclasses.replace(task_flags.TASK_TYPE, default="synthetic"), task_flags.VARIANT)
 
     selectors = "; ".join(f"{name} ({entry.help})" for name, entry in selector_flags.SELECTORS.items())
-    text = f"How a round's clients are chosen, one or several of: {selectors}"
+    text = f"How each round's clients are chosen: one or several of {selectors}"
     flags.group("Client selection", Setting("client_selection", str, text, "ucb_cs", basic=True), _Cohorts)
     selector_flags.define(flags)
 
     optimizer = {"default": "sgd"}
-    rate = {"default": 1.0, "help": "Learning rate on the server; sgd with 1 takes the mean model", "above": True}
+    rate = {"default": 1.0, "help": "Server learning rate; sgd with 1 adopts the clients' mean model", "above": True}
     # Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).
     flags.group("Training", _Training, *training_flags.CORRECTIONS, _Clients, *training_flags.server(optimizer, rate))
 
@@ -107,7 +107,7 @@ def default_name(settings: cli.Settings) -> str:
 
 
 def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
-    """Settings of each cohort size and selector, with the names of their folders.
+    """Settings for each cohort size and selector, with the names of their folders.
 
     Raises:
       UsageError: If a name or number is invalid, or a flag belongs to none of the compared selectors.
@@ -116,7 +116,7 @@ def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
     names = _words("client_selection", settings.client_selection)
     for name in names:
         if name not in selector_flags.SELECTORS:
-            raise UsageError(f"--client_selection={name} is not among {', '.join(selector_flags.SELECTORS)}.")
+            raise UsageError(f"--client_selection={name} must be one of: {', '.join(selector_flags.SELECTORS)}.")
     cohorts = _numbers("clients_per_round", settings.clients_per_round)
     top = settings.checked().experiment_name
     compared = []
@@ -159,5 +159,5 @@ def _numbers(flag: str, text: str | None) -> list[int]:
 def _words(flag: str, text: str) -> Sequence[str]:
     words = [word.strip() for word in text.split(",")]
     if len(set(words)) < len(words) or "" in words:
-        raise UsageError(f"--{flag}={text} must be different values, separated by commas.")
+        raise UsageError(f"--{flag}={text} must be distinct values, separated by commas.")
     return words

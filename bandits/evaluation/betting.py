@@ -59,14 +59,14 @@ _FRACTIONS = 2.0 ** -np.arange(1, 17)
 # Flags of a run: the values for which its rounds are uniform samples with the same value, and why others are not valid.
 _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "reward_drift": ((), "changes that value"),
-    "client_selection": (("uniform",), "chooses clients by what is known of them"),
+    "client_selection": (("uniform",), "chooses clients by what is known about them"),
     "availability": ((), "decides which clients take part"),
     "drop_out": ((), "decides which clients take part"),
     "reward_delay": ((), "leaves out clients without an observed reward"),
-    "cohort_sampling": (("fixed", "poisson"), "takes clients in turns"),
+    "cohort_sampling": (("fixed", "poisson"), "selects clients in turns"),
 }
 COHORTS = "cohorts"  # Entry for these flags in the report on a log that is stored separately from its run.
-_STEPS = 40  # Halvings of [0, 1].
+_STEPS = 40  # Number of times that a search halves [0, 1].
 _GRID = 128  # Number of grid values to which limits of earlier observations are rounded.
 _MOST_NUMBERS = 4_000_000  # Maximum in memory at once.
 
@@ -218,7 +218,7 @@ def unit(flags: Mapping[str, Any]) -> str:
         if (value := flags.get(name)) and value not in allowed:
             raise UsageError(
                 "An anytime-valid interval needs each cohort to be a fresh uniform sample of the clients and one value "
-                f"at all looks: --{name}={value} of the run that wrote the log {reason}. Use the interval over clients."
+                f"at all looks: --{name}={value} in the run that wrote the log {reason}. Use the interval over clients."
             )
     return "periods" if flags.get("cache") == "persistent" else "rounds"
 
@@ -341,13 +341,13 @@ def check(settings: cli.Settings, target: Target, *, is_runs: bool) -> None:
         return
     if target.kind == "logged":
         raise UsageError(
-            "--anytime: --policy=logged is the policy that acted, which may have learned from the log and so has no "
+            "--anytime: --policy=logged is the policy that acted. It may have learned from the log, so it has no "
             "single value: leave out --anytime, or name a policy that was fixed without this log."
         )
     if is_runs and is_own_model(settings.log, target):
         raise UsageError(
-            f"--anytime: the model of --policy=run:{cli.shown_path(target.name)} was trained on this log, and the "
-            "interval holds for policies that were fixed without it: leave out --anytime, or take another log."
+            f"--anytime: the model of --policy=run:{cli.shown_path(target.name)} was trained on this log, but the "
+            "interval holds only for policies that were fixed without it: leave out --anytime, or use another log."
         )
     if is_runs:
         unit(cohorts(settings.log))
@@ -387,8 +387,8 @@ def sentences(result: ConfidenceSequence, limits: bounds_lib.Bounds, rewards: Re
     last = intervals.Interval(mean, low, high, size)
     if last.low > last.high:
         return [
-            "Anytime: no value is possible, so an assumption fails: wrong propensities, cohorts that are not uniform "
-            "samples, or a target that was fitted on this log."
+            "Anytime: no value is possible, so an assumption is wrong: the propensities, uniform cohorts, or that the "
+            "target was not fitted on this log."
         ]
     shown = last.scaled(rewards.span, rewards.low).text(label="95% confidence sequence ")
     return [

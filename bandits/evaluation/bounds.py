@@ -27,12 +27,12 @@ class ClientBounds:
 
     largest_weight: float = setting(
         None,
-        "Importance weights above it count as this (default with --anytime: no limit, as clipping can only widen "
-        "these intervals)",
+        "Maximum importance weight; larger weights are clipped to it (default with --anytime: no limit, as clipping "
+        "can only widen these intervals)",
         low=1.0,
     )
-    max_rows_per_client: int = setting(None, "Rows of a client that count at most; in a round, with --anytime", low=1)
-    clip_rewards: bool = setting(False, "Move rewards outside their bounds to the nearer one instead of refusing them")
+    max_rows_per_client: int = setting(None, "Maximum rows that count per client (with --anytime, per round)", low=1)
+    clip_rewards: bool = setting(False, "Clip rewards outside their bounds to the nearer one, instead of refusing them")
     reward_bounds: str = setting(
         None,
         "Smallest and largest possible reward, LOW,HIGH, for finite-sample intervals, --anytime and --private "
@@ -46,11 +46,11 @@ class Modes:
     """Anytime-valid intervals and private values."""
 
     anytime: bool = setting(
-        False, "Print a confidence sequence: one interval after each round, all valid jointly", basic=True
+        False, "Print a confidence sequence: one interval after each round, all of them valid jointly", basic=True
     )
     private: bool = setting(
         False,
-        "Print only values from one noisy sum over clients. Every query spends privacy and is recorded",
+        "Print only values from one noisy sum over clients. Every query spends privacy budget and is recorded",
         basic=True,
     )
 
@@ -60,27 +60,27 @@ class DifferentialPrivacy:
     """Differential privacy."""
 
     noise_multiplier: float = setting(
-        None, "Standard deviation of the noise on the sum, in clip norms", above=True, basic=True
+        None, "Standard deviation of the noise on the sum, as a multiple of the clip norm", above=True, basic=True
     )
     target_epsilon: float = setting(
-        None, "Privacy loss of all --looks together, instead of a noise multiplier", above=True, basic=True
+        None, "Privacy loss (epsilon) of all --looks together, instead of a noise multiplier", above=True, basic=True
     )
     looks: int = setting(1, "Number of queries that --target_epsilon allows", low=1, only={"target_epsilon": True})
     target_delta: float = setting(
-        None, "Delta of the epsilon (default: 1 / clients^1.1)", high=1.0, above=True, below=True
+        None, "Delta that goes with epsilon (default: 1 / clients^1.1)", high=1.0, above=True, below=True
     )
-    accountant: str = setting("rdp", "Accountant of --target_epsilon", mechanisms.ACCOUNTANTS)
+    accountant: str = setting("rdp", "Accountant that computes --target_epsilon", mechanisms.ACCOUNTANTS)
     clip_norm: float = setting(
         None,
-        "L2 norm that a client's vector, each number over its bound, is clipped to (default: that of a client "
-        "with the most rows whose weights average 1 and whose rewards are 1)",
+        "L2 norm to which a client's vector is clipped, after each number is divided by its bound (default: the norm "
+        "for a client with the maximum number of rows, a mean weight of 1, and rewards of 1)",
         above=True,
     )
     privacy_ledger: pathlib.Path = setting(
         None, "File that records all queries on these clients (default: LOG.privacy.jsonl)"
     )
     policy_is_public: bool = setting(
-        False, "No client that the run of --policy was trained on needs protection: count nothing for its model"
+        False, "Count no privacy loss for the model of --policy: none of its clients needs protection"
     )
 
 
@@ -102,12 +102,12 @@ def check(settings: cli.Settings) -> None:
         is_needed = name == "max_rows_per_client" or (name == "largest_weight" and settings.private)
         if reader and is_needed and settings[name] is None:
             raise UsageError(
-                f"--{reader} needs --{name}: a bound that is fixed before the log is read, not taken from it."
+                f"--{reader} needs --{name}, a bound that is chosen before the log is read, not taken from it."
             )
     if settings.private and settings.anytime:
-        raise UsageError("--anytime shows sums of each round, which --private does not release: leave one out.")
+        raise UsageError("--anytime shows sums for each round, which --private does not release: leave one out.")
     if settings.private and (settings.noise_multiplier is None) == (settings.target_epsilon is None):
-        raise UsageError("--private needs one of --noise_multiplier and --target_epsilon.")
+        raise UsageError("--private needs either --noise_multiplier or --target_epsilon.")
 
 
 def reward_bounds(settings: cli.Settings) -> RewardBounds | None:

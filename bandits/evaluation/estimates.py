@@ -23,10 +23,10 @@ _ONE_CLIENT = 2  # Below this effective number, neither interval is reliable.
 # The headline is the first of these estimators that has a result. The text is the reason that is printed.
 HEADLINES = {
     "dr": "is unbiased if the propensities or the reward model are right, and usually has less variance than IPS",
-    "switch_dr": "is doubly robust, as no weight exceeds --tau",
+    "switch_dr": "is doubly robust, because no weight exceeds --tau",
     "snips": "has little bias if the propensities are right, and is less sensitive to large weights than IPS",
     "ips": "is unbiased if the propensities are right",
-    "clipped_ips": "is IPS, as no weight exceeds --clip: unbiased if the propensities are right",
+    "clipped_ips": "is the same as IPS, because no weight exceeds --clip: unbiased if the propensities are right",
 }
 _LAST = 1 / 3  # Last part of a log, compared with the earlier rows. Fixed, not chosen from the data.
 _LEVEL = 0.05  # Significance level of the tests for changes.
@@ -257,7 +257,8 @@ def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.
     gap = after - before
     p_values = 2 * stats.t.sf(np.abs(gap / errors), freedom)
     known = p_values[np.isfinite(p_values)]
-    p_values = np.minimum(1, np.maximum(p_values, len(known) * np.min(known, initial=1)))  # Holm, up to two tests.
+    # Holm's correction for at most two tests.
+    p_values = np.minimum(1, np.maximum(p_values, len(known) * np.min(known, initial=1)))
     half = errors * stats.t.ppf(1 - _LEVEL / 2, freedom)
     return np.stack([before, after], axis=1), np.stack([gap, gap - half, gap + half], axis=1), p_values
 
@@ -277,7 +278,7 @@ def findings_on_changes(
     if times is None or (cut := times.cut(_LAST)) == times.values.min():
         return []
     findings, since = [], times.shown(cut)
-    quantities = (f"the difference of {policy} from the log", 0.0), ("the log's mean reward", unit.low)
+    quantities = (f"the difference between {policy} and the log", 0.0), ("the log's mean reward", unit.low)
     for (what, offset), values, change, p_value in zip(
         quantities, *changes(rows, times.values >= cut, estimator), strict=True
     ):
@@ -289,7 +290,7 @@ def findings_on_changes(
         text += f"{after} from then on (last third of the rows), {interval.text(signed=True, label='95% CI ')}, "
         text += f"Holm-adjusted p = {p_value:.2g}."
         if is_warning:
-            text += f" Estimates average over both parts: evaluate each alone, with --until={since} and --from={since}."
+            text += f" Estimates average over both parts: evaluate each one with --until={since} and --from={since}."
         if np.isfinite(p_value):
             findings.append(log_checks.Finding("change", is_warning, text))
     return findings

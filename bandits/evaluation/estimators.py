@@ -63,7 +63,7 @@ class _Kind(NamedTuple):
 
 
 KINDS: Mapping[str, _Kind] = {
-    "logged": _Kind("mean reward of the log"),
+    "logged": _Kind("mean reward in the log"),
     "ips": _Kind("IPS"),  # Unbiased wherever the log supports the policy.
     "snips": _Kind("SNIPS"),  # Has little bias, and stays within the range of the rewards.
     "clipped_ips": _Kind("clipped IPS", "clip"),  # Too low if weights are clipped and rewards are at least 0.
@@ -140,7 +140,7 @@ def terms_of_log(
     direct = predicted = np.zeros(len(each))
     if predictions is not None:
         if np.ndim(target) != 2:
-            raise ValueError("A model's value of a policy needs its probability of each action, not of the logged one.")
+            raise ValueError("A model-based value needs the probability of every action, not only the logged one.")
         direct = np.einsum("ij,ij->i", target, predictions, dtype=np.float64)
         predicted = np.asarray(predictions[each, log.actions], np.float64)
     return Terms(log.clients, logged / log.propensities, np.asarray(log.rewards, np.float64), direct, predicted)

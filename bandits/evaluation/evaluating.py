@@ -21,7 +21,7 @@ from optimization.study import cli
 
 MODEL_ESTIMATORS = frozenset(name for name, kind in KINDS.items() if kind.needs_model)
 _REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
-_SETS = "Each row has its own set of available actions, in column {!r}: 1 / propensity has no expectation to check."
+_SETS = "Available actions vary by row (column {!r}), so 1 / propensity has no known expected mean: not checked."
 LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
 
 
@@ -129,7 +129,7 @@ def _read(
         return log
     instead = {"propensity_column": settings.propensity_columns}
     if missing := [f"--{name}" for name in _REQUIRED_COLUMNS if not (settings[name] or instead.get(name))]:
-        raise UsageError(f"{' and '.join(missing)}: name these columns of --log, which run_federated did not write.")
+        raise UsageError(f"Name the columns of --log, because run_federated did not write it: {' and '.join(missing)}.")
     columns = Schema(
         **{field.name: settings[field.name] for field in dataclasses.fields(Schema) if field.name in settings},
         probability_columns=target.name if target.kind == "column" else None,

@@ -27,10 +27,10 @@ from data.tasks.options import TaskOptions
 from optimization.study import results
 
 _SAVED_MODEL, _LITE, _SIGNATURE = "saved_model", "model.tflite", "signature.json"
-_SIGNATURES = {"predicted_rewards": "predicted_reward", "probabilities": "probability"}  # And their outputs.
+_SIGNATURES = {"predicted_rewards": "predicted_reward", "probabilities": "probability"}  # Signatures and their outputs.
 _DISCLOSURE = (
-    "Warning: epsilon covers the weights of the exported model, but not the means and categories that it takes "
-    "from the clients' columns. --public_statistics takes them from public data."
+    "Warning: epsilon covers the weights of the exported model, but not the means and categories that were computed on "
+    "the clients' columns. --public_statistics takes them from public data."
 )
 _SPACES = r"[\t-\r\x1c-\x1f\x{85}\p{Z}]+"  # The characters that Python's `str.strip` removes.
 # Above this ratio of mean to standard deviation, float32 is too coarse for a column.
@@ -47,7 +47,7 @@ def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
     predictor = predictions.of_run(run)
     inputs = kinds(predictor.known, predictor.task)
     if not inputs:
-        raise UsageError(f"{run.folder} has no feature column to export: `predict` gives all rows the same policy.")
+        raise UsageError(f"{run.folder} has no feature column to export: its policy is the same for all rows.")
     if "key" in predictor.policy().asks:
         raise UsageError(f"{run.folder} cannot be exported: its policy draws random numbers from a key.")
     names = _SAVED_MODEL, _LITE, _SIGNATURE
@@ -69,7 +69,7 @@ def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
     written = [name for name in names if (folder / name).exists()]
     print(f"The exported model is in {folder}: {', '.join(written)}.", file=sys.stderr)
     if problem:
-        print(f"There is no {_LITE}: {problem}.", file=sys.stderr)
+        print(f"{_LITE} was not written: {problem}.", file=sys.stderr)
     is_private = run.privacy.get("mechanism", {}).get("kind", "none") != "none"
     if is_private and not predictor.task.public_statistics:
         print(_DISCLOSURE, file=sys.stderr)
@@ -141,7 +141,7 @@ def kinds(known: statistics.OfTable, options: TaskOptions) -> Kinds:
     if unreadable := [*dates, *schema.listed(options.text_columns)]:
         raise UsageError(
             f"Column {unreadable[0]!r} has {'dates' if dates else 'texts'}, which an exported model cannot read: train "
-            "without it (--ignore_columns), or with numbers or categories instead."
+            "without it (--ignore_columns), or convert it to numbers or categories."
         )
     for name, column in known.columns.items():
         if isinstance(column, statistics.Categories):

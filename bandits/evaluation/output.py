@@ -80,7 +80,7 @@ def _conclusion(evaluation: Evaluation) -> list[str]:
         lines = [f"No conclusion about {policy}.", evaluation.refusal.text]
         if evaluation.refusal.name == log_checks.COLUMNS and "snips" in values:
             shown = _shown(values["snips"], label=_CONFIDENCE)
-            lines.append(f"Without any features, by propensities alone, SNIPS gives {shown}.")
+            lines.append(f"Without any features, with propensities alone, SNIPS gives {shown}.")
         return lines
     headline = estimates.headline(evaluation.estimates)
     if headline is None:
@@ -106,7 +106,7 @@ def _why_none(evaluation: Evaluation) -> str:
     if math.isnan(evaluation.estimates[0].value.mean):
         return "no logged reward differs from 0"
     if all(estimate.is_biased for estimate in evaluation.estimates[1:]):
-        return "--estimators names none of ips, snips and dr, and the others are biased"
+        return "--estimators has none of ips, snips and dr, and the others are biased"
     if not evaluation.rows.weights.any():
         return "the policy chooses none of the logged actions"
     return "no logged action that the policy chooses earned a reward"
@@ -114,7 +114,7 @@ def _why_none(evaluation: Evaluation) -> str:
 
 def policy_columns(by_action: Mapping[str, str]) -> list[str]:
     """A sentence about the columns with a policy's probability of each action; empty for other policies."""
-    return [f"Column of the policy's probability of each action: {described(by_action)}."] if by_action else []
+    return [f"Column with the policy's probability of each action: {described(by_action)}."] if by_action else []
 
 
 def shown_log(path: str) -> str:
@@ -130,8 +130,8 @@ def check_new(folder: pathlib.Path) -> None:
     """
     if present := [name for name in FILES if (folder / name).exists()]:
         raise UsageError(
-            f"--output_dir: {cli.shown_path(str(folder))} holds {present[0]}, such as that of an earlier evaluation. "
-            "It is not overwritten: name another folder with --output_dir."
+            f"--output_dir: {cli.shown_path(str(folder))} already holds {present[0]}, for example from an earlier "
+            "evaluation. It is not overwritten: name another folder with --output_dir."
         )
 
 

@@ -55,10 +55,10 @@ def of_run(run: results.Run) -> Predictor:
     is_log = run.flags.get("task_type") == "logged" and (run.folder / run_folder.STATISTICS_FILE).exists()
     if not (is_log or run.flags.get("task_type") == "tabular") or "bandits_type" not in run.flags:
         raise UsageError(
-            f"{run.folder} predicts nothing: only runs of run_federated on a table do, or on a log of yours."
+            f"{run.folder} cannot predict: only runs of run_federated on a table, or on a log of your own, can."
         )
     if run.weights is None:
-        raise UsageError(f"{run.folder} has no model yet: the same call continues the run.")
+        raise UsageError(f"{run.folder} has no model yet: finish the run with the same call that started it.")
     from optimization import models
 
     folder = str(run.folder)
@@ -108,7 +108,7 @@ def _encoded(frame: "pd.DataFrame", options: TaskOptions, known: statistics.OfTa
     table = table_file.of_frame(frame, "the DataFrame", options)
     names, texts = list(known.columns), schema.listed(options.text_columns)
     if missing := [name for name in (*names, *texts) if name not in table.frame]:
-        raise UsageError(f"The DataFrame lacks columns that the run's model takes: {', '.join(missing)}.")
+        raise UsageError(f"The DataFrame lacks columns that the run's model needs: {', '.join(missing)}.")
     if not (names or texts):
         return np.ones((len(frame), 1), np.float32)
     values = columns.encode(table.frame[names], known=known.columns, show=table.cells).values

@@ -48,13 +48,13 @@ _BELOW = (
     "impossible or rare in some rows, or propensities are too large."
 )
 _FEW = (
-    f"Finite-sample intervals (Hoeffding): the noised sums do not show that at least {betting.FEW} effective "
-    "clients have a reward above the smallest possible one, and as many one below the largest."
+    f"Finite-sample intervals (Hoeffding): the noised sums do not show that at least {betting.FEW} effective clients "
+    "have a reward above the smallest possible one, and as many a reward below the largest."
 )
 
 
 def models(settings: cli.Settings, target: Target) -> list[ledger.Spent]:
-    """Checks the flags of private and anytime-valid values; returns the model that counts as a release of the clients.
+    """Checks the flags of private and anytime-valid values; returns the models that count as releases on the clients.
 
     Raises:
       UsageError: If a flag would break privacy, or has no effect.
@@ -63,7 +63,7 @@ def models(settings: cli.Settings, target: Target) -> list[ledger.Spent]:
     if not settings.private:
         return []
     if settings.reward_window and not settings.log_until:
-        raise UsageError("--private: --reward_window needs --log_until: the log's latest time reveals one client.")
+        raise UsageError("--private: --reward_window needs --log_until, as the log's latest time reveals one client.")
     run = target.name if target.kind == "run" else target.run
     if not run and "policy_is_public" in settings.set_by_user:
         raise UsageError("--policy_is_public has an effect only with --policy=run:FOLDER.")
@@ -75,7 +75,7 @@ def models(settings: cli.Settings, target: Target) -> list[ledger.Spent]:
     spent = ledger.Spent(what, *mechanisms.load(pathlib.Path(run) / "privacy.json"))
     if reason := spent.mechanism.reason:
         raise UsageError(
-            f"--private: {what} was trained on clients and has no guarantee, because {reason}: train it with "
+            f"--private: {what} was trained on clients without a privacy guarantee, because {reason}: train it with "
             "differential privacy, or declare that none of its clients needs protection (--policy_is_public)."
         )
     return [spent]
@@ -85,8 +85,8 @@ def mechanism(clients: int, noise_multiplier: float, **others: Any) -> mechanism
     """Privacy accounting of one release.
 
     Args:
-      clients: Number of clients of the log, which is public.
-      noise_multiplier: Standard deviation of the noise on each number of the sum, in clip norms.
+      clients: Number of clients in the log, which is public.
+      noise_multiplier: Standard deviation of the noise on each number in the sum, as a multiple of the clip norm.
       **others: Other fields of `mechanisms.Mechanism`: `delta` (default: 1 / clients^1.1) and `accountant`.
     """
     # Every query includes all clients, so nothing is sampled, and removing a client does not change the others.
@@ -140,7 +140,7 @@ def pay(
         if target_epsilon is not None and (spent := whole.epsilon(rounds)) > target_epsilon * (1 + 1e-9):
             raise UsageError(
                 f"--target_epsilon={target_epsilon:g} does not allow this query: with the queries in {path.name} it "
-                f"would spend {spent:.4g}. Nothing was released. Plan several queries beforehand with --looks."
+                f"would spend {spent:.4g}. Nothing was released. Plan several queries in advance with --looks."
             )
         book.add(new)
         looks = sum(entry.rounds for entry in book.entries if entry.what == _RELEASE)

@@ -28,10 +28,10 @@ class RewardModel:
     """Reward model of DM, DR, SWITCH-DR and DRos."""
 
     model: bool = setting(True, "Train a reward model; without it, only weighted estimators are available")
-    model_rounds: int = setting(100, "Rounds of each of the two folds' federated training", low=1)
-    model_clients_per_round: int = setting(50, "Clients of a round; at most those of a fold", low=1)
-    model_epochs: int = setting(1, "Passes of a client over its rows in a round", low=1)
-    model_batch_size: int = setting(32, "Rows of a mini-batch", low=1)
+    model_rounds: int = setting(100, "Rounds of federated training on each of the two folds", low=1)
+    model_clients_per_round: int = setting(50, "Clients per round; at most the number in a fold", low=1)
+    model_epochs: int = setting(1, "Passes over a client's rows per round", low=1)
+    model_batch_size: int = setting(32, "Rows per mini-batch", low=1)
     model_client_learning_rate: float = setting(0.1, "Learning rate of the clients' SGD", above=True)
     model_server_learning_rate: float = setting(0.02, "Learning rate of the server's Adam", above=True)
 

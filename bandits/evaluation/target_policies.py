@@ -121,7 +121,7 @@ def options_of_run(folder: str) -> BanditOptions:
         str(run.flags.get("model")).startswith("keras:")
         and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file()
     ):
-        raise UsageError(f"{folder} trained a Keras model, which an earlier version did not keep: run it again.")
+        raise UsageError(f"{folder} trained a Keras model, which an earlier version did not save: run it again.")
     return made
 
 

@@ -49,7 +49,7 @@ class RoundState(NamedTuple):
       reward_sums: float64 [combinations], sum of each combination's rewards.
       reward_products: float64 [combinations, combinations], sums of products of two combinations' rewards in the rounds
         that measured both. Empty unless clearly worse combinations are dropped.
-      is_kept: bool [combinations], whether each combination has not been dropped.
+      is_kept: bool [combinations], whether each combination can still be tried.
     """
 
     server: process.GlobalModel
@@ -278,11 +278,11 @@ class MabFlRounds(runner.Rounds):
         return process.ParticipantInput(*self._training_rows[participant], features, labels, shares, key)
 
     def _exchanged(self, tried: Sequence[int]) -> tuple[int, Mapping[str, int]]:
-        """Number of exchanges in a round (section 8.3.2), whatever their size, and the payload of the round.
+        """Number of exchanges in a round (section 8.3.2), regardless of their size, and the payload of the round.
 
-        The model is sent to each participant that trains, and back. For a choice between combinations, the averages are
-        sent to the target, and their measurements back. With delayed rewards, both are sent with the models of the next
-        round.
+        The model is sent to each participant that trains, and back. Unless the combination is fixed, the averages are
+        also sent to the target, which sends back their measurements. With delayed rewards, both are sent with the
+        models of the next round.
         """
         if self._options.choices == flags.TARGET_ALONE:
             return 0, payloads.row(0, 0, 0, 0)

@@ -22,7 +22,7 @@ from optimization.study import cli, presets, task_flags, training_flags
 USAGE = """
 Who should a target participant learn with? A bandit chooses the combination that is averaged, round by round.
 
-  run_mab_fl                                              # generated participants of which 0110 is the best pair
+  run_mab_fl                                              # synthetic participants; the best pair is 0110
   run_mab_fl --task_type=heart_disease --target=va --decision_rule=extreme_explore
   run_mab_fl --task_type=tabular --data_file=FILE --client_column=C --label_column=L --target=NAME
   run_mab_fl --preset=table3                              # all settings of a study
@@ -33,13 +33,13 @@ Where a default is missing here, it depends on other flags; config.json in the r
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 TASKS = {
-    "generator": "made participants; worker_2 and worker_3 share one concept; needs no file",
+    "generator": "synthetic participants; worker_2 and worker_3 share one concept; needs no file",
     "heart_disease": "UCI's four hospitals; needs --data_dir with heart_disease_4sites.csv",
     "tabular": "your own table: --data_file, --client_column and --label_column",
 }
 _FRACTIONS = {"generator": (0.01, 0.4), "heart_disease": (0.2, 0.4), "tabular": (0.2, 0.4)}
 _THRESHOLD = 0.025
-_C = 0.05  # Value of Table 3, which is small because increases of the AUC are small.
+_C = 0.05  # From Table 3; it is small because increases in the AUC are small.
 
 # A baseline is a greedy rule with only one combination to choose from.
 FIXED, TARGET_ALONE, FEDAVG = "fixed", "target_alone", "fedavg"
@@ -69,7 +69,7 @@ class _Study:
 
     task_type: str = setting("generator", "The participants and their data", TASKS, basic=True)
     target: str = setting(
-        None, "Participant to personalize for (default: worker_2 of the generator, else the first)", basic=True
+        None, "Participant to personalize for (default: worker_2 of the generator; otherwise, the first)", basic=True
     )
 
 
@@ -80,39 +80,39 @@ _CHOOSING = tuple(name for name in RULES if name not in BASELINES)
 class _Decisions:
     """Decisions."""
 
-    fixed_combination: str = setting(None, "The combination, such as 0110", only={"decision_rule": (FIXED,)})
+    fixed_combination: str = setting(None, "Fixed combination, such as 0110", only={"decision_rule": (FIXED,)})
     combinations: str = setting(
         PAIRS,
-        "What is chosen from",
-        {PAIRS: "the target with one other participant", "all": "all that hold the target"},
+        "Set of combinations to choose from",
+        {PAIRS: "the target and one other participant", "all": "all combinations that contain the target"},
         only={"decision_rule": _CHOOSING},
     )
     reward: str = setting(
         lambda settings: "binary" if settings.decision_rule in registry.BINARY else "increment",
-        "What an increase is worth (default: as the rule needs)",
+        "How an increase becomes a reward (default: depends on the rule)",
         rewards.KINDS,
     )
     threshold: float = setting(
         None,
-        "Increase above which a binary reward is 1: a number, or as quantile:0.5 that of the increases of all "
-        "combinations tried in earlier rounds",
+        "Increase above which a binary reward is 1: a number, or a quantile of the increases of all combinations that "
+        "were tried in earlier rounds, such as quantile:0.5",
         number_or_quantile(-1, 1),
         only={"reward": ("binary",)},
         applied_default=_THRESHOLD,
     )
     evaluation: str = setting(
         "immediate",
-        "When Extreme Explore measures its averages",
+        "When Extreme Explore measures the averages that it computes",
         {
             "immediate": "right after averaging: the best average of the round becomes the global model",
-            "delayed": "with the next round's models, 2 exchanges fewer: the average of the best estimate does",
+            "delayed": "with the next round's models (2 exchanges fewer): the average with the best estimate does",
         },
         only={"decision_rule": tuple(sorted(registry.EXTREME))},
     )
     drop_level: PositiveFraction = setting(
         None,
-        "Probability, over the run, of dropping the best combination where Extreme Explore drops those that a "
-        "paired t test finds worse than the best so far (default: drop none)",
+        "Extreme Explore drops combinations that a paired t test finds worse than the best so far. This is the "
+        "probability of dropping the best one during the run (default: drop none)",
         below=True,
         only={"decision_rule": ("extreme_explore",), "reward": ("increment",)},
     )
@@ -123,12 +123,12 @@ class _Rounds:
     """Rounds."""
 
     total_rounds: Count = setting(15, "Rounds", basic=True)
-    epochs_per_round: Count = setting(6, "Passes of a participant over its training rows in a round", basic=True)
+    epochs_per_round: Count = setting(6, "Passes over a participant's training rows per round", basic=True)
     pretrain_epochs: int = setting(
         lambda settings: settings.epochs_per_round,
-        "Passes of every participant before round 1 (default: --epochs_per_round)",
+        "Passes over every participant's rows before round 1 (default: --epochs_per_round)",
     )
-    client_batch_size: int = setting(32, "Rows of a mini-batch", low=2)
+    client_batch_size: int = setting(32, "Rows per mini-batch", low=2)
     client_learning_rate: Positive = setting(0.05, "Learning rate of SGD", basic=True)
 
 
@@ -137,9 +137,9 @@ class _Stopping:
     """Early stopping."""
 
     early_stopping: bool = setting(
-        False, "Stop when the spline of the target's own validation AUC falls, once every combination was tried"
+        False, "Stop when the spline through the target's own validation AUC falls, after every combination was tried"
     )
-    early_stopping_patience: Count = setting(5, "Rounds in a row in which it must fall", only={"early_stopping": True})
+    early_stopping_patience: Count = setting(5, "Consecutive rounds in which it falls", only={"early_stopping": True})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -152,16 +152,16 @@ class _Data:
         only={"task_type": ("heart_disease", "tabular")},
     )
     train_fraction: PositiveFraction = setting(
-        lambda settings: _FRACTIONS[settings.task_type][0], "Part of everyone's rows to train on", below=True
+        lambda settings: _FRACTIONS[settings.task_type][0], "Fraction of participants' rows to train on", below=True
     )
     validation_fraction: Fraction = setting(
-        lambda settings: _FRACTIONS[settings.task_type][1], "Part to measure rewards on; the rest is for testing"
+        lambda settings: _FRACTIONS[settings.task_type][1], "Fraction to measure rewards on; the rest is for testing"
     )
-    resplit: bool = setting(False, "Make or split the data again for each seed, not once for all")
+    resplit: bool = setting(False, "Generate or split the data separately for each seed")
     num_workers: int = setting(None, "Participants", low=2, only={"task_type": ("generator",)}, applied_default=4)
     num_rows: int = setting(
         None,
-        "Rows of all participants together",
+        "Total number of rows of all participants",
         low=1,
         high=10**7,
         only={"task_type": ("generator",)},
@@ -178,7 +178,7 @@ class _Corruption:
 
     corrupted_participant: str = setting(None, "Participant whose training labels are flipped")
     label_flip_rate: PositiveFraction = setting(
-        1.0, "Probability that one of its labels is flipped", only={"corrupted_participant": True}
+        1.0, "Probability that each of its labels is flipped", only={"corrupted_participant": True}
     )
 
 
@@ -193,9 +193,9 @@ class _Table:
         basic=True,
         convert=task_flags.found_table,
     )
-    client_column: str = setting(None, "Column that names the participant of a row", basic=True)
-    label_column: str = setting(None, "Column of the class; by default all but the first count as class 1", basic=True)
-    feature_columns: str = setting(None, "Columns of the features, separated by commas (default: the others)")
+    client_column: str = setting(None, "Column with the name of the participant that owns the row", basic=True)
+    label_column: str = setting(None, "Column with the class; by default, all but the first are class 1", basic=True)
+    feature_columns: str = setting(None, "Columns with the features, separated by commas (default: all others)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -259,10 +259,10 @@ def check(settings: cli.Settings) -> None:
             raise UsageError(f"--task_type=tabular needs --{name}: {what}.")
     if settings.train_fraction + settings.validation_fraction >= 1:
         raise UsageError(
-            "--train_fraction and --validation_fraction leave no row for testing: their sum must be below 1."
+            "--train_fraction and --validation_fraction leave no rows for testing: their sum must be below 1."
         )
     if settings.task_type == "generator" and not 3 <= settings.num_workers <= settings.num_rows:
-        raise UsageError("--num_workers must be from 3, as the generator has a pair, to --num_rows, a row each.")
+        raise UsageError("--num_workers must be at least 3, because two of them form the pair, and at most --num_rows.")
 
 
 def options(settings: cli.Settings) -> MabFlOptions:

@@ -3,11 +3,11 @@
 from optimization.study import metrics
 from optimization.study.metrics import Metric, declared
 
-ACTION = Metric("bandits/action", "Row of combinations.csv that became the global model")
+ACTION = Metric("bandits/action", "Row of combinations.csv whose average became the global model")
 ESTIMATED_BEST = Metric(
     "bandits/estimated_best",
-    "Row of combinations.csv with the highest estimated reward; the number of rows if several share it; empty "
-    "without a choice",
+    "Row of combinations.csv with the highest estimated reward; the number of rows if there is a tie; empty if "
+    "nothing is chosen",
 )
 CORRUPTED = Metric(
     "bandits/corrupted",
@@ -20,7 +20,7 @@ LOCAL_AUC = Metric("eval/local_auc", "Validation AUC of the target's own model a
 GLOBAL_AUC = Metric("eval/global_auc", "Validation AUC of the global model after averaging", better="up")
 OVER_TARGET = Metric("eval/increase_over_target", "The global model's AUC minus the target's own", better="up")
 OVER_PREVIOUS = Metric(
-    "eval/increase_over_previous", "The global model's AUC minus that of the round before", better="up"
+    "eval/increase_over_previous", "The global model's AUC minus that of the previous round", better="up"
 )
 THRESHOLD = Metric("bandits/threshold", "Increase above which the reward was 1")
 REWARD = Metric("bandits/reward", "Reward of the action", better="up")

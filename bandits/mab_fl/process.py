@@ -1,8 +1,9 @@
 """A round of MAB-FL as a TFF process (Lundahl 2021, Algorithm 7, steps 2 to 6).
 
-The computation's type does not depend on who takes part: participants are passed as the round's clients, each with its
-weights in the averages. So all combinations use one compiled computation. In a round of Extreme Explore (section
-8.3.2) each participant trains once, and the server averages every combination from the same local models.
+The computation's type does not depend on which participants take part: they are passed as the round's clients, each
+with its weights in the averages. Therefore, all combinations use one compiled computation. In a round of Extreme
+Explore (section 8.3.2) each participant trains once, and the server averages every combination from the same local
+models.
 
 Between rounds, the server chooses the combination (step 1), computes the reward (step 7) and applies the decision rule
 (step 8), in `bandits.mab_fl.experiment`.
@@ -93,7 +94,7 @@ class BinaryClassifier:
     def _run(
         self, trained: _Layer, features: tf.Tensor, statistics: _Layer | None = None
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Logits and the statistics used: the given ones, or else those of these rows."""
+        """Logits, and the statistics that were used: the given ones, or otherwise those of these rows."""
         values, used, weights = features, [], iter(trained)
         for layer in range(len(self.hidden)):
             values = tf.nn.bias_add(values @ next(weights), next(weights))
@@ -161,7 +162,7 @@ def auc(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
       labels: int32 [rows], 0 or 1.
 
     Returns:
-      float32 scalar; 0 without rows of both classes.
+      float32 scalar; 0 if one of the classes has no rows.
     """
     negative = tf.sort(tf.boolean_mask(scores, tf.equal(labels, 0)))
     positive = tf.boolean_mask(scores, tf.equal(labels, 1))

@@ -74,13 +74,13 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
         fixed = options.fixed_combination or ""
         if len(fixed) != count or set(fixed) - set("01") or fixed[target] != "1":
             raise UsageError(
-                f"--fixed_combination={fixed} must be a 0 or 1 for each of {', '.join(participants.names)}, with a 1 "
+                f"--fixed_combination={fixed} must have a 0 or 1 for each of {', '.join(participants.names)}, with a 1 "
                 f"for the target {participants.names[target]}."
             )
         return [fixed]
     if count > _MOST_PARTICIPANTS:
         raise UsageError(
-            f"--combinations=all would be {2 ** (count - 1):,} combinations of {count} participants. The limit is "
+            f"--combinations=all would try {2 ** (count - 1):,} combinations of {count} participants. The limit is "
             f"{_MOST_PARTICIPANTS} participants: use --combinations=pairs."
         )
     codes = ("".join(bits) for bits in itertools.product("01", repeat=count))
@@ -118,7 +118,7 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
     headline = metrics.GLOBAL_AUC
     ranked_by = metrics.BEST_AUC
     rounds_per_checkpoint = 5
-    name_help = "the preset's, or mab_fl_TASK_RULE"
+    name_help = "the name of the preset, or mab_fl_TASK_RULE"
 
     def presets_text(self) -> str:
         return flags.studies_text()

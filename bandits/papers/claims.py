@@ -52,7 +52,7 @@ STATUSES = (AGREES, DISAGREES, SAME, OPPOSITE, INCONCLUSIVE, PREMISE, NOT_COMPAR
 HOLDS, FAILS = (AGREES, SAME), (DISAGREES, OPPOSITE)
 OURS = "our tolerance"
 NEAR = 0.05  # Our number is close to a published one if it differs by at most this fraction.
-_TRUE, _FALSE = "true", "false"  # Outcomes of a statement, beside INCONCLUSIVE and PREMISE.
+_TRUE, _FALSE = "true", "false"  # Outcomes of a statement, in addition to INCONCLUSIVE and PREMISE.
 _GREEDY = "Greedy"  # The label of the strategy that does not explore.
 
 

@@ -18,8 +18,8 @@ from data.errors import UsageError
 from optimization.study import cli, presets
 
 SCALES = {
-    PAPER: "the paper's data, rounds and seeds: days on one machine",
-    SMALL: "stand-in data and few rounds: minutes; checks the program, not the paper's findings",
+    PAPER: "the paper's data, rounds and seeds: takes days on one machine",
+    SMALL: "stand-in data and few rounds: takes minutes; checks the program, not the paper's findings",
 }
 ALL, OWN = "all", "flagship"
 _FOLDER = pathlib.Path(__file__).parent / "published"

@@ -121,7 +121,7 @@ class Measure:
 
 
 def _shortened(number: int, rounds: int, total: int) -> int:
-    """A number of rounds of a run, in a run with `rounds` instead of `total`; rounded up, so that it is above 0."""
+    """A number of rounds, scaled to a run with `rounds` instead of `total`; rounded up, so that it is above 0."""
     return -(-number * min(rounds, total) // total)
 
 
@@ -252,7 +252,7 @@ class Figure:
       scale: `PAPER` or `SMALL`.
       own: Whether the figure answers a question of this project and is not from a paper.
       reference: The configuration, or label of the first axis, with which the others are compared.
-      rehearsal: Most rounds of a run if the figure is a rehearsal; 0 if it is not.
+      rehearsal: Maximum number of rounds per run if the figure is a rehearsal; 0 if it is not.
     """
 
     name: str
@@ -347,12 +347,12 @@ class Figure:
         return self.runs_of(configuration)[0]
 
     def marked(self, rounds: int) -> "Figure":
-        """The figure marked as a rehearsal with so many rounds: without claims, published numbers and a reference."""
+        """The figure marked as a rehearsal with this many rounds: without claims, published numbers and a reference."""
         about = f"Rehearsal of {rounds} rounds, no result: {self.about}"
         return dataclasses.replace(self, rehearsal=rounds, about=about, claims=(), published=(), reference=None)
 
     def rehearsed(self, rounds: int) -> "Figure":
-        """The figure with at most so many rounds, to try its configurations.
+        """The figure with at most this many rounds, to try its configurations.
 
         All numbers of rounds are shortened in proportion: evaluations, deployments, changes of the environment, the
         initial training, and the rounds of measures.

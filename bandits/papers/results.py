@@ -30,10 +30,12 @@ from optimization.study.settings import Settings
 if TYPE_CHECKING:
     import pandas as pd
 
-REHEARSAL = "rehearsal"  # Column with the most rounds of a rehearsal, and end of its folder's name.
-UNIFORM, FULL_FEEDBACK = "chance", "ceiling"  # Labels of configurations; the prefix if there are several.
-_PICKED = "picked:"  # Prefix of the column with a searched flag's selected value.
-# Prefix of the column with whether that value is on an edge of the grid that ran. The declared grid may change later.
+REHEARSAL = "rehearsal"  # Column with the maximum number of rounds in a rehearsal; also the suffix of its folder.
+# Labels of baselines; prefixes of the labels if there are several of a kind.
+UNIFORM, FULL_FEEDBACK = "chance", "ceiling"
+_PICKED = "picked:"  # Prefix of the column with the value that a search selected for a flag.
+# Prefix of the column that records whether that value lies on an edge of the grid that was run. The declared grid may
+# change later.
 _EDGE = "edge:"
 _DIVERGED, _UNPAIRED, _ROUNDS = "diverged", "unpaired", "rounds"  # The first two are 0 or 1, and left out if all are 0.
 _WORDS = ("arm", "data", "commit", "machine")  # Columns with text; all others are numeric.
@@ -60,7 +62,7 @@ class Operand:
       label: Label of the configuration.
       measure: The measure.
       configuration: The configuration, with the single metric `_VALUE`, which is infinite if it is never reached.
-      late: Replacement of an infinite value: one round after the last.
+      late: Value that replaces an infinite one: one round after the last.
     """
 
     label: str
@@ -92,7 +94,7 @@ class Operand:
     def minus(self, other: "Operand | None", shift: float = 0.0) -> Comparison:
         """Compares it with another operand plus a shift, or only with the shift.
 
-        The comparison is not judged if neither of the operands reaches its value in some seed.
+        The comparison is not judged if there is a seed with which neither operand reaches its value.
         """
         reference: Reference = ReferenceValue("limit", shift)
         is_never = False
@@ -107,7 +109,7 @@ class Operand:
         return dataclasses.replace(self.configuration, values=values.to_frame(_VALUE))
 
     def lead(self, other: "Operand") -> "Operand":
-        """Difference to another operand, for each common seed."""
+        """Difference from another operand, for each common seed."""
         first, second = self.configuration, other.configuration
         is_same = self.label == other.label
         names = (f"{self.label}: {self.measure.name}", other.measure.name) if is_same else (self.label, other.label)
@@ -229,7 +231,7 @@ class Results:
 
 
 def interval_of(test: Comparison) -> Interval:
-    """A difference with its interval: a point if all seeds have the same difference; only the mean without a test."""
+    """A difference with its interval, which has width 0 if all seeds are equal, and is NaN if there is no test."""
     if not test.is_judged:
         return Interval(test.difference, math.nan, math.nan, test.pairs)
     if test.deviation == 0:
@@ -258,7 +260,7 @@ def baseline_note(label: str, name: str, results: Results) -> str:
 
 
 def value_words(label: str, name: str, results: Results) -> str:
-    """Number with its interval. For rounds to a value, also how many seeds reach the value, unless all do."""
+    """Number with its interval, as text; or, if some seeds never reach the value, how many do."""
     estimate, measure = results.estimate(label, name), results.figure.measure_of(f"{label} @ {name}")
     if measure.rounds_to is not None and math.isinf(estimate.mean):
         values = results.configurations[label].values[name]
@@ -272,7 +274,7 @@ def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
 
 
 def read(figure: Figure, path: pathlib.Path) -> "Results":
-    """Results from a figure's records, marked if they are of a rehearsal. Without a file, there are no configurations.
+    """Results from a figure's records, marked if they are from a rehearsal. Without a file, it has no configurations.
 
     Raises:
       UsageError: If the file has no records; the message names the file.
@@ -410,7 +412,7 @@ def _is_stationary(figure: Figure, planned: plan.Configuration) -> bool:
 def _has_one_environment(figure: Figure, planned: plan.Configuration) -> bool:
     """Whether all rounds of the first measure are in the same environment.
 
-    Environments only permute the actions (`bandits.environments.drift`), so the best fixed action has the same reward
+    Environments only permute the actions (`bandits.environments.Drift`), so the best fixed action has the same reward
     in all of them.
     """
     flags, rounds = _settings(figure.binary, planned.arguments), figure.measures[0].last_rounds
@@ -426,11 +428,11 @@ def _has_one_environment(figure: Figure, planned: plan.Configuration) -> bool:
 def _known_baselines(figure: Figure, found: Mapping[str, Configuration]) -> dict[str, Baselines]:
     """Baselines of each configuration, by label.
 
-    The rewards of the uniform policy and of the best fixed action are exact, because runs recorded them over all their
-    rounds. If a configuration has no such record, or if the measure covers only the last rounds, the record of the
-    uniform policy's runs is used, which have the same clients and data and a single environment. Without any record,
-    the uniform policy's reward is measured in its runs. A full-feedback baseline has the same deployment period and
-    environment as the configuration.
+    The rewards of the uniform policy and of the best fixed action are those that runs recorded over all their rounds.
+    They are exact, or estimated from a sample of the clients. If a configuration has no such record, or if the measure
+    covers only the last rounds, the record of the uniform policy's runs is used, which have the same clients and data
+    and a single environment. Without any record, the uniform policy's reward is measured in its runs. A full-feedback
+    baseline has the same deployment period and environment as the configuration.
     """
     first = figure.measures[0]
     planned = [one for one in figure.configurations if one.label in found and first.name in found[one.label].values]

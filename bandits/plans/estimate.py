@@ -24,7 +24,7 @@ from optimization.posterior import flags as posterior_flags
 from optimization.study import payloads, run_folder
 from optimization.study.metrics import SECONDS
 
-_ROUNDS = 4  # The first round compiles. If it has extra pre-training epochs, so does the second.
+_ROUNDS = 4  # The first round compiles. So does the second, if the first has extra pre-training epochs.
 SAFETY_FACTOR = 1.1  # Runs take longer than the timed rounds suggest.
 _INIT_ROUNDS = "init_rounds"
 # Flags that determine the time of a round, if a binary has them.
@@ -124,10 +124,10 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
         seconds = _measure(example, folder / "estimate", executor)
         kinds.append((name, sum(weight for _, weight in pairs), rounds, seconds))
         if not isinstance(seconds, str) and (needed := _round_bytes(example, folder / "estimate")):
-            notes.append(f"A round of {name} needs about {needed / 1e9:.1f} GB of memory beside its data.")
+            notes.append(f"A round of {name} needs about {needed / 1e9:.1f} GB of memory besides its data.")
     if any(_is_downloaded(run.settings) for run, _ in left):
         notes.append(
-            "A data set in neither --data_dir nor FEDBANDITS_DATA_DIR is measured on random examples of its size."
+            "For data in neither --data_dir nor FEDBANDITS_DATA_DIR, random examples of the same size are timed."
         )
     estimate = summarize(kinds, workers)
     return estimate._replace(text="\n".join([estimate.text, *notes]))
@@ -148,8 +148,8 @@ def summarize(kinds: Sequence[Kind], workers: int) -> Estimate:
         parallel = min(workers, sum(number for number, _ in known))
         time = duration(sum(seconds for _, seconds in known) / parallel)
         at_a_time = f", {parallel} runs at a time" if parallel > 1 else ""
-        left_out = f", without the lines above whose time is unknown ({unknown})" if unknown else ""
-        lines.append(f"In all {time}{at_a_time}{left_out}. Starting runs, compiling and evaluation are extra.")
+        left_out = f", not counting the lines above whose time is unknown ({unknown})" if unknown else ""
+        lines.append(f"In all {time}{at_a_time}{left_out}. Starting runs, compilation and evaluation are extra.")
     return Estimate("\n".join(lines), not unknown)
 
 

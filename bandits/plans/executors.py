@@ -36,7 +36,7 @@ _RAY_RETRIES = 2
 _CONNECT_SECONDS = 10
 _STOP_SECONDS = 60.0  # Maximum time that an interruption waits for rounds and results in progress.
 _END_SECONDS = 10.0  # Maximum time to wait for a process that has closed its output.
-_NO_CLUSTER = "--ray_address={}: no Ray cluster answers there."
+_NO_CLUSTER = "--ray_address={}: no Ray cluster answers at this address."
 
 
 class Job(NamedTuple):
@@ -108,7 +108,7 @@ def _execute(job: Job) -> Result:
 
 @contextlib.contextmanager
 def _redirected(path: pathlib.Path) -> Iterator[None]:
-    """Appends stdout and stderr of all libraries to a file."""
+    """Appends the stdout and stderr of all libraries to a file."""
     before = [(stream, os.dup(stream)) for stream in (1, 2)]
     try:
         with open(path, "ab") as file:
@@ -150,8 +150,8 @@ class Executor:
 
 
 _KINDS = {
-    "local": "processes of this machine",
-    "ray": "a Ray cluster, whose machines share this project's and the output's folder",
+    "local": "processes on this machine",
+    "ray": "a Ray cluster, whose machines share the folders of this project and of the output",
     "slurm_script": "write a job array for Slurm, and run nothing",
 }
 RUNNING = ("local", "ray")  # Executors that start runs immediately.
@@ -161,18 +161,18 @@ RUNNING = ("local", "ray")  # Executors that start runs immediately.
 class Executors:
     """Execution."""
 
-    executor: str = setting("local", "What executes the runs", _KINDS)
+    executor: str = setting("local", "How the runs are executed", _KINDS)
     ray_address: str = setting(
         None,
-        "The cluster's address (default: a local Ray, started and stopped). Either way, who reaches the ports "
-        "that Ray opens can run code: use a trusted network, or a firewall",
+        "The cluster's address (default: a local Ray, which is started and stopped). In both cases, anyone who can "
+        "reach the ports that Ray opens can run code: use a trusted network, or a firewall",
         only={"executor": ("ray",)},
     )
-    workers: int = setting(2, "Runs at the same time", low=1, only={"executor": RUNNING, "ray_address": False})
+    workers: int = setting(2, "Number of concurrent runs", low=1, only={"executor": RUNNING, "ray_address": False})
 
 
 def shares_cores(settings: cli.Settings) -> bool:
-    """Whether several runs share this machine. Otherwise, a run has as many cores as this machine."""
+    """Whether several runs share this machine. Otherwise, each run has all cores of this machine."""
     return settings.executor in RUNNING and not settings.ray_address
 
 
@@ -211,7 +211,7 @@ def running(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
         with interruption.answered(leave):
             yield
     except KeyboardInterrupt as error:
-        interruption.print_line("\nStopping after the rounds in progress; once more to stop at once.")
+        interruption.print_line("\nStopping after the rounds in progress; interrupt once more to stop at once.")
         executor.stop()
         interruption.print_line(f"Stopped; what was done is saved. The same command continues {folder}.")
         raise (SystemExit(128 + received[0]) if received else error) from None
@@ -399,7 +399,7 @@ class Ray(Executor):
             if now - self._fitted >= _NODES_SECONDS:
                 raise Failure(
                     f"{error} It has had none for {_NODES_SECONDS:g} seconds. {len(self._jobs)} runs are not finished; "
-                    "the same command continues them, and keeps those that are."
+                    "run the same command again to continue them. Finished runs are kept."
                 ) from error
 
     def stop(self) -> None:

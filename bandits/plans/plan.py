@@ -260,15 +260,15 @@ def build(
         raise cli.unknown("grid", grid, known, f"it is one of {', '.join(known)}.")
     table = known[grid] if grid else None
     if table and binary not in (None, table["binary"]):
-        raise UsageError(f"--grid={grid} is a grid of --binary={table['binary']}, not {binary}.")
+        raise UsageError(f"--grid={grid} is a grid for --binary={table['binary']}, not {binary}.")
     chosen = studies.STUDIES[binary or (table["binary"] if table else next(iter(studies.STUDIES)))]
     parsed = studies.parse(chosen, rest)
     axes = _sweeps(sweeps)
     for name in axes:
         if name in parsed.set_by_user - parsed.from_file:
-            raise UsageError(f"--{name} is both set and swept: leave one out.")
+            raise UsageError(f"--{name} is both set and swept: leave out one of the two.")
         if name in _GRID_FLAGS:
-            raise UsageError(f"--sweep={name}: the grid sets this flag of its runs itself.")
+            raise UsageError(f"--sweep={name}: the grid sets this flag for its runs: leave it out.")
     if parsed.get("list_presets"):
         raise UsageError(f"--list_presets is a flag of {chosen}.")
     if parsed.get("restart"):
@@ -285,7 +285,7 @@ def build(
         base += [f"--{name}={as_text(value)}" for name, value in added.items()]
         blocks = _matching_blocks(table, fixed, parsed.set_by_user, axes)
         if not blocks:
-            raise UsageError(f"--grid={grid} has no values to try for these flags' --bandits_type.")
+            raise UsageError(f"--grid={grid} has no values to try for the --bandits_type that these flags set.")
     return Grid(chosen, tuple(base), tuple(itertools.chain(*map(_split, blocks))), seeds)
 
 
@@ -319,7 +319,7 @@ def _sweeps(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
         if not equals or not name or "" in parsed:
             raise UsageError(f"--sweep={text} must be flag=value,value.")
         if name in axes:
-            raise UsageError(f"--sweep={name} is given twice: put all its values into one.")
+            raise UsageError(f"--sweep={name} is given twice: put all values into one --sweep.")
         axes[name] = parsed
     return axes
 

@@ -65,24 +65,24 @@ def finished_rounds(folder: pathlib.Path) -> int:
     mark = folder / executors.FINISHED_FILE
     if not config.exists():
         if mark.exists() or (folder / "metrics.csv").exists():
-            raise UsageError(f"{folder} is damaged: it has no config.json. Delete the folder, and it is run again.")
+            raise UsageError(f"{folder} is damaged: it has no config.json. Delete the folder, so that it is run again.")
         return 0
     content = runs.read_json(config)
     before = content.get("versions")
     if not isinstance(before, dict):
-        raise UsageError(f"{config} is damaged: it names no versions. Delete the folder, and it is run again.")
+        raise UsageError(f"{config} is damaged: it records no versions. Delete the folder, so that it is run again.")
     run_folder.check_format(folder, content)
     for name, now in _versions().items():
         if before.get(name) != now and name != "python":
             raise UsageError(
-                f"{folder} was made with {name} {before.get(name)}; this is {now}. One grid must not mix "
+                f"{folder} was made with {name} {before.get(name)}; the current one is {now}. One grid must not mix "
                 "versions: delete the folder, or choose another --experiment_name."
             )
     if not mark.exists():
         return 0
     rounds = runs.read_json(mark).get("total_rounds")
     if not isinstance(rounds, int):
-        raise UsageError(f"{mark} is damaged. Delete the folder, and it is run again.")
+        raise UsageError(f"{mark} is damaged. Delete the folder, so that it is run again.")
     return rounds
 
 
@@ -90,7 +90,7 @@ _versions = functools.cache(run_folder.versions)
 
 
 def unfinished(planned: Iterable[Run], folder: pathlib.Path) -> list[Run]:
-    """Runs that are not finished in the folder of all runs; see `finished_rounds`."""
+    """Runs that are not yet finished in the folder of all runs; see `finished_rounds`."""
     return [run for run in planned if finished_rounds(folder / run.name) < run.rounds]
 
 
@@ -217,7 +217,7 @@ def write_job_array(planned: Iterable[Run], folder: pathlib.Path, cores: int, th
     logs.mkdir(exist_ok=True)
     lines = [
         "#!/bin/sh",
-        f"# {len(left)} runs, one per task. Submit it with sbatch. A task that is submitted again continues its run.",
+        f"# {len(left)} runs, one per task. Submit it with sbatch. If a task is submitted again, it continues its run.",
         f"#SBATCH --job-name={re.sub('[^A-Za-z0-9_.-]', '_', folder.name)}",
         f"#SBATCH --array=0-{len(left) - 1}",
         f"#SBATCH --cpus-per-task={cores}",

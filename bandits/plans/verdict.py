@@ -83,11 +83,11 @@ def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: boo
     names = [short_name(configuration) for configuration in first]
     strategies = {str(run.settings.get(studies.load(run.module).chosen)) for run in first.values()}
     if wanted not in {*names, *strategies}:
-        raise UsageError(f"--reference={wanted} is no configuration of these runs: {'; '.join(names)}.")
+        raise UsageError(f"--reference={wanted} matches no configuration. Choose one of: {'; '.join(names)}.")
     if len(names) < 2 or (not has_fresh_seeds and len({run.point for run in planned}) > len(names)):
         raise UsageError(
-            "--reference has no effect: nothing is compared with a single combination of words, or, without "
-            "--reporting_repeat, on the seeds that selected points."
+            "--reference has no effect, because nothing is compared: there is only one configuration, or the same "
+            "seeds selected the best points. Leave it out, or give --reporting_repeat=8 for several configurations."
         )
 
 
@@ -109,8 +109,8 @@ def text(
     parts = []
     if is_selected and not reported:
         parts.append(
-            "Optimistically biased: the same seeds selected these points. Give --reporting_repeat=8 to run the best of "
-            "each configuration with fresh seeds."
+            "These results are optimistically biased, because the points were selected on the same seeds. Give "
+            "--reporting_repeat=8 to run the best point of each configuration with fresh seeds."
         )
     else:
         parts += [_reported(reported, best)] if reported else []
@@ -134,14 +134,14 @@ def _reported(reported: Mapping[str, Point], best: ComparableRuns) -> str:
 def _compared(best: ComparableRuns, reference: str | None) -> list[str]:
     """Returns the lines that compare the configurations with a reference."""
     if reference and not best.named(reference):
-        return [f"--reference={reference} has no finished run: nothing is compared."]
+        return [f"--reference={reference} has no finished run, so nothing is compared."]
     compared, lines = best.compared(reference), []
     section = sections.comparisons(best, compared, is_narrow=True)
     if section is None:
         return []
     if section.rows and not (reference or best.named(configurations.GREEDY)):
         first = section.rows[0][1]
-        lines.append(f"The reference is {first}, the first: no configuration is greedy. Choose another by --reference.")
+        lines.append(f"No configuration is greedy, so {first} (the first) is the reference; --reference sets another.")
     if section.rows:
         lines.append(sections.finding(best, compared))
     return lines + section.lines()

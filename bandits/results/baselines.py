@@ -136,7 +136,7 @@ def normalized_scores(one: Configuration, known: Baselines, metric: str, better:
     scale = _scale(known, metric, better)
     if scale is None:
         first, second = (_shown(interval(known[which], metric)) for which in _SCALE)
-        raise ValueError(f"{first} for {UNIFORM} and {second} for {FULL_FEEDBACK} leave no scale between them.")
+        raise ValueError(f"no score, as {first} for {UNIFORM} is not clearly worse than {second} for {FULL_FEEDBACK}")
     low, high = scale
     return {seed: (value - low) / (high - low) for seed, value in one.by_seed(metric).items()}
 
@@ -291,7 +291,7 @@ def over_tasks(results: Sequence[Result], metric: str, better: Better | None = N
     first: dict[str, list[list[float]]] = {}
     for name in dict.fromkeys(name for of_task in scores.values() for name in of_task):
         if lacking := [task for task, of_task in scores.items() if name not in of_task]:
-            left_out.append(f"{name} is not on {', '.join(lacking)}")
+            left_out.append(f"{name} has no score on {', '.join(lacking)}")
             continue
         columns = [of_task[name] for of_task in scores.values()]
         seeds[name] = min(map(len, columns))
@@ -315,7 +315,7 @@ def _normalized(family: Sequence[Result], metric: str, better: Better) -> dict[s
     normalized = {one.name: normalized_scores(one, known, metric, better) for _, one, _ in family}
     for name, scores in normalized.items():
         if intervals.of_mean(list(scores.values())).low > 1:
-            raise ValueError(f"{name} is beyond {Baseline.full_feedback}, which may be deployed less often")
+            raise ValueError(f"{name} is above {Baseline.full_feedback}, which may have been deployed less often")
     return normalized
 
 

@@ -12,7 +12,7 @@ from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, cli, run_folder
 
 _USAGE = """
-Computes the privacy loss (epsilon) of a training, or the noise for a wanted epsilon.
+Computes the privacy loss (epsilon) of a training, or the noise for a target epsilon.
 
   privacy_budget --population=342477 --clients_per_round=64 --total_rounds=1600 --noise_multiplier=0.7
   privacy_budget --population=342477 --clients_per_round=64 --total_rounds=1600 --target_epsilon=2
@@ -29,13 +29,13 @@ _OF_THE_RUN = ("run", "total_rounds", "noise_multiplier", "target_epsilon", "acc
 class _Training:
     """The training."""
 
-    run: str = setting(None, "Folder of a run to take the training from, instead of the flags below", basic=True)
+    run: str = setting(None, "Folder of the run that defines the training, instead of the flags below", basic=True)
     population: int = setting(None, "Clients", low=1, basic=True)
     clients_per_round: int = setting(
-        None, "Clients of a round; the expected number under Poisson sampling", low=1, basic=True
+        None, "Clients per round; the expected number with Poisson sampling", low=1, basic=True
     )
     total_rounds: int = setting(None, "Rounds", low=1, basic=True)
-    dimension: int = setting(None, "Parameters of the model", low=1, only={"aggregator_type": ("ddp", "mf_dpftrl")})
+    dimension: int = setting(None, "Number of model parameters", low=1, only={"aggregator_type": ("ddp", "mf_dpftrl")})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Target:
     """Target, instead of --noise_multiplier."""
 
     target_epsilon: float = setting(
-        None, "Epsilon that may be spent; the smallest noise multiplier is looked for", above=True, basic=True
+        None, "Maximum epsilon, for which the smallest noise multiplier is computed", above=True, basic=True
     )
 
 
@@ -53,15 +53,15 @@ class _Output:
 
     tolerated_noise: float = setting(
         None,
-        "Noise multiplier at which training still works with this cohort; looks for the larger cohort that "
-        "reaches the target when its noise multiplier grows with it",
+        "Noise multiplier at which training still works with this cohort. Computes the larger cohort that reaches the "
+        "target if the noise multiplier grows with the cohort",
         above=True,
         only={"target_epsilon": True},
     )
     plot: pathlib.Path = setting(
         None,
-        "Picture to write, .png, .svg or .pdf: the noise of the mechanisms against epsilons from a quarter of the"
-        " target to four times the target",
+        "Picture to write (.png, .svg or .pdf): the noise of each mechanism against epsilon, from a quarter of the "
+        "target to four times the target",
         basic=True,
         only={"target_epsilon": True},
     )
@@ -81,13 +81,13 @@ def define() -> cli.FlagSet:
 def build(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     """Returns the mechanism that the flags describe, and its number of rounds.
 
-    The noise multiplier is 0 if it is still to be computed.
+    The noise multiplier is 0 if it must still be computed.
 
     Raises:
       UsageError: If the flags contradict each other.
     """
     if settings.noise_multiplier is not None and settings.target_epsilon is not None:
-        raise UsageError("Give one of --noise_multiplier and --target_epsilon, not both.")
+        raise UsageError("Give either --noise_multiplier or --target_epsilon, not both.")
     settings = settings.checked()
     if settings.plot:
         files.check_output("plot", pathlib.Path(settings.plot), files.PICTURES)
@@ -99,7 +99,7 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
         if settings[name] is None:
             raise UsageError(f"--{name} is missing: give --population, --clients_per_round and --total_rounds.")
     if settings.noise_multiplier is None and settings.target_epsilon is None:
-        raise UsageError("Give one of --noise_multiplier and --target_epsilon, not neither.")
+        raise UsageError("Give either --noise_multiplier or --target_epsilon.")
     kind = settings.aggregator_type
     if kind == "ddp" and settings.dimension is None:
         raise UsageError("--dimension is missing: --aggregator_type=ddp depends on the number of parameters.")
@@ -120,12 +120,12 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
 def _of_run(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     for name in sorted(settings.set_by_user):
         if name not in _OF_THE_RUN:
-            raise UsageError(f"--{name} describes a training; --run={settings.run} has its own: leave one out.")
+            raise UsageError(f"--{name} describes a training, but --run={settings.run} has its own: leave one out.")
     path = pathlib.Path(cli.user_path(settings.run)) / run_folder.PRIVACY_FILE
     if not path.exists():
         raise UsageError(f"--run={settings.run}: there is no {path.name}, which a run writes when it ends or stops.")
     if "mechanism" not in runs.read_json(path):
-        raise UsageError(f"--run={settings.run}: {path} names no mechanism: was another program here?")
+        raise UsageError(f"--run={settings.run}: {path} names no mechanism, so it is not the file of a run.")
     mechanism, rounds = mechanisms.load(path)
     changes = {"accountant": settings.accountant} if "accountant" in settings.set_by_user else {}
     if settings.noise_multiplier is not None:

@@ -54,7 +54,8 @@ class Comparison:
       sample: The reference, if it was estimated from a sample of clients; otherwise None.
       level: Level of Holm's first step, which is used to compute power: 5% divided by the number of tests.
       is_better: Whether the configuration has the better mean; None if the means are equal or unknown.
-      is_judged: Whether there is a test. There is none for a single seed, or if a run diverged.
+      is_judged: Whether there is a test. There is none for fewer than two seeds, if a run diverged or has no value, or
+        if unpaired configurations differ but do not vary over seeds.
       notes: Limits of the comparison, in words.
     """
 
@@ -143,7 +144,7 @@ def compare(
       pairs: Configurations and their references. If the reference is a configuration, the two are paired by seed; if
         one of them is `unpaired`, Welch's test is used. If the reference is a number, the test is a one-sample test, or
         Welch's test if the number has a standard error. If a run diverged or has no value, its seed is left out and
-        the comparison is not judged.
+        there is no verdict.
       metric: The metric.
       better: Whether larger or smaller values are better (default: see `direction`).
 
@@ -179,10 +180,10 @@ def _compared(configuration: Configuration, reference: Reference, metric: str, b
         difference = 0.0
     if pairs < 2:
         test: dict[str, float] = {}
-        notes.append("one seed has no test" if pairs else "no seed in common")
+        notes.append("only one seed to compare" if pairs else "no seed to compare")
     elif sample:
         test = _t_test(first, difference, (sample.error, sample.clients))
-        notes.append(f"{sample.name} is of {sample.clients:,} clients, a sample")
+        notes.append(f"{sample.name} was estimated on a sample of {sample.clients:,} clients")
     else:
         test = (_test_paired if is_paired else _test_unpaired)(first, second, difference, notes)
     test = {"difference": difference} | test
@@ -222,9 +223,9 @@ def _of_common_seeds(
         both.append((reference, reference.by_seed(metric)))
     for owner, numbers in both:
         lost = {seed for seed, value in numbers.items() if not math.isfinite(value)}
-        for seeds, what in ((lost & owner.diverged, "diverged with"), (lost - owner.diverged, "has no value with")):
+        for seeds, what in ((lost & owner.diverged, "diverged with"), (lost - owner.diverged, "has no value for")):
             if seeds:
-                notes.append(f"{owner.name} {what} {_seeds(sorted(seeds))}: not judged")
+                notes.append(f"{owner.name} {what} {_seeds(sorted(seeds))}: not tested")
                 is_sound = False
     finite = [{seed: value for seed, value in numbers.items() if math.isfinite(value)} for _, numbers in both]
     if isinstance(reference, ReferenceValue):
@@ -233,7 +234,7 @@ def _of_common_seeds(
         in_both = set.intersection(*(set(numbers) for _, numbers in both))
         for owner, numbers in both:
             if unmatched := sorted(set(numbers) - in_both):
-                notes.append(f"{_seeds(unmatched)} of {owner.name} alone: left out")
+                notes.append(f"{_seeds(unmatched)} left out: only {owner.name} has a run")
         common = sorted(set.intersection(*map(set, finite)))
         finite = [{seed: numbers[seed] for seed in common} for numbers in finite]
     return finite[0], finite[1], notes, is_sound
@@ -244,7 +245,7 @@ def _t_test(first: np.ndarray, difference: float, other: tuple[float, int] = (0.
 
     Args:
       first: Values of the configuration, or paired differences.
-      difference: Their mean minus the mean of the reference.
+      difference: Mean of the values minus the mean of the reference, or the mean of the paired differences.
       other: For Welch's test, the standard error of the reference's mean and its number of observations. If the error
         is 0, Welch's test is the same as Student's.
     """
@@ -368,7 +369,8 @@ def seeds_required(
         do not reduce that error.
 
     Returns:
-      A whole number of at least 2; infinity above `MOST_SEEDS`; NaN if the deviation is zero or unknown.
+      A whole number of at least 2; infinity above `MOST_SEEDS`; NaN if the difference or the deviation is unknown, or
+      if neither mean has a sampling error.
     """
     if not math.isfinite(difference) or not _is_tested(deviation, 2, (others, 2) if others is not None else sample):
         return math.nan

@@ -77,7 +77,7 @@ class ComparableRuns:
         return sorted(self.configurations, key=lambda one: math.inf if math.isnan(means[one]) else means[one])
 
     def reference(self, one: Configuration, role: Baseline) -> Configuration | None:
-        """Returns the most similar run baseline with the same data, rewards, rounds and cohorts, or None."""
+        """Returns the most similar baseline of this role with the same data, rewards, rounds and cohorts, or None."""
         key = environment_key(one.flags)
         return _nearest(
             one, [other for other in self.configurations if other.role is role and environment_key(other.flags) == key]
@@ -97,7 +97,7 @@ class ComparableRuns:
         return {environment: other for environment, other in nearest if other}
 
     def baseline_summary(self, one: Configuration) -> str:
-        """Describes a configuration's normalized score on the first metric; empty if unknown."""
+        """Describes how a configuration compares with its baselines on the first metric; empty if this is unknown."""
         standing = self.against_baselines.get(one.name) if self.is_judged else None
         return standing.summary if standing else ""
 
@@ -178,7 +178,7 @@ def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFram
     parts = comparable(runs.flat(several))
     names = [one.name for part in parts for one in part.configurations]
     if reference and not any(part.named(reference) for part in parts):
-        raise UsageError(f"reference={reference!r} is no configuration of these runs: {', '.join(names)}.")
+        raise UsageError(f"reference={reference!r} matches no configuration. Choose one of: {', '.join(names)}.")
     rows = [
         (
             *(part.title, part.columns[0], one.configuration, one.mean, one.reference, one.reference_mean),

@@ -55,14 +55,14 @@ def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
         flags = config["flags"]
         data = [config.get("data_checksum"), *(flags.get(name) for name in _SAME)]
         if first is not None and data != first:
-            raise UsageError(f"{folder} has other clients than {folders[0]}: compare runs on the same data.")
+            raise UsageError(f"{folder} and {folders[0]} have different clients: compare runs on the same data.")
         first, earned = data, runs.read_json(path)
         columns = {name: np.array(earned[name], float) for name in _COLUMNS}
         tables.append(pd.DataFrame({"client": earned["clients"], **columns}))
         tables[-1] = tables[-1].assign(configuration=configuration(flags), seed=flags.get("seed"))
     joined = pd.concat(tables, ignore_index=True)
     if joined.duplicated(["configuration", "seed", "client"]).any():
-        raise UsageError("Two runs have the same configuration and seed: name one of them.")
+        raise UsageError("Two runs have the same configuration and seed: name only one of them.")
     groups = joined.groupby("configuration", sort=False)
     return [
         Configuration(name, part.pivot(index="seed", columns="client", values=list(_COLUMNS))) for name, part in groups
@@ -134,7 +134,7 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
 
 
 def helped(configurations: Sequence[Configuration]) -> dict[str, Any]:
-    """Fractions of clients that federated learning helps, hurts or leaves equal, beside seed noise, and a report."""
+    """Fractions of clients that federated learning helps, hurts or leaves equal, next to seed noise; and a report."""
     of_b = half_b(configurations)
     both = {"shares": differences(of_b[FEDERATED], of_b[ALONE]), "between_seeds": between_seeds(of_b[FEDERATED])}
     found = {name: {word: share(sign, one) for sign, word in _WORDS.items()} for name, one in both.items()}

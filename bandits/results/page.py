@@ -55,7 +55,7 @@ def report(
       The page's path.
 
     Raises:
-      UsageError: If there is no run, no configuration is the reference, or the page cannot be written.
+      UsageError: If there are no runs, no configuration matches the reference, or the page cannot be written.
     """
     path = pathlib.Path(cli.user_path(os.fspath(output)))
     files.check_output("output", path, (".html",))
@@ -90,13 +90,13 @@ def page(
     Args:
       found: The runs.
       title: Its title.
-      reference: What configurations are compared with; see `ComparableRuns.compared`.
+      reference: Configuration to compare the others with; see `ComparableRuns.compared`.
       top: HTML to put at the top of the page.
       is_judged: Whether the page shows its own verdicts; false if `top` already has them.
       script: Name of a file beside the page, the script of its curves; empty to embed the script.
 
     Raises:
-      UsageError: If no configuration is the reference.
+      UsageError: If no configuration matches the reference.
     """
     from plotly import offline
 
@@ -173,7 +173,7 @@ def _counts(found: runs.Found, parts: Sequence[ComparableRuns]) -> list[str]:
 
 
 def _problems(found: runs.Found, parts: Sequence[ComparableRuns]) -> dict[str, list[str]]:
-    """Lines about runs that could not be read or diverged, by heading."""
+    """Lines about runs that could not be read or that diverged, by heading."""
     headings = "Left out", "Diverged runs, not comparable", "Some clients diverged"
     problems: dict[str, list[str]] = {heading: [] for heading in headings} | {headings[0]: found.problems}
     for configuration in (one for part in parts for one in part.configurations):

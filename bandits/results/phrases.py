@@ -12,8 +12,8 @@ from bandits.results.comparison import MOST_SEEDS, UNPAIRED, Comparison
 from data import objects
 from optimization.study.intervals import Interval
 
-WHAT_INTERVALS_ARE_OVER = "Intervals over seeds are about other seeds on this data, not about other clients."
-ONE_SEED = "One seed has no test of a difference: run several, --repeat=8."
+WHAT_INTERVALS_ARE_OVER = "Intervals over seeds generalize to other seeds on this data, not to other clients."
+ONE_SEED = "A difference cannot be tested with a single seed: run several, --repeat=8."
 # Endings of flags whose values are clear without the flag's name.
 _CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario", "server_optimizer")
 _SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))

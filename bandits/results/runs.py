@@ -55,12 +55,12 @@ def plot(runs: Several, *names: str, band: str = "ci") -> "panels.Figure":
       >>> bandits.plot([greedy, softmax], "bandits/average_rewards")
 
     Args:
-      runs: Runs, or sequences of runs. The seeds of a run are drawn as their mean with a band.
+      runs: Runs, or sequences of runs. A configuration's seeds are drawn as a mean with a band.
       *names: Columns of `metrics.csv`; by default those that the study marks for summaries.
       band: `ci`, 95% interval of the seeds' mean; `minmax`, their range; or `sd`, one standard deviation.
 
     Raises:
-      UsageError: If there is no run, or no such metric or band.
+      UsageError: If there are no runs, or there is no such metric or band.
     """
     if band not in BANDS:
         raise UsageError(f"band={band!r} must be one of {', '.join(BANDS)}.")
@@ -117,7 +117,7 @@ def declared() -> Mapping[str, Metric]:
 
 
 def about(column: str) -> str:
-    """Description of a column, as its study declares it; else its name."""
+    """Description of a column, as its study declares it; otherwise its name."""
     return declared()[column].about if column in declared() else column
 
 
@@ -162,7 +162,7 @@ def bootstrapped(values: np.ndarray, statistic: Callable[[np.ndarray], float]) -
     is sqrt(3) times as wide as necessary. With a single seed, it is the percentile bootstrap over clients.
 
     Args:
-      values: float [seeds, clients]; NaN where a client did not take part.
+      values: float [seeds, clients]; NaN where a client did not participate.
       statistic: Computes the statistic of such an array.
 
     Returns:
@@ -219,7 +219,7 @@ class Found(NamedTuple):
 
 
 def read_all(folders: Iterable[pathlib.Path]) -> Found:
-    """Reads all runs in some folders, at any depth; each once.
+    """Reads all runs in some folders, at any depth, each only once.
 
     Runs of searches and of time measurements are left out, unless `folders` names them or the folder of the search.
     """
@@ -244,7 +244,7 @@ def read_all(folders: Iterable[pathlib.Path]) -> Found:
 
 
 def _is_search(path: pathlib.Path, folder: pathlib.Path, tuning: Callable[[pathlib.Path], set[str]]) -> bool:
-    """Whether a run below a folder is one of a search or of a time measurement."""
+    """Whether a run below a folder belongs to a search or to a time measurement."""
     if not _SEARCHES.isdisjoint(path.relative_to(folder).parts[:-1]):
         return True
     grids = (parent for parent in path.parents if parent.name == "runs" and parent.is_relative_to(folder))

@@ -22,7 +22,7 @@ from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
 SHOWN = 12  # Configurations that are drawn initially; more would hide each other.
-ROWS = 250  # Maximum number of rows of all tables but one, so that the page stays small.
+ROWS = 250  # Maximum number of rows per table, so that the page stays small. The table of all results is unlimited.
 COMPARED = (
     "Configuration",
     "Compared with",
@@ -44,7 +44,8 @@ _DYNAMIC_REGRET = (
     "In each round: the final reward (mean of the last tenth of its rounds) of the full-feedback baseline that was "
     "trained in that round's environment alone, minus the configuration's reward. The baseline is trained, so dynamic "
     "regret can be negative. In a transition between two environments, the mixture of their baselines is the "
-    "reference. The best policy of the mixture earns at most as much, so there the regret is an upper bound."
+    "reference. No policy can earn more than this reference on the mixture, so during a transition the regret is an "
+    "upper bound."
 )
 _REWARD = "reward"
 _REGRET_HEADS = ("Configuration", "Rounds", "Seeds", "Total", "Per round")
@@ -57,7 +58,7 @@ Styles = Sequence[Mapping[str, Any]]
 
 
 def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section:
-    """The main table: the first metric beside its last tenth of the rounds, and differences from the reference.
+    """The main table: the first metric, also over the last tenth of the rounds, and differences from the reference.
 
     Args:
       part: The configurations, which have at least one known metric.
@@ -79,13 +80,13 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
             row.append(tables.estimate(each.interval if each else None, signed=True))
             row.append(phrases.short_verdict(each) if each else word)
         rows.append(row)
-    difference = f"Difference to {references[0] if len(references) == 1 else 'reference'}"
+    difference = f"Difference from {references[0] if len(references) == 1 else 'reference'}"
     heads = ["Configuration", *map(_title, shown), *([difference, VERDICT] if compared else [])]
     return Section("", heads, rows, left=[VERDICT], kind="main")
 
 
 def finding(part: ComparableRuns, compared: Compared) -> str:
-    """What a part's runs show, in one sentence."""
+    """The main result of a part's runs, in one sentence."""
     column = part.columns[0]
     best = min(part.ranked(), key=lambda each: bool(each.role))  # The first without a role, if there is one.
     judged = [each for *_, each in compared if each.is_judged]
@@ -96,7 +97,7 @@ def finding(part: ComparableRuns, compared: Compared) -> str:
         if len(part.configurations) == 1:
             return f"{best.name}: {what} {earned}."
         reasons = dict.fromkeys(phrases.why_no_test(each) for *_, each in compared if each.pairs != 1)
-        why = "without several seeds there is no test (--repeat=8)"
+        why = "differences are tested only with several seeds (--repeat=8)"
         why = f"there is no test: {', '.join(reasons)}" if reasons else why
         return f"{best.name} has the {highest} {what}, {earned}; {why}."
     sign = -1 if column.better == "down" else 1
@@ -126,7 +127,7 @@ def notices(part: ComparableRuns) -> list[str]:
 
 
 def results(part: ComparableRuns, styles: Styles) -> Section:
-    """Table of all results of the configurations, the best first, with their baselines, regret and epsilon."""
+    """Table of all results of the configurations, best first, with their baselines, regret and epsilon."""
     columns, ranked = part.columns, part.ranked()
     style = dict(zip(part.configurations, styles, strict=True))
     spent = {each: _privacy(each) for each in ranked}
@@ -136,7 +137,7 @@ def results(part: ComparableRuns, styles: Styles) -> Section:
     regrets = {each: regret(part, each) for each in ranked}
     has_regret = any(regrets.values())
     heads = ["Configuration", "Seeds", *(_title(column) for column in columns), *[_BASELINES] * has_notes]
-    heads += ["Regret to full feedback"] * has_regret + ["Epsilon"] * has_epsilon + ["Rounds"]
+    heads += ["Regret relative to full feedback"] * has_regret + ["Epsilon"] * has_epsilon + ["Rounds"]
     rows = []
     for each in ranked:
         cells = [Cell(each.name, each.name, look=style[each]), len(each.runs)]
@@ -148,7 +149,7 @@ def results(part: ComparableRuns, styles: Styles) -> Section:
 
 
 def regret(part: ComparableRuns, configuration: Configuration) -> Interval | None:
-    """A configuration's regret to its full-feedback baseline, by the first metric; None without a baseline."""
+    """A configuration's regret relative to its full-feedback baseline, on the first metric; None without a baseline."""
     standing = part.against_baselines.get(configuration.name)
     against = standing.full_feedback if standing else None
     return baselines.regret(against, part.columns[0].better or "up") if against else None
@@ -221,7 +222,7 @@ def flags(part: ComparableRuns) -> Section | None:
 
 
 def single(part: ComparableRuns) -> Section:
-    """Table with one row per run: its results and its folder, relative to the section's title."""
+    """Table with one row per run: its results, and its folder relative to the common parent, which is the title."""
     some = [(configuration, run) for configuration in part.configurations for run in configuration.runs]
     base = os.path.commonpath([run.folder.parent for _, run in some])
     titles = list(map(_title, part.columns))
@@ -264,7 +265,7 @@ def _rounds(configuration: Configuration) -> Cell:
 
 
 def over_tasks(groups: Sequence[ComparableRuns]) -> list[Section]:
-    """Scores over tasks of a report's configurations, by the metric that ranks them."""
+    """Scores over tasks for a report's configurations, on the metric that ranks them."""
     titles = Counter(group.title for group in groups)
     results: dict[Metric, list[baselines.Result]] = {}
     for number, group in enumerate(groups, 1):
@@ -303,15 +304,15 @@ def dynamic_regret(part: ComparableRuns) -> list[Section]:
             shown.append((one, regret))
         elif lacking := [environment for environment in needed if environment not in full_feedback]:
             numbers = " and ".join(f"environment {environment}" for environment in lacking)
-            flags = " and ".join(f"--drift_environment={environment}" for environment in lacking)
+            flags = ", ".join(f"--drift_environment={environment}" for environment in lacking)
             missing.append(
-                f"The dynamic regret of {one.name} needs the full-feedback baseline of {numbers}: run the same "
-                f"command with --bandits_type=supervised_mse, and {flags}."
+                f"The dynamic regret of {one.name} needs the full-feedback baseline of {numbers}: run the same command "
+                f"with --bandits_type=supervised_mse, once with each of these flags: {flags}."
             )
         else:
             missing.append(
-                f"{one.name} has no dynamic regret: it shares no seed with the full-feedback baseline of each "
-                "environment."
+                f"{one.name} has no dynamic regret: all of its runs diverged, or it shares no seed with the "
+                "full-feedback baselines."
             )
     rows: list[tables.Row] = []
     for one, regret in sorted(shown, key=lambda pair: pair[1].mean):

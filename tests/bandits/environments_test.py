@@ -109,7 +109,7 @@ def test_as_many_are_there_as_the_distribution_says(chosen, shares):
 @pytest.mark.parametrize(
     ("chosen", "deploy_every", "warning"),
     [
-        (Delay("uniform", 0), 10, "--reward_delay=uniform delays nothing: see --delay_rounds=0"),
+        (Delay("uniform", 0), 10, "--reward_delay=uniform delays no reward: change --delay_rounds=0"),
         (Delay("uniform", 0, never=0.5), 10, ""),
         (Delay("uniform", 999), 10, ""),  # A hundredth.
         (Delay("uniform", 1999), 10, "--reward_delay=uniform lets 0.005 of the rewards arrive"),

@@ -27,8 +27,8 @@ def test_clients_are_adapted_only_with_a_personalization():
 def test_clients_alone_are_warned_of_few_participations_and_limited_in_number():
     options = _options("--federation=alone", "--total_rounds=10", "--clients_per_round=20")
     (warning,) = federation_flags.warnings(options, 200)
-    assert "a client takes part 1 times on average" in warning
+    assert "a client participates 1 times on average" in warning
     assert federation_flags.warnings(options, 100) == []
     many = _options("--federation=alone", "--total_rounds=100", "--clients_per_round=20")
-    with pytest.raises(UsageError, match="the models of up to 1,500 clients on disk; the maximum is 1,000"):
+    with pytest.raises(UsageError, match="store up to 1,500 clients' models on disk, but the maximum is 1,000"):
         federation_flags.warnings(many, 1500)

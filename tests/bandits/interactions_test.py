@@ -98,7 +98,7 @@ def test_without_the_flag_nothing_is_written_and_nothing_else_changes(finished, 
     pd.testing.assert_frame_equal(
         pd.read_csv(run / "metrics.csv").drop(**drop), pd.read_csv(finished / "metrics.csv").drop(**drop)
     )
-    with pytest.raises(UsageError, match="holds no log of interactions: give --log_interactions"):
+    with pytest.raises(UsageError, match="holds no log of interactions: start its run with --log_interactions"):
         interactions.read_run(run)
 
 
@@ -181,8 +181,8 @@ def _with_log(run: pathlib.Path, **changed) -> None:
     [
         (lambda run: next(run.glob("interactions/*_00000002.parquet")).unlink(), "lacks the part .* follows round 1:"),
         (lambda run: _with_log(run, rows=None), "are not parts of one log"),
-        (lambda run: _with_log(run, rows=np.full(len(_parts_log(run)), 10**6)), "is not one of its data"),
-        (lambda run: _with_config(run, flags=[1]), "is not readable as that of a run"),
+        (lambda run: _with_log(run, rows=np.full(len(_parts_log(run)), 10**6)), "does not belong to the run"),
+        (lambda run: _with_config(run, flags=[1]), "is not readable as the configuration of a run"),
         (lambda run: _with_config(run, data_checksum="other"), "The data of .* has changed"),
     ],
     ids=["part", "column", "row", "flags", "data"],

@@ -145,11 +145,11 @@ def test_a_run_without_metrics_records_none():
         ),
         ({"policy": lambda predicted_rewards: None}, {}, "fails on random predictions"),
         ({"rewards": lambda label, action: "high"}, {}, "rewards must give a number"),
-        ({"rewards": lambda label, action: float("nan")}, {}, "finite numbers, but not so for label 0 and action 0"),
+        ({"rewards": lambda label, action: float("nan")}, {}, "finite numbers, but does not for label 0 and action 0"),
         ({"model": 3}, {}, "Keras model, not a int"),
         ({"metrics": [3]}, {}, "metrics must be an object or a function"),
-        ({"metrics": [lambda log: 1]}, {}, "metrics need different names .*<lambda>"),
-        ({"metrics": [rare, rare]}, {}, "metrics need different names .*rare"),
+        ({"metrics": [lambda log: 1]}, {}, "metrics need distinct names .*<lambda>"),
+        ({"metrics": [rare, rare]}, {}, "metrics need distinct names .*rare"),
         (
             {"metrics": [mean_reward]},
             {},
@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_refused(given, flags, message):
 def test_a_keras_model_has_no_last_layer_to_train_alone(flags):
     model = tf.keras.Sequential([tf.keras.layers.Dense(10, input_shape=(64,))])
     *_, options, task = _opened({"model": model}, **{"personalization": "fine_tune"} | flags)
-    with pytest.raises(UsageError, match="last layer, which a Keras model does not give"):
+    with pytest.raises(UsageError, match="last layer, which a Keras model does not expose"):
         federation_flags.check_layers(options, task)
 
 
@@ -181,7 +181,7 @@ class Keyed(policies.Policy):
 
 @pytest.mark.parametrize(
     ("policy", "message"),
-    [(Keyed(), "draws random numbers from its key"), (lambda predicted_rewards: predicted_rewards, "cannot hold")],
+    [(Keyed(), "draws random numbers from its key"), (lambda predicted_rewards: predicted_rewards, "cannot be saved")],
 )
 def test_a_policy_that_cannot_be_exported_is_refused(policy, message):
     flags = {"task_type": "tabular", "data_file": "x.csv", "client_column": "a", "label_column": "b", "export": True}
@@ -214,7 +214,7 @@ def by_round(predicted_rewards, round_num):
     ],
 )
 def test_settings_that_do_not_go_with_a_policys_state_are_refused(policy, flags):
-    with pytest.raises(UsageError, match=f"--{next(iter(flags))}.* does not go with policy"):
+    with pytest.raises(UsageError, match=f"--{next(iter(flags))}.* conflicts with policy"):
         _opened({"policy": policy}, **flags)
 
 
@@ -224,9 +224,9 @@ NOISE = {"noise_multiplier": 1, "clip_norm": 1, "adaptive_clipping": False}
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"aggregator_type": "dpsgd", **NOISE}, "--aggregator_type=dpsgd does not go with policy Counting"),
+        ({"aggregator_type": "dpsgd", **NOISE}, "--aggregator_type=dpsgd conflicts with policy Counting"),
         ({"aggregator_type": "secure_sum"}, "needs the attribute bound of policy Counting"),
-        ({"bandits_deploy_delay": 1}, "--bandits_deploy_delay does not go with policy Counting"),
+        ({"bandits_deploy_delay": 1}, "--bandits_deploy_delay conflicts with policy Counting"),
     ],
 )
 def test_sums_over_clients_are_neither_noised_nor_stale(flags, message):
@@ -315,7 +315,7 @@ def test_training_of_the_users_names_the_run_and_passes_its_check(given, name, f
         ({"server_optimizer": three}, {}, "server_optimizer must be a tff.learning.optimizers.Optimizer"),
         ({"server_optimizer": ADAM}, {"server_learning_rate": 1}, "--server_learning_rate belongs to"),
         ({}, {"client_sgd_momentum": 0.9, "client_optimizer": "yogi"}, "--client_sgd_momentum belongs to"),
-        ({}, {"model_aggregation": "fedpa", "client_optimizer": "adam"}, "samples from the steps of SGD"),
+        ({}, {"model_aggregation": "fedpa", "client_optimizer": "adam"}, "samples from SGD steps"),
         ({"aggregator": three}, {}, "aggregator must be a factory of tff.aggregators"),
         ({"aggregator": mean}, {"clip_norm": 1}, "--aggregator uses updates without clipping"),
         ({"aggregator": mean}, {"aggregator_type": "secure_sum"}, "--aggregator belongs to --aggregator_type=mean"),

@@ -113,7 +113,7 @@ def test_cohorts_that_hide_clients_are_secret_and_the_same_after_a_resume(tmp_pa
     one, other = (play(tmp_path / name, *longer) for name in ("one", "other"))
     printed = capsys.readouterr().out
     assert f"Keep {one}/checkpoints secret" in printed
-    assert "runs of the same seed have different cohorts" in printed
+    assert "runs with the same seed have different cohorts" in printed
     before = table(one)[metrics.EXAMPLES].to_list()  # By which cohorts of the digits differ.
     assert before != table(other)[metrics.EXAMPLES].to_list()
     for checkpoint in (one / "checkpoints").glob("*6.npz"):
@@ -241,7 +241,7 @@ def test_a_target_that_nothing_reaches_is_refused_before_anything_is_made(tmp_pa
     for flags_of_target in (("--target_epsilon=0.0001", "--target_delta=1e-9"), ("--population=20",)):
         with pytest.raises(UsageError, match=flags_of_target[0]):
             play(tmp_path, *GROUPS, *flags_of_target)
-    with pytest.raises(UsageError, match="--target_epsilon covers one training"):
+    with pytest.raises(UsageError, match="--target_epsilon covers a single training"):
         play(tmp_path, *GROUPS, "--scenario=init")
     assert not [*tmp_path.iterdir()]
 

@@ -70,7 +70,7 @@ def test_a_power_that_leaves_the_range_of_its_parameter_is_refused_with_the_depl
     with pytest.raises(UsageError) as error:
         run_federated.STUDY.check(chosen, registry.load(chosen.task))
     assert str(error.value).startswith(
-        "--bandits_schedule: at deployment 11 of 11 epsilon would be too far: 1.1 is not a number of at least 0"
+        "--bandits_schedule: at deployment 11 of 11 epsilon would be out of range: 1.1 is not a number of at least 0"
     )
 
 

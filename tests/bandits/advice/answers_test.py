@@ -128,7 +128,7 @@ def _than_greedy(values: dict[int, float], **more) -> Findings:
         (_findings(AS_UNIFORM), "Inconclusive: no strategy earns significantly more than the uniform", " can detect "),
         (_against(CLOSE, 0.5, 0.9), "Inconclusive", "minus the uniform policy: +0.005 (95% CI"),
         (_findings({GREEDY: LOST, SOFTMAX: _values(0.5)}), "Inconclusive: greedy, the reference, diverged", ""),
-        (_findings({GREEDY: {2000: 0.5}, SOFTMAX: {2000: 0.6}}), "Inconclusive: one seed", " minus greedy:"),
+        (_findings({GREEDY: {2000: 0.5}, SOFTMAX: {2000: 0.6}}), "Inconclusive: a single seed", " minus greedy:"),
     ],
 )
 def test_exploration_is_judged_by_one_test_and_the_rest_are_estimates(found, begins, holds):
@@ -156,9 +156,9 @@ def _exploration(context: Context) -> tuple[str, str]:
         (_against(_better(), *SAMPLE), SOFTMAX, "But the best fixed action does not differ significantly"),
         (_findings(AS_UNIFORM), None, "None: no strategy earns significantly more than the uniform policy"),
         (_against(CLOSE, 0.5, 0.9), None, "The best fixed action earns 0.9, significantly more than greedy and"),
-        (_against(CLOSE, 0.5, 0.501), None, "order may be luck (150 rounds)."),
+        (_against(CLOSE, 0.5, 0.501), None, "order may be due to luck (150 rounds)."),
         (_against({GREEDY: _values(0.5) | {2003: math.nan}, SOFTMAX: _values(0.6)}), SOFTMAX, "greedy diverged"),
-        (_findings({GREEDY: LOST, SOFTMAX: LOST}), None, "None: every strategy diverged, or failed."),
+        (_findings({GREEDY: LOST, SOFTMAX: LOST}), None, "None: every strategy diverged or failed."),
     ],
 )
 def test_a_strategy_is_recommended_or_none_with_the_reason(found, recommended, holds):
@@ -184,7 +184,9 @@ def test_the_horizon_comes_first_with_the_times_that_rows_are_used():
     )
     assert printed.endswith("15 clients train, 5 per round.")
     short = answers.scope(_context(found, dataclasses.replace(FULL, rounds=10)))
-    assert short.startswith("One run has 10 of 150 planned rounds and 812,000 decisions. No round follows a deployment")
+    assert short.startswith(
+        "One run has 10 of 150 planned rounds and 812,000 decisions. No round comes after a deployment"
+    )
     nothing = Interval(math.nan, math.nan, math.nan, 8)
     simulated = _context(found, scores=(Score("logging policy", nothing, nothing, nothing),))
     assert answers.scope(simulated).startswith("Rewards are simulated")
@@ -312,7 +314,7 @@ def test_the_data_is_learned_without_acting_if_a_linear_model_earns_more_than_un
     assert simple.startswith("On held-out clients: the best fixed action 0.50 (95% CI 0.40 to 0.60) and a linear")
     assert "Held-out rewards: best model 0.3, central linear model 0.7, uniform policy 0.1." in answer
     assert answer.endswith("Command: RUN IT") == is_learned
-    cut_short = "Undecided: the search was cut short, at 1 of 16 settings and 150 rounds."
+    cut_short = "Undecided: the search was cut short at 1 of 16 settings and 150 rounds."
     assert answer.startswith("None: " if points > 1 else cut_short)
     assert ("does not earn significantly more either" in answer) == (points > 1 and not is_learned)
 

@@ -27,11 +27,11 @@ def test_the_folder_of_another_recommendation_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "printed"),
     [
-        ({"spent": None}, "damaged: delete it, and the rest is planned again"),
-        ({"pace": 3}, "damaged: delete it"),
-        ({"stages": {"search": {}}}, "damaged: delete it"),
-        ({"identity": None}, "damaged: delete it"),
-        ({"spent": float("nan")}, "damaged: delete it"),
+        ({"spent": None}, "damaged. Delete it to make a new plan"),
+        ({"pace": 3}, "damaged. Delete it"),
+        ({"stages": {"search": {}}}, "damaged. Delete it"),
+        ({"identity": None}, "damaged. Delete it"),
+        ({"spent": float("nan")}, "damaged. Delete it"),
         ({"format": 2}, "of format 2"),
     ],
 )

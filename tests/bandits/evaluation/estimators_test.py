@@ -39,7 +39,7 @@ def test_the_logged_actions_probability_is_enough_without_a_model():
     rows = terms_of_rows(np.zeros(2), np.array([1, 0]), np.ones(2), np.array([0.5, 0.1]), np.array([0.25, 0.2]))
     np.testing.assert_allclose(rows.weights, [0.5, 2])
     np.testing.assert_array_equal(rows.direct, [0, 0])
-    with pytest.raises(ValueError, match="probability of each action"):
+    with pytest.raises(ValueError, match="probability of every action"):
         terms_of_rows(*rows[:1], np.array([1, 0]), np.ones(2), np.ones(2), np.ones(2), np.ones((2, 2)))
 
 

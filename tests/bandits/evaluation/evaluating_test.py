@@ -35,7 +35,7 @@ def test_a_best_action_that_changes_halfway_is_warned_of_and_both_parts_can_be_e
     warning, other = [finding for finding in found["findings"] if finding["name"] == "change"]
     assert warning["is_warning"]
     assert not other["is_warning"]
-    assert "Warning: Significant change of the difference of constant:blue from the log" in printed
+    assert "Warning: Significant change of the difference between constant:blue and the log" in printed
     assert "with --until=2023-01-07 and --from=2023-01-07" in printed
     late = evaluated(tmp_path / "late", *flags, "--time_column=day", "--from=2023-01-08")
     part = table[table.day >= "2023-01-08"]

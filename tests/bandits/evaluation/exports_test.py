@@ -112,7 +112,7 @@ def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     config["flags"]["python_model"] = f"keras:Sequential {16 * '0'}"
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UsageError, match="an earlier version did not keep"):
+    with pytest.raises(UsageError, match="an earlier version did not save"):
         run.predict(rows)
     layers = [tf.keras.layers.Dense(5, activation="relu"), tf.keras.layers.Dense(2)]
     model = tf.keras.Sequential([tf.keras.Input(FEATURES), *layers])

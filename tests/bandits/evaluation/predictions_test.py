@@ -34,7 +34,7 @@ def test_texts_are_words_of_the_runs_own_vocabulary(tmp_path):
     encoded = np.array([[0.5**0.5, 0.5**0.5, -1], [0, 0, 0], [1, 0, 1]])
     assert list(found["predicted_reward"].columns) == ["small", "large"]
     np.testing.assert_allclose(found["predicted_reward"], encoded @ KERNEL + BIAS, rtol=1e-6)
-    with pytest.raises(UsageError, match="lacks columns that the run's model takes: question"):
+    with pytest.raises(UsageError, match="lacks columns that the run's model needs: question"):
         run.predict(FRAME)
 
 
@@ -71,7 +71,7 @@ def test_a_run_on_a_log_predicts_with_the_statistics_of_its_log(tmp_path):
     found = finished_run(tmp_path / "log", **chosen).predict(FRAME)
     np.testing.assert_allclose(found["predicted_reward"], ENCODED @ KERNEL + BIAS, rtol=1e-6)
     assert list(found["probability"].columns) == ["no", "yes"]
-    with pytest.raises(UsageError, match="on a log of yours"):
+    with pytest.raises(UsageError, match="on a log of your own"):
         finished_run(tmp_path / "encoded", known=None, **chosen).predict(FRAME)
 
 

@@ -93,7 +93,7 @@ def test_the_loss_determines_the_predicted_rewards():
 
 
 def test_contexts_of_another_shape_are_refused():
-    with pytest.raises(UsageError, match=r"the run's model does not take the log's contexts, \(5,\)"):
+    with pytest.raises(UsageError, match=r"the run's model rejects the log's contexts, \(5,\)"):
         _run_model("--bandits_type=greedy").probabilities(np.zeros((3, 5), np.float32), 3)
 
 
@@ -134,5 +134,5 @@ def test_a_runs_actions_are_matched_by_name(monkeypatch, of_run, of_log, expecte
 
 
 def test_other_action_names_are_refused(monkeypatch):
-    with pytest.raises(UsageError, match=r"--policy=run:runs/one names its actions x, y, z, and the log names them a"):
+    with pytest.raises(UsageError, match=r"--policy=run:runs/one names its actions x, y, z, but the log names them a"):
         _of_actions(monkeypatch, ("x", "y", "z"), ("a", "b", "c"))

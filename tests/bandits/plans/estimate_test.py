@@ -42,7 +42,7 @@ def test_the_time_of_all_is_that_of_their_rounds():
     assert found.text.splitlines() == [
         "a: 2 runs, 100 rounds of 36 s: 1.0 hours",
         "b: 2 runs, 10 rounds of 360 s: 1.0 hours",
-        "In all 1.0 hours, 2 runs at a time. Starting runs, compiling and evaluation are extra.",
+        "In all 1.0 hours, 2 runs at a time. Starting runs, compilation and evaluation are extra.",
     ]
 
 
@@ -53,4 +53,4 @@ def test_an_unknown_time_is_not_counted_as_none():
     )
     found = estimate.summarize([one, other], workers=1)
     assert not found.is_whole
-    assert "In all 1.0 hours, without the lines above whose time is unknown (1)" in found.text
+    assert "In all 1.0 hours, not counting the lines above whose time is unknown (1)" in found.text

@@ -115,7 +115,7 @@ def test_a_ray_task_is_repeated_when_its_process_dies_and_its_process_plays_on(t
 
 
 def test_an_address_without_a_cluster_is_reported_at_once():
-    with pytest.raises(Failure, match=r"--ray_address=127\.0\.0\.1:9: no Ray cluster answers there"):
+    with pytest.raises(Failure, match=r"--ray_address=127\.0\.0\.1:9: no Ray cluster answers at this address"):
         executors.Ray("127.0.0.1:9", workers=1, cores=1)
 
 
@@ -173,7 +173,8 @@ def test_a_cluster_that_has_lost_all_nodes_for_a_run_is_waited_for_a_minute(monk
     assert str(lost.value) == (
         "--executor=ray: each run needs 2 CPUs, but no node of the cluster has that many: 10.0.0.1 has 1. Start nodes "
         "with more CPUs, or allow this command fewer (taskset, or --max_concurrent_threads of a grid). It has had "
-        "none for 60 seconds. 2 runs are not finished; the same command continues them, and keeps those that are."
+        "none for 60 seconds. 2 runs are not finished; run the same command again to continue them. Finished runs are "
+        "kept."
     )
     executor._ray.cpus = []
     with pytest.raises(Failure, match="has that many: it has no nodes"):

@@ -61,7 +61,7 @@ def _search(folder, **values):
 
 def test_points_of_a_search_are_not_compared_on_the_seeds_that_selected_them(tmp_path):
     printed = _text(tmp_path, _search(tmp_path, softmax=[0.5, 0.7, 0.9, 0.3], greedy=[0.6, 0.4]))
-    assert printed[0].startswith("Optimistically biased: the same seeds selected these points.")
+    assert printed[0].startswith("These results are optimistically biased, because the points")
     assert "Comparisons:" not in printed
 
 
@@ -134,7 +134,7 @@ def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
     found = _configurations(tmp_path, {"bandits_type=softmax": [0.5, 0.52], "bandits_type=falcon": [0.6, 0.63]})
     assert (
         _text(tmp_path, found)[0]
-        == "The reference is softmax, the first: no configuration is greedy. Choose another by --reference."
+        == "No configuration is greedy, so softmax (the first) is the reference; --reference sets another."
     )
     named = _text(tmp_path, found, reference="falcon")
     assert [row[:2] for row in _comparisons(named)] == [["softmax", "falcon"]]

@@ -93,7 +93,7 @@ def test_scores_are_0_at_the_uniform_policy_and_1_at_full_feedback():
 )
 def test_overlapping_baselines_are_refused(chance, ceiling, better):
     with pytest.raises(
-        ValueError, match=r"for the uniform policy and .* for the full-feedback baseline leave no scale"
+        ValueError, match=r"for the uniform policy is not clearly worse than .* for the full-feedback baseline"
     ):
         baselines.normalized_scores(configuration("arm", [0.3]), _known(chance, None, ceiling), REWARD, better)
 

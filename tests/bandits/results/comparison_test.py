@@ -41,7 +41,7 @@ def test_a_reference_of_a_sample_is_compared_by_welchs_test_as_scipy_has_it():
     expected = stats.ttest_ind_from_stats(*own, 0.5, 0.02 * 50**0.5, 50, equal_var=False)
     assert one.p == pytest.approx(expected.pvalue, rel=1e-10)
     assert (one.low + one.high) / 2 == pytest.approx(one.difference)
-    assert "chance is of 50 clients, a sample" in one.notes
+    assert "chance was estimated on a sample of 50 clients" in one.notes
     assert exact.p == pytest.approx(stats.ttest_1samp(SOFTMAX, 0.5).pvalue, rel=1e-10)
     assert (exact.reference, exact.reference_mean, exact.notes) == ("chance", 0.5, ())
     assert one.p > exact.p
@@ -82,7 +82,7 @@ def test_one_seed_is_not_judged():
     assert (one.significance, one.is_judged, one.notes) == (
         "not significantly different",
         False,
-        ("one seed has no test",),
+        ("only one seed to compare",),
     )
 
 
@@ -114,7 +114,7 @@ def test_a_configuration_that_diverged_with_a_seed_is_not_judged():
     one = _one([*SOFTMAX, NAN], [*GREEDY, 0.5])
     assert (one.pairs, one.difference) == (8, _one(SOFTMAX, GREEDY).difference)
     assert (one.significance, one.is_judged) == ("not significantly different", False)
-    assert one.notes == ("arm diverged with seed 8: not judged",)
+    assert one.notes == ("arm diverged with seed 8: not tested",)
     assert math.isnan(one.detectable)
     assert math.isnan(one.seeds_needed)
 

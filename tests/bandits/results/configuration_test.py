@@ -25,13 +25,13 @@ def test_a_diverged_seed_counts_in_the_mean_but_not_in_tests():
     assert lost.by_seed(REWARD) == pytest.approx({0: 0.5, 1: 0.6, 2: NAN}, nan_ok=True)
     (one,) = comparison.compare([(lost, GREEDY)], REWARD)
     assert not one.is_judged
-    assert one.notes[0] == "lost diverged with seed 2: not judged"
+    assert one.notes[0] == "lost diverged with seed 2: not tested"
 
 
 def test_a_missing_value_is_not_called_diverged():
     (one,) = comparison.compare([(configuration("short", [0.5, NAN, 0.4], diverged=frozenset()), GREEDY)], REWARD)
     assert not one.is_judged
-    assert one.notes[0] == "short has no value with seed 1: not judged"
+    assert one.notes[0] == "short has no value for seed 1: not tested"
 
 
 def test_a_value_that_is_never_reached_has_no_interval():

@@ -109,7 +109,7 @@ def test_a_page_opens_with_its_finding_the_differences_and_one_table(tmp_path):
     assert lead == f"softmax is significantly better than greedy: average reward over all rounds {shown}."
     head, softmax, greedy, uniform = _tables(page)[0]
     rewards = "Average reward over all rounds", "Round reward, last tenth of the rounds"
-    assert head == ["Configuration", *rewards, "Difference to greedy", "Verdict"]
+    assert head == ["Configuration", *rewards, "Difference from greedy", "Verdict"]
     assert softmax[3:] == [f"+0.30  +{0.3 - half:.2f} to +{0.3 + half:.2f}", "better"]
     reward = f"0.30  {0.3 - half:.2f} to {0.3 + half:.2f}"
     assert (greedy[1:], uniform[4]) == ([reward, reward, "–", "reference"], "baseline")
@@ -201,10 +201,10 @@ def test_regret_to_full_feedback_is_shown_if_there_is_such_a_baseline(tmp_path):
             _run(tmp_path / bandit / f"seed_{seed}", [reward], bandits_type=bandit, seed=seed)
     _, page = _report(tmp_path, tmp_path)
     head, *rows = _tables(page)[1]
-    place = head.index("Regret to full feedback")
+    place = head.index("Regret relative to full feedback")
     assert {row[place] for row in rows} == {"–", "0.2  -0.4 to 0.9", "-0.2  -1.5 to 1.1"}
     _, page = _report(tmp_path, tmp_path / "softmax")
-    assert "Regret to full feedback" not in page
+    assert "Regret relative to full feedback" not in page
 
 
 def _compared(tmp_path, *arguments) -> tuple[list[list[str]], str]:
