@@ -323,7 +323,7 @@ def test_training_of_the_users_names_the_run_and_passes_its_check(given, name, f
         (
             {"aggregator": mean},
             {"scenario": "init", "init_adaptive_clipping": True},
-            "--init_adaptive_clipping does not",
+            "--init_adaptive_clipping conflicts",
         ),
     ],
 )
