@@ -101,7 +101,7 @@ def define(flags: cli.FlagSet) -> None:
     selector_flags.define(flags)
     others = training_flags.CLIENT_HYPERPARAMETERS + training_flags.CORRECTIONS
     flags.group("Clients' training", options_lib.Clients, ClientAlgorithm, *others, client_work=False)
-    flags.group("Parts of your own, see docs/python.md", options_lib.OwnParts)
+    flags.group("Parts of your own, see docs/own_parts.md", options_lib.OwnParts)
     rate = {"default": options_lib.of_task("server_learning_rate")}
     flags.group("Server", *training_flags.server({"default": "adam"}, rate))
     changes: dict[str, Any] = {

@@ -114,7 +114,8 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
     if options.own_policy:
         from bandits import policies, policy_checks
 
-        policy = policies.of(_callable("policy", options.own_policy))
+        with objects.blamed(f"policy {options.own_policy.label}"):
+            policy = policies.of(_callable("policy", options.own_policy))
         if task.model == "keras" and "representation" in policy.asks:
             raise UsageError("policy asks for the representation, which a Keras model does not give.")
         _check_state(policy, options)
@@ -134,7 +135,7 @@ def metric_columns(given: Iterable[UserObject]) -> list[Metric]:
     for each in given:
         metric = _callable("metrics", each)
         name = getattr(metric, "name", getattr(metric, "__name__", type(metric).__name__))
-        if not re.fullmatch(r"[\w.-]+", name) or f"own/{name}" in columns:
+        if not re.fullmatch(r"[\w.-]+", str(name)) or f"own/{name}" in columns:
             raise UsageError(f"metrics need different names in letters, digits, _, . and -: one is {name!r}.")
         better, shown = getattr(metric, "better", None), getattr(metric, "shown", True)
         columns.append(Metric(f"own/{name}", getattr(metric, "about", name), better=better, in_summary=shown))
@@ -161,7 +162,9 @@ def _check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
             if not np.isfinite(totals[:, 0]).all():
                 raise ValueError("the value is not finite")
         except Exception as error:  # The user's code can raise anything.
-            raise UsageError(f"metrics: {each.label} returns no sums for {count} interactions: {error}.") from error
+            raise UsageError(
+                f"metrics: {each.label} returns no sums for {count} interactions: {objects.first_line(error)}."
+            ) from error
 
 
 def _check_state(policy: Any, options: BanditOptions) -> None:

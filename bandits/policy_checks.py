@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bandits import policies
-from data import clients, tasks
+from data import clients, objects, tasks
 from data.errors import UsageError
 from optimization import models
 
@@ -44,17 +44,18 @@ def check(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
     predicted, rows = more["predicted_rewards"], []
     try:
         sums = _checked_sums(policy, more)
-        for key, statistics in (1, sums), (2, sums), (1, {each: tf.zeros_like(total) for each, total in sums.items()}):
-            more |= {"key": tf.constant([0, key]), "statistics": statistics}
+        zeros = {each: tf.zeros_like(total) for each, total in sums.items()}
+        for key, round_num, statistics in (1, 1, sums), (2, 1, sums), (1, 1000, sums), (2, 1000, sums), (1, 1, zeros):
+            more |= {"key": tf.constant([0, key]), "round_num": tf.constant(round_num), "statistics": statistics}
             asked = {each: more[each] for each in policy.asks}
             with policies.shows_invalid_rows():
                 rows.append(tf.function(policy.__call__, autograph=False)(predicted, **asked))
     except Exception as error:  # The user's code can raise anything.
-        raise UsageError(f"{name} fails on random predictions: {error}") from error
+        raise UsageError(f"{name} fails on random predictions: {objects.first_line(error)}") from error
     if rows[0].dtype != tf.float32 or rows[0].shape != predicted.shape:
         returned = f"{rows[0].dtype.name} {list(rows[0].shape)}"
         raise UsageError(f"{name} returned {returned} for {_ROWS} contexts, not float32 {list(predicted.shape)}.")
-    first, other = rows[0].numpy(), rows[1].numpy()
+    first, other = np.concatenate([rows[0], rows[2]]), np.concatenate([rows[1], rows[3]])
     if ((first.max(axis=1) == 1) & (other.max(axis=1) == 1) & (first != other).any(axis=1)).any():
         raise UsageError(
             f"{name} samples actions with its key, and their logged propensities would be 1: return probabilities, for "

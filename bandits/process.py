@@ -259,6 +259,8 @@ def metric_sums(given: Sequence[UserObject], log: Mapping[str, tf.Tensor], featu
     shown = {name: log[name] for name in ("action", "reward", "propensity")} | {"features": features}
     values = [metric.value(dict(shown)) for metric in given]
     pairs = [value if isinstance(value, tuple) else (value, np.nan) for value in values]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("a metric returns a number, or a pair of numbers")
     return tf.stack([[tf.ensure_shape(tf.cast(part, tf.float32), ()) for part in pair] for pair in pairs])
 
 

@@ -328,6 +328,8 @@ def key(task: tasks.Task, phase: Phase, definition: process.BanditProcess) -> Ha
     """Returns the key that rounds share if they differ only in their state. The arguments are those of `build`."""
     parts = {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
     parts |= {
+        # The user can change an object in memory between runs; its text then changes, too.
+        "policy": phase.policy.target if phase.policy.label else definition.policy,
         "types": tuple(map(type, (definition, *_parts(definition)))),  # Classes of two modules may have the same name.
         "model": (task.model, repr(task.model_arguments), definition.model.heads),
         "reward_matrix": (definition.reward_matrix.shape, definition.reward_matrix.tobytes()),

@@ -313,7 +313,9 @@ class OwnPolicy(_OfPhase):
 
     def finish(self, own: OwnPolicyState, folder: run_folder.RunFolder) -> Sequence[str]:
         if own.deployed:
-            files.save_arrays(folder.path / run_folder.POLICY_FILE, own.deployed)
+            path = folder.path / run_folder.POLICY_FILE
+            path.parent.mkdir(exist_ok=True)  # A run that was stopped has no model yet.
+            files.save_arrays(path, own.deployed)
         return ()
 
 

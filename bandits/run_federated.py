@@ -262,6 +262,8 @@ def _write_results(
             folder.write_json(run_folder.BOUNDS_FILE, bounds)
         if notice := references.notice(table, bounds, explores_only=phase.bandit.policy == "uniform"):
             print(notice)
+        if phase.aggregation.own and not table[metrics.UPDATE_NORM].any():
+            print("Warning: the aggregator's result was zero or not finite in every round, so the model never changed.")
         if task.clipping and not phase_privacy.mechanism(phase).noise_multiplier:
             print(task.clipping)
         model = "" if phase.is_alone else ", model/weights.npz"

@@ -11,19 +11,25 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import itertools
 import pathlib
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from absl import flags
 
 from data import files
-from data.errors import UsageError, did_you_mean, near_names
+from data.errors import Failure, UsageError, did_you_mean, near_names
 
 _PLAIN = (bool, int, float, str, type(None))  # Types of parameters whose values can be restored from text.
 _TEXT = re.compile(r"(?P<module>[\w.]+):(?P<name>[\w.]+)(?P<call>\(.*\))?( (?P<digest>[0-9a-f]{16}))?", re.DOTALL)
+_numbers = itertools.count(1)  # Objects in memory need texts that no later object has; `id` would be reused.
+# For each imported module: its import's spec, which a reload replaces, and the digest of its source when first used.
+_imports: dict[str, tuple[Any, str]] = {}
+_LONGEST = 400  # Maximum length of an error message of the user's code.
 _IN_MEMORY = re.compile(r"(.*) in memory \d+", re.DOTALL)
 _WANTED = "must be module:name or module:Class(parameter=value), such as my_rules:Tempered(temperature=0.1)"
 
@@ -69,6 +75,10 @@ class UserObject(str):
             raise UsageError(f"{name} must be {wanted}, or a function that returns one, not {made!r}.")
         return made
 
+    def release(self) -> None:
+        """Forgets the object, which caches would keep in memory after its run."""
+        vars(self).pop("_value", None)
+
     @property
     def label(self) -> str:
         """The name, with the parameters if there are any."""
@@ -88,7 +98,14 @@ def blamed(name: str) -> Iterator[None]:
     except UsageError:
         raise
     except Exception as error:  # The user's code can raise anything.
-        raise UsageError(f"{name} fails: {error}") from error
+        raise UsageError(f"{name} fails: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Type and first line of an error that the user's code raised, shortened."""
+    text = (str(error).strip().splitlines() or ["no message"])[0]
+    kind = "" if isinstance(error, Failure) else f"{type(error).__name__}: "  # A failure explains itself.
+    return kind + textwrap.shorten(text, _LONGEST)
 
 
 def of(value: Any, text: str = "") -> UserObject:
@@ -123,11 +140,11 @@ def _described(value: Any) -> UserObject:
         elif not all(map(_is_plain, values.values())):
             problem = "has parameters that are neither numbers, texts nor tuples of these"
     if problem or path is None:
-        made = UserObject(f"{kind.__qualname__}{arguments.removesuffix('()')} in memory {id(value)}")
+        made = UserObject(f"{kind.__qualname__}{arguments.removesuffix('()')} in memory {next(_numbers)}")
         made.problem = problem
         return made
     module = path.stem if kind.__module__ == "__main__" else kind.__module__
-    return UserObject(f"{module}:{kind.__qualname__}{arguments} {_digest(path)}")
+    return UserObject(f"{module}:{kind.__qualname__}{arguments} {_digest(kind.__module__, path)}")
 
 
 def _stored_arguments(value: Any) -> dict[str, Any]:
@@ -158,7 +175,7 @@ def read(text: str) -> UserObject:
         raise ValueError(_WANTED) from None
     except ImportError as error:
         raise ValueError(f"{error}: run the program in the folder that contains {match['module']}.py") from None
-    return UserObject(f"{text} {_digest(path)}")
+    return UserObject(f"{text} {_digest(match['module'], path)}")
 
 
 def label(text: Any) -> str:
@@ -197,13 +214,15 @@ def _rebuilt(text: str) -> Any:
     where = f"{match['module']}:{match['name']}"
     try:
         path = _path(match["module"])
-        if _digest(path) != match["digest"]:
+        if _digest(match["module"], path) != match["digest"]:
             raise UsageError(f"The source of {where} has changed since the run: restore it.")
         value: Any = importlib.import_module(match["module"])
         for name in match["name"].split("."):
             value = getattr(value, name)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"{where} cannot be imported: {error}.") from error
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:  # The module's code can raise anything.
+        raise UsageError(f"{where} cannot be imported: {first_line(error)}.") from error
     if match["call"] is None and not isinstance(value, type):
         return value
     positional, named = _arguments(match["call"] or "()")
@@ -250,8 +269,21 @@ def _source(kind: Any) -> pathlib.Path | None:
     return pathlib.Path(file) if file and file.endswith(".py") else None
 
 
-def _digest(path: pathlib.Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+def _digest(module: str, path: pathlib.Path) -> str:
+    """Digest of a module's source.
+
+    Raises:
+      UsageError: If the source has changed since this process imported the module, whose old code would run.
+    """
+    digest, spec = (
+        hashlib.sha256(path.read_bytes()).hexdigest()[:16],
+        getattr(sys.modules.get(module), "__spec__", None),
+    )
+    imported, before = _imports.setdefault(module, (spec, digest))
+    if digest != before and module in sys.modules and spec is imported:
+        raise UsageError(f"{path} has changed since it was imported: restart Python, or call importlib.reload.")
+    _imports[module] = (spec, digest)
+    return digest
 
 
 def problems(values: Mapping[str, Any]) -> list[str]:

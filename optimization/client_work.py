@@ -313,7 +313,7 @@ class UserWork:
         def train_on_examples(weights, examples, key, learning_rate=None) -> ClientUpdate:
             nothing = lambda: no_training(weights)  # noqa: E731
             update = tf.cond(_count(examples) > 0, lambda: train(weights, examples, key, learning_rate), nothing)
-            return _finite_update(update.delta, update.loss_sum, update.loss_deviation)
+            return _finite_update(tuple(update.delta), update.loss_sum, update.loss_deviation)
 
         return train_on_examples
 

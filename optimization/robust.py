@@ -45,6 +45,6 @@ class TrimmedMeanFactory(collecting.CollectingFactory):
         cut = (num_clients - 1) // 2
         if self.trimmed_share is not None:
             # Rounding must not lose a client: 0.29 x 100 is 28.999999999999996.
-            cut = tf.cast(self.trimmed_share * tf.cast(num_clients, tf.float64) + 1e-9, tf.int32)
+            cut = tf.minimum(cut, tf.cast(self.trimmed_share * tf.cast(num_clients, tf.float64) + 1e-9, tf.int32))
         result = tf.reduce_mean(tf.sort(samples, axis=1)[:, cut : num_clients - cut], axis=1)
         return tf.stack([result, tf.cast(tf.equal(result, 0.0), tf.float32)], axis=1)

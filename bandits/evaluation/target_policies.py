@@ -117,10 +117,11 @@ def options_of_run(folder: str) -> BanditOptions:
     run_folder.find_model(folder)
     settings = frame.flag_set(run_federated.STUDY).parse(["evaluate_policy"])
     made = flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
-    if "python_model" in run.flags and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file():
+    if (
+        str(run.flags.get("model")).startswith("keras:")
+        and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file()
+    ):
         raise UsageError(f"{folder} trained a Keras model, which an earlier version did not keep: run it again.")
-    if recorded := run.flags.get("python_policy"):  # Recorded by an earlier version.
-        made = dataclasses.replace(made, policy=object_flags.policy(recorded))
     return made
 
 

@@ -74,7 +74,8 @@ class OwnClients(clients.ClientData):
           UsageError: If it is neither, or an id is invalid.
         """
         self.is_dictionary = isinstance(value, Mapping)
-        is_loader = callable(value) and hasattr(value, "client_ids") and not isinstance(value, type)
+        has_ids = getattr(value, "client_ids", None) is not None
+        is_loader = callable(value) and has_ids and not isinstance(value, type)
         if not (self.is_dictionary or is_loader):
             wanted = "a dict, or a callable with client_ids: see docs/own_parts.md"
             raise UsageError(f"{flag} is a {type(value).__name__}; it must be {wanted}.")
@@ -95,14 +96,16 @@ class OwnClients(clients.ClientData):
         return part
 
     def load(self, index: int) -> clients.Examples:
-        client = f"{self._flag}, client {self.client_ids[index]}"
+        client = f"{self._flag}, client {self.client_ids[index]!r:.60}"
         try:
             features, labels = self._read(self._ids[self.client_ids[index]])
             named = features if isinstance(features, Mapping) else {"features": features}
             arrays = {name: np.asarray(named[name]) for name in sorted(named)}
+            if any(np.ma.isMaskedArray(each) for each in (*named.values(), labels)):
+                raise TypeError("masked arrays have no numbers for the masked entries")
             labels = np.asarray(labels)
         except Exception as error:  # The user's code can raise anything.
-            raise UsageError(f"{client}: (features, labels) cannot be read: {type(error).__name__}: {error}") from error
+            raise UsageError(f"{client}: (features, labels) cannot be read: {objects.first_line(error)}") from error
         for name, array in [*arrays.items(), ("labels", labels)]:
             _check_numbers(f"{client}: {name}", array)
         if (counts := {len(array) for array in arrays.values()}) != {count := len(labels)}:
@@ -158,7 +161,9 @@ def recorded(flag: str, value: Any) -> objects.UserObject:
         return objects.of(value)
     everyone = OwnClients(flag, value)
     everyone.survey()
-    return objects.of(value, f"{type(value).__name__} in memory {int(everyone.checksum, 16)}")
+    names = [value.label, *value.features] if isinstance(value, FromTff) else []
+    digest = hashlib.sha256("\n".join([everyone.checksum, *names]).encode()).hexdigest()[:16]
+    return objects.of(value, f"{type(value).__name__} in memory {int(digest, 16)}")
 
 
 def load(options: TaskOptions) -> tasks.Task:
@@ -184,6 +189,8 @@ def load(options: TaskOptions) -> tasks.Task:
         split = partition.hold_out(np.arange(len(train)), len(train), seed=0)
         train, held_out = train.part(split.train), train.part(split.held_out)
     labels, held_out_labels = train.survey(), held_out.survey()
+    if shared := sorted({*train.client_ids} & {*held_out.client_ids}):
+        raise UsageError(f"eval_data has clients of data, such as {shared[0]!r:.60}: held-out clients must not train.")
     has_rewards = labels.ndim > 1
     needed, unused = ("reward_bounds", "init_labels") if has_rewards else ("actions", "reward_bounds")
     if not (train.is_dictionary and held_out.is_dictionary) and not getattr(options, needed):

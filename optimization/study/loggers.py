@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from data import files
+from data import files, objects
 from data.errors import Failure, UsageError
 from data.objects import UserObject
 from optimization.study import run_folder
@@ -105,7 +105,7 @@ class OwnCallbacks(Callback):
                 getattr(each.value, method, lambda _: None)(argument)
             except Exception as error:  # The user's code can raise anything.
                 before = f"{error.__context__} " if isinstance(error.__context__, Failure) else ""
-                text = f"{before}The callback {each.label} failed in {method}: {type(error).__name__}: {error}."
+                text = f"{before}The callback {each.label} failed in {method}: {objects.first_line(error)}."
                 raise Failure(text) from error
 
 

@@ -10,6 +10,7 @@ import contextlib
 import contextvars
 import functools
 import inspect
+import itertools
 import os
 import pathlib
 import re
@@ -134,7 +135,11 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
         raise Failure(
             "This process was forked after a run, and cannot start runs: let multiprocessing spawn processes."
         )
-    folders = _in_a_thread(lambda: _execute(study, settings, arguments, table))
+    try:
+        folders = _in_a_thread(lambda: _execute(study, settings, arguments, table))
+    finally:
+        for each in itertools.chain(*(one if isinstance(one, list) else [one] for one in own.values())):
+            each.release()
     runs = [results.read(folder, [study.columns], study.predictor) for folder in folders]
     return runs[0] if len(runs) == 1 else results.Runs(runs)
 

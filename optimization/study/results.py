@@ -276,6 +276,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
     if not isinstance(flags, dict) or not command:
         raise UsageError(f"{folder / 'config.json'} lacks a run's flags and command: name the folder of a run.")
     run_folder.check_format(folder, config)
+    flags = run_folder.renamed(flags)
     for name, kind in (("seed", int), ("task_type", str), ("data_file", str)):
         if not isinstance(flags.get(name), kind | None):
             raise UsageError(f"{folder / 'config.json'} is damaged: its flag {name} has an invalid value.")

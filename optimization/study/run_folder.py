@@ -41,6 +41,7 @@ POLICY_FILE = pathlib.Path("model", "policy_sums.npz")  # The user's policy's de
 _CONFIG = "config.json"
 _NUM_CHECKPOINTS = 3
 CHECKSUM = "checksum_"  # Prefix of an entry of a checkpoint, before the name of a table.
+_OBJECT = "python_"
 _RESTART = "restart"
 _ROUNDS = "total_rounds"
 _ASIDE = "before_restart_"
@@ -152,6 +153,12 @@ def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
             f"The output folder {path} cannot be written ({error.strerror}): "
             "choose another one with --root_output_dir or --experiment_name."
         ) from error
+
+
+def renamed(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Recorded flags with today's names. Earlier versions recorded a policy of the user's as `python_policy`."""
+    old = {name.removeprefix(_OBJECT): value for name, value in flags.items() if name.startswith(_OBJECT)}
+    return {name: value for name, value in flags.items() if not name.startswith(_OBJECT)} | old
 
 
 def check_format(path: pathlib.Path, config: Mapping[str, Any], what: str = "run") -> None:
@@ -270,7 +277,7 @@ class RunFolder:
     def _read_config(self) -> dict[str, Any]:
         try:
             config = json.loads(self.config_path.read_text())
-            return config | {"flags": dict(config["flags"])}
+            return config | {"flags": renamed(config["flags"])}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{self.config_path} is not readable: {_ELSEWHERE}") from error
 

@@ -16,6 +16,7 @@ from tests.bandits import whole_runs
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 TASK = types.SimpleNamespace(model="mlp", model_arguments={"num_features": 4})
 PHASE = types.SimpleNamespace(
+    policy=types.SimpleNamespace(label="", target=""),
     has_user_training=False,
     server_optimizer=options.ServerOptimizer("adam", 0.1),
     aggregation=options.Aggregation(),

@@ -121,7 +121,7 @@ def test_a_continued_run_meets_the_same_clients(tmp_path):
         came = set(place[np.unique(log.clients[log.rounds == round_num])])
         assert came <= set(np.flatnonzero(attendance.available(round_num)))
         assert 0 < len(came) < 20
-    assert json.loads((whole / "bounds.json").read_text()).keys() == {"held_out", "rewards"}
+    assert json.loads((whole / "bounds.json").read_text()).keys() == {"held_out", "rewards", "greedy"}
 
 
 def test_who_may_be_absent_is_accounted_as_always_there(tmp_path):

@@ -127,7 +127,8 @@ def test_a_name_on_the_command_line_is_the_object_in_python(users, folder, name)
 def test_rewards_of_each_action_have_no_accuracy(users, folder):
     given = {name: (features, 3 * np.eye(3)[labels]) for name, (features, labels) in users.make(12).items()}
     where = {"root_output_dir": folder, "experiment_name": "rewards", "total_rounds": 2}
-    run = bandits.run(data=given, eval_data=given, actions=["a", "b", "c"], **where)
+    held_out = {f"held_out_{name}": client for name, client in given.items()}
+    run = bandits.run(data=given, eval_data=held_out, actions=["a", "b", "c"], **where)
     assert run.flags["reward_bounds"] == "0.0,3.0"
     assert run.metrics["eval/accuracy"].isna().all()
     assert run.metrics["eval/reward"].iloc[-1] > 0

@@ -86,6 +86,7 @@ def test_functions_classes_and_instances_of_a_module_are_named(module):
 def test_a_changed_source_is_another_object(module, tmp_path):
     before = objects.of(module.Rule())
     (tmp_path / "users_rules.py").write_text(SOURCE + "# More.\n")
+    importlib.reload(module)
     assert objects.of(module.Rule()) != before
     with pytest.raises(UsageError, match="users_rules:Rule has changed"):
         _ = objects.UserObject(str(before)).value
@@ -140,9 +141,22 @@ def test_an_object_or_the_result_of_a_function_is_made(value):
     [
         (int, "rate must be a number, or a function that returns one, not <class 'int'>"),
         (lambda: "fast", "rate must be a number, .* not 'fast'"),
-        (lambda: 1 / 0, "rate .* fails: division by zero"),
+        (lambda: 1 / 0, "rate .* fails: ZeroDivisionError: division by zero"),
     ],
 )
 def test_an_object_of_another_type_or_a_function_that_fails_is_refused(value, message):
     with pytest.raises(UsageError, match=message):
         objects.of(value).made("rate", (int, float), "a number")
+
+
+def test_a_module_that_was_edited_after_its_import_is_refused(module, tmp_path):
+    objects.of(module.Rule())
+    (tmp_path / "users_rules.py").write_text(SOURCE + "# More.\n")
+    with pytest.raises(UsageError, match="has changed since it was imported"):
+        objects.of(module.Rule())
+    importlib.reload(module)
+    assert objects.of(module.Rule()) == objects.read("users_rules:Rule(share=0.5, name='a(b) c', sizes=(1, (2, None)))")
+
+
+def test_objects_in_memory_never_have_the_same_text():
+    assert len({objects.of(object()) for _ in range(10)}) == 10

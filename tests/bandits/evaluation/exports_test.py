@@ -110,7 +110,7 @@ def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
     expected = finished_run(tmp_path / "mlp", weights, KNOWN, model="mlp", hidden="5").predict(rows)
     run = finished_run(tmp_path / "run", weights, KNOWN, layers="layer")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    config["flags"]["python_model"] = "keras:Sequential"
+    config["flags"]["python_model"] = f"keras:Sequential {16 * '0'}"
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     with pytest.raises(UsageError, match="an earlier version did not keep"):
         run.predict(rows)

@@ -178,7 +178,7 @@ def test_clients_of_tff_are_read_by_the_names_of_their_arrays():
     assert own.recorded("data", data).label == "FromTff"
     with pytest.raises(UsageError, match="data is a _Features; it must be a dict, or a callable with client_ids"):
         opened(_Features())
-    with pytest.raises(UsageError, match=r"data, client x: .*KeyError: 'wrong'"):
+    with pytest.raises(UsageError, match=r"data, client 'x': .*KeyError: 'wrong'"):
         opened(own.FromTff(_Features(), "l", ["wrong"]), actions="3")
 
 
@@ -188,39 +188,51 @@ WRONG = {
     "bool id": (population() | {True: client(1)}, "data has True"),
     "same id": ({1: client(1), "1": client(2)}, "data has 1 different ids of 2 clients"),
     "few clients": (population(4), "data has 4 clients, .* --eval_data"),
-    "no pair": (population(b=np.zeros(3)), "data, client b: .* cannot be read: ValueError"),
-    "ragged": (population(b=([[1, 2], [3]], [0, 1])), "data, client b: .* cannot be read: ValueError: .*inhomogeneous"),
+    "no pair": (population(b=np.zeros(3)), "data, client 'b': .* cannot be read: ValueError"),
+    "ragged": (
+        population(b=([[1, 2], [3]], [0, 1])),
+        "data, client 'b': .* cannot be read: ValueError: .*inhomogeneous",
+    ),
     "objects": (
         population(b=(np.array([["x", None]]), [0])),
-        r"client b: features must be numbers .*not object \(1, 2\)",
+        r"client 'b': features must be numbers .*not object \(1, 2\)",
     ),
-    "texts": (population(b=(["x"], [0])), "client b: features must be numbers .*not <U1"),
-    "scalar": (population(b=(1.0, [0])), "client b: features must be numbers"),
-    "no columns": ({"a": (np.zeros((3, 0)), [0, 1, 2])}, r"client a: features must be numbers .* \(3, 0\)"),
-    "no arrays": ({"a": ({}, [0, 1, 2])}, "client a has features for no examples, but labels for 3"),
-    "nan": (population(b=(np.full((4, 2), np.nan), [0, 1, 2, 0])), "client b: features: nan must be a finite number"),
+    "texts": (population(b=(["x"], [0])), "client 'b': features must be numbers .*not <U1"),
+    "scalar": (population(b=(1.0, [0])), "client 'b': features must be numbers"),
+    "no columns": ({"a": (np.zeros((3, 0)), [0, 1, 2])}, r"client 'a': features must be numbers .* \(3, 0\)"),
+    "no arrays": ({"a": ({}, [0, 1, 2])}, "client 'a' has features for no examples, but labels for 3"),
+    "nan": (population(b=(np.full((4, 2), np.nan), [0, 1, 2, 0])), "client 'b': features: nan must be a finite number"),
     "range": (population(b=(np.full((4, 2), 1e39), [0, 1, 2, 0])), "features: 1e.39 must be a finite .* float32"),
     "shape": (
         population(b=client(1, 3)),
-        r"client b has features float64 \(3,\), .* \(2,\), class indices: all clients",
+        r"client 'b' has features float64 \(3,\), .* \(2,\), class indices: all clients",
     ),
-    "dtype": (population(b=(np.zeros((4, 2), int), [0, 1, 2, 0])), "client b has features int64"),
-    "length": (population(b=(np.zeros((3, 2)), [0, 1])), r"client b has features for \{3\} examples, but labels for 2"),
-    "names": (population(b=({"x": np.zeros((4, 2))}, [0, 1, 2, 0])), "client b has x float64"),
-    "float labels": (population(b=(np.zeros((4, 2)), np.zeros(4))), "client b: labels must be ints .*float64"),
+    "dtype": (population(b=(np.zeros((4, 2), int), [0, 1, 2, 0])), "client 'b' has features int64"),
+    "length": (
+        population(b=(np.zeros((3, 2)), [0, 1])),
+        r"client 'b' has features for \{3\} examples, but labels for 2",
+    ),
+    "names": (population(b=({"x": np.zeros((4, 2))}, [0, 1, 2, 0])), "client 'b' has x float64"),
+    "float labels": (population(b=(np.zeros((4, 2)), np.zeros(4))), "client 'b': labels must be ints .*float64"),
     "one-hot ints": (
         population(b=(np.zeros((4, 2)), np.eye(4, dtype=int))),
-        r"client b: labels must be ints .*int64 \(4, 4\)",
+        r"client 'b': labels must be ints .*int64 \(4, 4\)",
     ),
-    "negative": (population(b=(np.zeros((4, 2)), [0, 1, -1, 0])), "client b: labels range from -1 to 1, not from 0"),
-    "huge": (population(b=(np.zeros((4, 2)), [0, 1, 2**40, 0])), "client b: labels range from 0 to 1099511627776"),
-    "rewards": (population(b=(np.zeros((4, 2)), np.eye(4))), "client b has .* rewards of 4 actions. .* class indices"),
-    "nan reward": ({"a": (np.zeros((1, 2)), [[np.nan, 0.0]])}, "client a: labels: nan must be a finite number"),
+    "negative": (population(b=(np.zeros((4, 2)), [0, 1, -1, 0])), "client 'b': labels range from -1 to 1, not from 0"),
+    "huge": (population(b=(np.zeros((4, 2)), [0, 1, 2**40, 0])), "client 'b': labels range from 0 to 1099511627776"),
+    "rewards": (
+        population(b=(np.zeros((4, 2)), np.eye(4))),
+        "client 'b' has .* rewards of 4 actions. .* class indices",
+    ),
+    "nan reward": ({"a": (np.zeros((1, 2)), [[np.nan, 0.0]])}, "client 'a': labels: nan must be a finite number"),
     "one label": ({name: (one[0], 0 * one[1]) for name, one in population().items()}, "data has 1 actions"),
     "empty": ({name: client(0, count=0) for name in "abcde"}, "data has no example in any of 5 clients"),
     "class": (Loader, "data is a type; it must be a dict, or a callable with client_ids"),
     "function": (client, "data is a function; it must be a dict"),
-    "failure": (Loads(lambda _: 1 / 0, *range(9)), "client 0: .* cannot be read: ZeroDivisionError: division by zero"),
+    "failure": (
+        Loads(lambda _: 1 / 0, *range(9)),
+        "client '0': .* cannot be read: ZeroDivisionError: division by zero",
+    ),
     "loader without actions": (Loads(client, *range(9)), "data needs --actions, because not all clients are loaded"),
     "loader of rewards": (Loads(lambda n: (client(n)[0], np.eye(4)), *range(9)), "data needs --reward_bounds"),
 }
@@ -235,12 +247,13 @@ def test_invalid_data_is_refused_with_the_client_and_the_reason(data, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"actions": "2"}, "client a: labels range from 0 to 2, not from 0 to 1"),
+        ({"actions": "2"}, "client 'a': labels range from 0 to 2, not from 0 to 1"),
         ({"actions": "go,stay,go"}, "with distinct names in --actions"),
         ({"reward_bounds": "0,1"}, "--reward_bounds has no effect on data with class indices"),
         ({"init_labels": 9}, "--init_labels=9"),
         ({"model": "cnn"}, "--model=cnn takes images"),
-        ({"eval_data": population(1, a=client(1, 3))}, r"eval_data, client a has features float64 \(3,\)"),
+        ({"eval_data": population(1)}, "eval_data has clients of data, such as '"),
+        ({"eval_data": population(1, a=client(1, 3))}, r"eval_data, client 'a' has features float64 \(3,\)"),
     ],
 )
 def test_options_that_do_not_fit_the_data_are_refused(options, message):
@@ -254,8 +267,8 @@ def test_a_task_without_data_is_refused():
 
 
 def test_a_bad_client_of_a_loader_is_refused_when_it_is_loaded():
-    task = opened(Loads(lambda number: client(number, 2 + (number == 11)), *range(1000)), {1: client(1)}, actions="3")
-    with pytest.raises(UsageError, match=r"data, client 11 has features float64 \(3,\)"):
+    task = opened(Loads(lambda number: client(number, 2 + (number == 11)), *range(1000)), {"z": client(1)}, actions="3")
+    with pytest.raises(UsageError, match=r"data, client '11' has features float64 \(3,\)"):
         task.clients.load(11)
 
 

@@ -176,7 +176,7 @@ def test_seeds_come_together(run, folder):
     assert list(runs.metrics["seed"]) == [6] * 4 + [7] * 4
     assert set(runs.metrics["run"]) == {"seeds"}
     _assert_same(runs.metrics[runs.metrics["seed"] == 7].iloc[:, 2:].reset_index(drop=True), run.metrics)
-    assert len(runs.plot("bandits/round_rewards").axes[0].collections) == 2  # A band, and that of the legend.
+    assert len(runs.plot("bandits/round_rewards").axes[0].collections) == 1  # Bars of the interval.
     loaded = bandits.load(folder / "seeds")
     pd.testing.assert_frame_equal(loaded.metrics, runs.metrics)
     assert len(bandits.load(folder / "seeds" / "seed_6").metrics) == 4
