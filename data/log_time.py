@@ -230,5 +230,5 @@ def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: i
         raise UsageError(f"--hold_out=time: {few}, but training needs two.")
     gap, seen = int(np.sum(~is_train & ~is_held_out)), len(set(train) & set(held_out))
     how = f"the rows from {times.shown(cut)} on, the latest fifth, of {counted(len(held_out), 'client')}, {seen:,} of "
-    how += "them seen in training" + f"; left out: {counted(gap, 'row')} in the --reward_window before" * bool(gap)
+    how += "them seen in training" + f"; left out: {counted(gap, 'row')} whose --reward_window ends later" * bool(gap)
     return partition.Split(is_held_out, is_train, train, held_out, how)

@@ -77,7 +77,7 @@ class Table:
     data_file: str = setting(
         None, "Table: .csv or .tsv (also gzipped) or .parquet, see docs/tasks.md", pathlib.Path, unset="", basic=True
     )
-    client_column: str = setting(None, "Column of each row's client, or rows:N to make N of them", unset="", basic=True)
+    client_column: str = setting(None, "Column of clients, or rows:N for N synthetic clients", unset="", basic=True)
     label_column: str | None = setting(None, "Column of the correct action, whose reward is 1", basic=True)
     reward_columns: str | None = setting(None, "Instead of a label: columns with the rewards of each action, or all")
     feature_columns: str | None = setting(None, "Columns of the context, separated by commas (default: the others)")
@@ -130,7 +130,7 @@ class HeldOut:
 class RewardTime:
     """Settings of delayed and missing rewards in a log."""
 
-    reward_time_column: str | None = setting(None, "Column of the time of each reward; may have gaps", only=_TIMED)
+    reward_time_column: str | None = setting(None, "Column of each reward's time; empty without reward", only=_TIMED)
     log_until: str | None = setting(None, "Time until which rewards were observed", only={"reward_window": True})
     unobserved_rewards: str = setting("refuse", "Meaning of an empty reward", UNOBSERVED)
 

@@ -18,7 +18,7 @@ from data.errors import UsageError
 
 MAX_CATEGORIES = 1000
 _LARGEST = sys.float_info.max
-_NO_WORDS = '"vocabulary" is no list of different words'
+_NO_WORDS = '"vocabulary" is not a list of different words'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,8 +157,8 @@ def read_table(path: str | None) -> OfTable | None:
     if not path:
         return None
     columns, labels, words = _read(path, "table", "columns", "labels", "vocabulary")
-    _check(isinstance(columns, dict), path, '"columns" is no object of columns')
-    _check(_are_counts(labels) and 1 != len(labels) <= MAX_CATEGORIES, path, '"labels" are no counts of labels')
+    _check(isinstance(columns, dict), path, '"columns" is not an object of columns')
+    _check(_are_counts(labels) and 1 != len(labels) <= MAX_CATEGORIES, path, '"labels" are not counts of labels')
     _check(words is None or _are_names(words), path, _NO_WORDS)
     return OfTable({name: _column(path, name, column) for name, column in columns.items()}, labels, tuple(words or ()))
 
@@ -173,7 +173,7 @@ def read_posts(path: str | None) -> OfPosts | None:
         return None
     vocabulary, tags = _read(path, "posts", "vocabulary", "tags")
     _check(_are_names(vocabulary), path, _NO_WORDS)
-    _check(_are_counts(tags) and len(tags) > 1, path, '"tags" are no counts of two tags or more')
+    _check(_are_counts(tags) and len(tags) > 1, path, '"tags" are not counts of two tags or more')
     return OfPosts(tuple(vocabulary), tags)
 
 

@@ -378,7 +378,7 @@ def _separator(path: str, text: str) -> str:
     fitting = [sign for sign, rows in split.items() if len({len(row) for row in rows}) == 1 < len(rows[0])]
     if len(fitting) > 1:
         ways = " or ".join(f"{SEPARATORS[sign]} ({', '.join(split[sign][0])})" for sign in fitting)
-        raise UsageError(f"{path} may be separated by {ways}: save it with commas, and quotes around texts with any.")
+        raise UsageError(f"{path} may be separated by {ways}: save it with commas, and quote values that contain one.")
     return fitting[0] if fitting else max(SEPARATORS, key=lambda sign: len((split[sign] or [[]])[0]))
 
 

@@ -151,7 +151,7 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
     for what, has, wants in (("labels", known.labels, roles.label), ("vocabulary", known.vocabulary, roles.texts)):
         if bool(has) != bool(wants):
             raise UsageError(
-                f"{flag} has {what if has else f'no {what}'}, unlike {path}: use statistics of such a table."
+                f"{flag} has {what if has else f'no {what}'}, unlike {path} as it is read: use those of such a table."
             )
     if differing:
         names = ", ".join(sorted(differing))

@@ -337,8 +337,7 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
     """Linear model with bias on bags of words: word ids and their values.
 
     Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only the rows
-    of words that occur are read and changed. If the loss depends on a single action, only that action's entries in
-    these rows are.
+    of words that occur are read and changed; if the loss depends on a single action, only its entries in these rows.
     """
     shapes = {"dense_0/kernel": (vocabulary_size, num_outputs), "dense_0/bias": (num_outputs,)}
 

@@ -32,8 +32,8 @@ AGGREGATIONS: Mapping[str, str] = {
     "mf_dpftrl": "DP-FTRL with noise from a banded matrix factorization",
     "secure_sum": "mean of clipped updates under secure aggregation, which is simulated",
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
-    "median": "coordinate-wise median of the updates, without clipping",
-    "trimmed_mean": "coordinate-wise mean without the smallest and largest updates, without clipping",
+    "median": "coordinate-wise median of the updates; no clipping",
+    "trimmed_mean": "coordinate-wise mean that leaves out the smallest and largest updates; no clipping",
 }
 ROBUST = ("median", "trimmed_mean")
 NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
@@ -142,7 +142,7 @@ class Aggregation(Target):
         spellings={"none": "mean"},
         basic=True,
     )
-    own: UserObject | None = setting(None, "Factory of tff.aggregators", name="aggregator", takes_objects=True)
+    own: UserObject | None = setting(None, "Your tff.aggregators factory", name="aggregator", takes_objects=True)
     client_weighting: str = setting("uniform", "Weight of each client in the mean", ["uniform", "num_examples"])
     adaptive_clipping: bool = setting(
         adapts_clipping,

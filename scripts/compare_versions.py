@@ -177,7 +177,7 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
         that round, so additional files, and cells that are empty in `old`, are not compared.
 
     Yields:
-      Where a difference is, in words, and how large it is: infinite if it is not a number, 0 for a new column.
+      Description of each difference, and its size: infinite if it is not a number, 0 for a new column.
     """
     import numpy as np
     import pandas as pd

@@ -56,10 +56,9 @@ class _Log:
         "Instead or in addition: for each action, a column with its probability, matched as with --policy; sums "
         "that differ from 1 are reported",
     )
-    round_column: str = setting(None, "Column of whole round numbers, after each of which --anytime updates")
+    round_column: str = setting(None, "Column of the round, a whole number; --anytime updates after each round")
     period_column: str = setting(
-        None,
-        "Column of whole numbers of deployment periods; --anytime updates after each, if clients act once per period",
+        None, "Column of the deployment period, a whole number; --anytime updates after each, if clients act once in it"
     )
     position_column: str = setting(None, "Column of a categorical feature, such as the position on a page")
     feature_columns: str = setting(None, "Columns of features, separated by commas (default: all other columns)")

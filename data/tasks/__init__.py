@@ -1,4 +1,4 @@
-"""Tasks: the data, model and rewards of one problem. One module each, listed in `registry`.
+"""Tasks: the data, model and rewards of one problem. Each has its own module, listed in `registry`.
 
 Reward functions and their shifts are matrices: the reward of each action given the true label. Classes of the character
 tasks are in EMNIST's order: 0-9, A-Z (10-35), a-z (36-61).

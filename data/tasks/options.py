@@ -16,7 +16,7 @@ LEARN_FROM = {
     "uniformly random (Li et al. 2011)",
     "regression": "offline on the log itself: squared error of the logged action's reward",
     "ips": "the same, with each row weighted by 1 / propensity",
-    "dr": "offline too: squared error of all actions' doubly robust rewards",
+    "dr": "offline: squared error of the doubly robust rewards of all actions",
 }
 OFFLINE = ("regression", "ips", "dr")
 
@@ -97,9 +97,9 @@ class Models:
         "Model (default: the task's); digits and tables take linear or mlp; or your own Keras model, as "
         "module:object; only its architecture is used",
         {
-            "linear": "linear; default of tabular",
+            "linear": "linear; default for tabular",
             "linear_l2": "linear, for images scaled to an L2 norm of 1",
-            "mlp": "with hidden layers",
+            "mlp": "multilayer perceptron, see --hidden",
             "cnn": "two-layer CNN with a dense layer of 512 units, for 28 x 28 images",
             "cnn_small": "two-layer CNN from the posterior study's Table D.1, for 28 x 28 images",
             "cnn_dropout": "two-layer CNN with dropout from the posterior study's Table D.2, for 28 x 28 images",
@@ -143,7 +143,7 @@ class SyntheticClients:
     partition_seed: int = setting(0, "Seed of the partition, independent of --seed", high=2**32 - 1)
     partition_by: str = setting(
         "client",
-        "Shares that follow a Dirichlet distribution",
+        "Distributions that follow a Dirichlet distribution",
         {
             "client": "each client's distribution over labels; clients have equal sizes",
             "label": "each label's distribution over clients, Dir_K; clients have unequal sizes",

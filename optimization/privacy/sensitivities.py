@@ -61,7 +61,7 @@ def _exact_tree_sensitivity(rounds: int, size: int, min_separation: int) -> int:
 
     @functools.cache
     def most(begin: int, earliest: int, members: tuple[int, ...]) -> int:
-        """Most that participations from round `earliest` on add, after those at `members` of the tree at `begin`."""
+        """Largest increase by participations from round `earliest` on, given `members` of the tree at `begin`."""
         if begin >= rounds:
             return 0
         length = min(size, rounds - begin)
@@ -113,7 +113,7 @@ def distributed_noise_multiplier(
 
 
 def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
-    """Returns the noise multiplier of the updates, whose count of unclipped clients has a part of the noise.
+    """Returns the noise multiplier of the updates, if the count of unclipped clients is released as well.
 
     Andrew et al. 2021, Theorem 1: z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2). The count of clients below the clip norm,
     where each client adds +-1/2, is released with the sum. Both together cost as much as a sum with `noise_multiplier`

@@ -28,7 +28,7 @@ from data import files
 from data.errors import Failure
 from optimization.runtime import private
 
-_MOST = 100  # Number of files. Each process writes four of them, of at most half a megabyte each.
+_MOST = 100  # Maximum number of files. Each process writes four, of at most half a megabyte each.
 _PACKAGES = (np, tf, tff, tensorflow_privacy)
 _CLOCK_SECONDS = 2  # Error of the start time that the system reports for a process.
 _PROJECT = ("bandits", "data", "optimization")

@@ -224,7 +224,7 @@ def connect(addresses: Sequence[str]) -> list[RemoteWorker]:
         while not worker.is_ready:
             if time.monotonic() > deadline:
                 raise Failure(
-                    f"No TFF worker answered at {worker.address} (--tff_workers): check the worker, and tunnels to it."
+                    f"No TFF worker answered at {worker.address} (--tff_workers): check it, and any tunnel to it."
                 )
             time.sleep(0.05)
         threading.Thread(target=worker.watch, daemon=True).start()

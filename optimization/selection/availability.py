@@ -34,7 +34,7 @@ class Availability:
     )
     time_zones: Count = setting(
         None,
-        "Number of time zones, evenly spaced over the day; noon of the first is in round 1",
+        "Number of time zones, evenly spaced over the day; round 1 is at noon in the first",
         unset=1,
         only=_KINDS,
         applied_default=4,

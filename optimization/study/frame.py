@@ -227,7 +227,7 @@ class _Output:
     root_output_dir: pathlib.Path = setting("runs", "Folder of all runs", basic=True)
     experiment_name: str = setting(None, "Name of this run's folder", basic=True, check=no_folder)
     repeat: int = setting(
-        1, "Number of runs with consecutive seeds, in NAME/seed_N; 0 for one run, in NAME", basic=True
+        1, "Number of runs with consecutive seeds, in folders NAME/seed_N; 0 also means 1", basic=True
     )
     rounds_per_checkpoint: int = setting(None, "Rounds between checkpoints; 0 to save only the last")
     callbacks: list = setting(None, "Observer of the run; can be repeated; see docs/own_parts.md", takes_objects=True)

@@ -81,7 +81,7 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
     """
     target = SELECTORS[name].target
     if settings.non_private_selection and not (is_private and target.uses_losses):
-        raise UsageError("--non_private_selection needs differential privacy and a --client_selection with losses.")
+        raise UsageError("--non_private_selection needs privacy noise and a --client_selection that uses losses.")
     if is_private and target.repeats:
         raise UsageError(f"--client_selection={name} can repeat a client, which no accountant covers: use uniform.")
     if is_private and target.uses_losses and not settings.non_private_selection:

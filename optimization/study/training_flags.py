@@ -13,7 +13,7 @@ from optimization.study import cli, selector_flags, task_flags
 _Options = TypeVar("_Options")
 _PARAMETERS = {
     owner: {
-        f"{owner}_{name}": Parameter(None, "left out, which is Keras' default", high=high, below=True)
+        f"{owner}_{name}": Parameter(None, "argument of the optimizer (default: that of Keras)", high=high, below=True)
         for name, high in bounds.items()
     }
     for owner, bounds in OPTIMIZERS.items()

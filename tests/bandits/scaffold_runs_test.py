@@ -77,7 +77,7 @@ def test_variates_are_private(play, tmp_path, capsys):
 def test_more_clients_than_can_keep_variates_are_refused():
     training_flags.check_variates("scaffold", 10_000)
     training_flags.check_variates(None, 10_001)
-    with pytest.raises(UsageError, match=r"--client_algorithm=scaffold .* at most 10,000 clients on disk, and 10,001"):
+    with pytest.raises(UsageError, match=r"--client_algorithm=scaffold .* at most 10,000 clients on disk, but 10,001"):
         training_flags.check_variates("scaffold", 10_001)
 
 

@@ -190,7 +190,7 @@ def test_the_latest_fifth_is_held_out_and_rows_within_the_window_before_are_in_n
     assert (split.train, split.held_out) == ([0, 1], [0, 1])
     assert split.how == (
         "the rows from 9 on, the latest fifth, of 2 clients, 2 of them seen in training; left out: 2 rows "
-        "in the --reward_window before"
+        "whose --reward_window ends later"
     )
 
 

@@ -56,7 +56,7 @@ def test_a_column_without_statistics_is_named(write, column):
     ("read", "content", "message"),
     [
         (statistics.read_table, POSTS, "'posts', but this task needs 'table'"),
-        (statistics.read_table, TABLE | {"columns": ["age"]}, '"columns" is no object'),
+        (statistics.read_table, TABLE | {"columns": ["age"]}, '"columns" is not an object'),
         (statistics.read_table, TABLE | {"labels": ["yes", "no"]}, '"labels"'),
         (statistics.read_table, TABLE | {"labels": {"yes": 1.5, "no": 1}}, '"labels"'),
         (statistics.read_table, TABLE | {"labels": {"yes": 1}}, '"labels"'),

@@ -56,7 +56,7 @@ def test_what_each_round_measures_has_no_other_rounds_value(tmp_path):
         ("config.json", "{", "config.json is not readable"),
         ("config.json", None, "is damaged: it has no config.json"),
         ("config.json", '{"flags": {}}', "config.json is damaged: it records no versions"),
-        ("config.json", '{"format": 2, "versions": {}}', "holds a run of format 2, and .* reads only format 3"),
+        ("config.json", '{"format": 2, "versions": {}}', "holds a run of format 2, but .* reads only format 3"),
         (
             "config.json",
             '{"format": 3, "versions": {"tensorflow": "1.15"}}',

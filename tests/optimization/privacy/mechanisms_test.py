@@ -173,7 +173,7 @@ def test_disjoint_populations_cost_the_larger_epsilon_at_one_delta():
     assert both.epsilon(9000) == second.epsilon(9000) > first.epsilon(30)
     assert both.analyses[0].pld_epsilon(30, 1e-5) == first.analyses[0].pld_epsilon(30, 1e-5)
     assert both.analyses[0].relation is Relation.REPLACE_SPECIAL
-    assert "No client is in both trainings, so this is the larger of their epsilons" in both.report(30)["summary"]
+    assert "No client is in both trainings, so this is the larger of their two epsilons" in both.report(30)["summary"]
     assert _two_trainings().epsilon(30) > both.epsilon(30)
 
 
