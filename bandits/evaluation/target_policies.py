@@ -26,9 +26,9 @@ KINDS = {
     "logged": "the logging policy itself, with weights of 1",
     "uniform": "every action equally often",
     "constant:ACTION": "always that action",
-    "column:NAME,...": "the probability of the logged action in a column of the log; or a column for each action, "
-    "matched by name (column low or pi_low for action low) or by pairs: column:low=pi_1,high=pi_2",
-    "run:FOLDER": "a run's model, with the run's exploration or that of --bandits_type",
+    "column:NAME,...": "a column with the probability of the logged action; or a column for each action, matched "
+    "by name (column low or pi_low for action low) or by pairs: column:low=pi_1,high=pi_2",
+    "run:FOLDER": "a run's model, with the exploration of the run or of --bandits_type",
 }
 _WITHOUT_NAME = ("logged", "uniform")
 _WITH_NAME = ("constant", "column", "run")
@@ -61,10 +61,10 @@ class Target(NamedTuple):
 
 
 def parse(policy: str) -> Target:
-    """The target policy of `--policy`.
+    """The target policy that `--policy` names.
 
     Raises:
-      UsageError: If the policy is none of `KINDS`, or a run's folder does not exist.
+      UsageError: If the policy is not one of `KINDS`, or a run's folder does not exist.
     """
     kind, _, name = policy.partition(":")
     if policy not in _WITHOUT_NAME and (kind not in _WITH_NAME or not name):
@@ -111,16 +111,14 @@ def options_of_run(folder: str) -> BanditOptions:
     try:
         run = runs.read(pathlib.Path(folder))
     except UsageError as error:
-        raise UsageError(f"--policy=run:{folder} is no run's folder: {error}") from error
+        raise UsageError(f"--policy=run:{folder} is not the folder of a run: {error}") from error
     if "bandits_type" not in run.flags:
-        raise UsageError(f"--policy=run:{folder} is no run of run_federated.")
+        raise UsageError(f"--policy=run:{folder} is not a run of run_federated.")
     run_folder.find_model(folder)
     settings = frame.flag_set(run_federated.STUDY).parse(["evaluate_policy"])
     made = flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
-    if (
-        str(run.flags.get("model")).startswith("keras:")
-        and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file()
-    ):
+    is_keras = str(run.flags.get("model")).startswith("keras:")
+    if is_keras and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file():
         raise UsageError(f"{folder} trained a Keras model, which an earlier version did not save: run it again.")
     return made
 
@@ -204,7 +202,7 @@ class RunModel:
                 parts.append(rows.numpy().astype(np.float64))
         except (tf.errors.InvalidArgumentError, ValueError) as error:
             shape = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
-            raise UsageError(f"--policy: the run's model does not take the log's contexts, {shape}: {error}") from error
+            raise UsageError(f"--policy: the run's model rejects the log's contexts, {shape}: {error}") from error
         rows = np.concatenate(parts)
         return rows / rows.sum(axis=1, keepdims=True)  # In float64, the sums are closer to 1.
 
@@ -250,7 +248,7 @@ def of_final_model(
     task = object_flags.with_recorded_model(tasks_registry.load(chosen.task), pathlib.Path(folder))
     if task.num_actions != len(log.action_names):
         raise UsageError(
-            f"--policy=run:{folder} chooses among {task.num_actions} actions, and the log has {len(log.action_names)}: "
+            f"--policy=run:{folder} chooses among {task.num_actions} actions, but the log has {len(log.action_names)}: "
             "--action_names adds actions that were never chosen."
         )
     order = list(range(task.num_actions))
@@ -258,7 +256,7 @@ def of_final_model(
         by_action = schema.by_name(task.action_names, log.action_names)
         if by_action is None:
             raise UsageError(
-                f"--policy=run:{folder} names its actions {', '.join(task.action_names)}, and the log names them "
+                f"--policy=run:{folder} names its actions {', '.join(task.action_names)}, but the log names them "
                 f"{', '.join(log.action_names)}: rename the log's actions, so that it is clear which are the same."
             )
         order = [task.action_names.index(name) for name in by_action.values()]
