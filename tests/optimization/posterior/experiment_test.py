@@ -144,7 +144,7 @@ def test_fedbe_warns_if_its_distillation_completes_no_cycle(tff_worker, tmp_path
     arguments, sizes = ("--algorithm=fedbe", "--server_data=clients:1", "--clients_per_round=3"), (300, 4, 4, 4)
     make_run(tmp_path, *arguments, "--distillation_epochs=8", sizes=sizes)  # 24 steps of 25.
     assert "FedBE's distillation completes no cycle" in (message := capsys.readouterr().err)
-    assert "the server's 300 examples has 3. Give --distillation_epochs=9 or more." in message
+    assert "the server's 300 examples has only 3. Give --distillation_epochs=9 or more." in message
     make_run(tmp_path, *arguments, "--distillation_epochs=9", sizes=sizes)
     assert not capsys.readouterr().err
 
