@@ -134,9 +134,7 @@ def test_the_log_of_a_run_gives_its_own_policy_its_mean_reward(tmp_path):
     assert "was trained on this log, so its estimates are optimistically biased" in finding["text"]
     with pytest.raises(UsageError, match=r"rounds_\w+.parquet is only a part of a run's log: give the run's folder"):
         evaluated(tmp_path / "c", f"--log={next((tmp_path / 'run' / 'interactions').iterdir())}", "--policy=logged")
-    with pytest.raises(
-        UsageError, match=r"is a folder, not a file\. If it is a run\'s, scripts\.evaluate_policy --log="
-    ):
+    with pytest.raises(UsageError, match=r"If it is a run's folder, scripts\.evaluate_policy --log="):
         registry.load(TaskOptions(task_type="logged", data_file=str(tmp_path / "run")))
 
 
