@@ -261,7 +261,7 @@ class Broken(tff.aggregators.UnweightedAggregationFactory):
         (3, "aggregator must be a factory of tff.aggregators"),
         (Largest, "aggregator must be a factory of tff.aggregators"),
         (First(), r"aggregator First\(\) fails"),
-        (Broken(), r"aggregator Broken\(\) fails: no such tensor"),
+        (Broken(), r"aggregator Broken\(\) fails: TypeError: no such tensor"),
     ],
 )
 def test_what_is_no_aggregator_of_updates_is_refused(value, message):

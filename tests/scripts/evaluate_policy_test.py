@@ -61,7 +61,7 @@ def test_policies_have_folders_of_their_own_and_no_evaluation_is_overwritten(tmp
     private = ("--private", "--largest_weight=5", "--max_rows_per_client=20", "--noise_multiplier=9")
     command.program(command.define().parse(["evaluate_policy", *flags[:-2], "--policy=uniform", *private]))
     assert (tmp_path / "evaluation" / "uniform_private" / "evaluation.json").is_file()
-    with pytest.raises(UsageError, match=r"evaluation/uniform holds estimates.csv, .*: name another folder"):
+    with pytest.raises(UsageError, match=r"evaluation/uniform already holds estimates.csv, .*: name another folder"):
         command.program(command.define().parse(["evaluate_policy", *flags, "--policy=uniform"]))
     assert (tmp_path / "evaluation" / "uniform" / "evaluation.json").read_bytes() == written["uniform"]
 
@@ -144,7 +144,10 @@ def test_the_log_of_a_run_gives_its_own_policy_its_mean_reward(tmp_path):
         (("--save_log={0}/estimates.csv",), "--save_log: .*estimates.csv holds the log that is evaluated"),
         (("--save_log={0}/link.csv",), "--save_log: .*link.csv holds the log that is evaluated"),
         (("--save_log={0}/interactions/rounds_00000001_00000002.parquet",), "holds the log that is evaluated"),
-        (("--output_dir={0}",), "--output_dir: .* holds estimates.csv, .* not overwritten: name another folder"),
+        (
+            ("--output_dir={0}",),
+            "--output_dir: .* already holds estimates.csv, .* not overwritten: name another folder",
+        ),
     ],
 )
 def test_the_log_itself_is_never_overwritten(tmp_path, flags, words):
