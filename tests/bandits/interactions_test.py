@@ -179,7 +179,10 @@ def _with_log(run: pathlib.Path, **changed) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda run: next(run.glob("interactions/*_00000002.parquet")).unlink(), "lacks the part .* follows round 1:"),
+        (
+            lambda run: next(run.glob("interactions/*_00000002.parquet")).unlink(),
+            "lacks the part of the log after round 1:",
+        ),
         (lambda run: _with_log(run, rows=None), "are not parts of one log"),
         (lambda run: _with_log(run, rows=np.full(len(_parts_log(run)), 10**6)), "does not belong to the run"),
         (lambda run: _with_config(run, flags=[1]), "is not readable as the configuration of a run"),

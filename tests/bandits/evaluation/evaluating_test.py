@@ -161,6 +161,6 @@ def test_sets_of_actions_leave_no_conclusion_about_policies_over_all_actions(tmp
     assert [row["estimator"] for row in found["estimates"]] == ["logged"]
     printed, found = _printed_and_written(tmp_path / "column", capsys, *flags, "--policy=column:played")
     assert found["refusal"] is None  # The probability of the logged action is enough.
-    assert "in column 'available'" in printed
+    assert "(column 'available')" in printed
     assert "--policy=column" not in printed
     assert not any(one["is_warning"] for one in found["findings"] if one["name"] in ("sets of actions", "propensities"))
