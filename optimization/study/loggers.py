@@ -30,7 +30,7 @@ class ObservedRun:
       flags: All settings of the run by name, as in `config.json`.
       label: Name of the run in the progress bar.
       columns: Names of the metrics in the rows of `on_round`, in the order of `metrics.csv`.
-      first_round: The round from which the run continues; 0 for a new run.
+      first_round: Last round of earlier starts; 0 for a new run.
       status: `running`; in `on_end`, `finished`, `failed`, or the signal that stopped the run, such as `SIGINT`.
       results: In `on_end`, a function that reads the run's results, as `bandits.load` does.
     """
@@ -80,7 +80,7 @@ class OwnCallbacks(Callback):
         self._given = given
         self.run: ObservedRun | None = None
         for each in given:
-            if {"on_start", "on_round", "on_end"}.isdisjoint(dir(each.value)):
+            if set(_METHODS).isdisjoint(dir(each.value)):
                 raise UsageError(f"--callbacks: {each.label} needs a method on_start, on_round or on_end.")
 
     def on_start(self, run: ObservedRun) -> None:

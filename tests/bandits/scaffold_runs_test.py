@@ -55,7 +55,7 @@ def test_messages_have_a_variate_beside_the_model_each_way(play, tmp_path):
     assert (2 * corrected[metrics.BYTES_DOWN] == 3 * mean[metrics.BYTES_DOWN]).all()  # The deployed model, too.
 
 
-@pytest.mark.usefixtures("play")  # Its scenario would refuse a choice of clients.
+@pytest.mark.usefixtures("play")  # This scenario does not allow client selection.
 def test_an_initial_training_has_variates_of_its_own(tmp_path):
     flags = ("--scenario=init", "--init_clients=4", "--init_rounds=3")
     run = whole_runs.player(*SMALL[:3])(tmp_path, SCAFFOLD, *flags)

@@ -128,7 +128,7 @@ def test_an_optimizer_of_tff_is_its_class_and_arguments():
         text = objects.UserObject(str(objects.of(optimizer)))
         assert vars(text.value) == vars(optimizer)
     scheduled = objects.of(build.schedule_learning_rate(build.build_adam(0.1), lambda step: 0.1))
-    assert scheduled.problem  # Its schedule has no text.
+    assert scheduled.problem  # A schedule cannot be recorded as text.
 
 
 @pytest.mark.parametrize("value", [1.5, lambda: 1.5])

@@ -273,7 +273,7 @@ def test_other_settings_do_not_continue_a_folder(execute):
 
 
 class Observer:
-    """Notes what it is told; fails in a round or at the end, if asked to."""
+    """Records its calls, and can fail in a round or at the end."""
 
     def __init__(self, fails_in: int = 0, *, fails_at_end: bool = False):
         self.seen: list[Any] = []
