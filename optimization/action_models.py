@@ -107,7 +107,7 @@ def _times(contexts: Any, kernel: tf.Tensor) -> tf.Tensor:
         return tf.squeeze(contexts["values"][:, tf.newaxis] @ tf.gather(kernel, contexts["ids"]), 1)
     if not kernel.shape[0]:
         return tf.zeros([1, kernel.shape[1]])
-    flat = contexts if contexts.shape.rank == 2 else tf.reshape(contexts, [-1, kernel.shape[0]])
+    flat = contexts if len(contexts.shape) == 2 else tf.reshape(contexts, [-1, kernel.shape[0]])
     return flat @ kernel
 
 
