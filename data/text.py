@@ -55,7 +55,7 @@ class Bags(NamedTuple):
 
 def take(features: np.ndarray | Bags, rows: np.ndarray) -> np.ndarray | Bags:
     """Features at these row numbers."""
-    return features.take(rows) if isinstance(features, Bags) else features[rows]
+    return features[rows] if isinstance(features, np.ndarray) else features.take(rows)
 
 
 def joined(parts: Sequence[Bags]) -> Bags:
