@@ -39,6 +39,9 @@ _PARTITION = {"partition_clients", "partition_seed", "partition_by", "partition_
 _CIFAR = _TFF_IMAGES | _PARTITION | {"partition_beta"}
 _DIGITS, _EVEN = frozenset({"model", "hidden", "init_labels", "partition_alpha"}), {"partition_alpha": 1.0}
 _SYNTHETIC = frozenset({"partition_clients", "partition_seed", "synthetic_alpha", "synthetic_beta"})
+_SETS = frozenset({"model", "hidden", "interaction_bits", "largest_set"})
+_GENERATED_SETS = _SETS | {"action_features", "context_features", "smallest_set"}
+_GENERATED_SETS |= {"partition_clients", "partition_seed", "partition_examples"}
 _FEW = {"partition_clients": 30}
 _WORDS = frozenset({"vocabulary_size", "max_words", "text_normalisation"})
 _TEXT = _WORDS | {"num_tags", "keep_untagged", "init_labels", "public_statistics"}
@@ -50,10 +53,10 @@ _COLUMNS = frozenset(
     | {"action_table", "action_id_column", "offered_column", "decision_column", "largest_set"}
 )
 _TABLE = _COLUMNS | _WORDS | {"label_column", "reward_columns", "action_prices", "text_columns", "partition_column"}
-_TABLE |= {"action_column", "reward_column"}
+_TABLE |= {"action_column", "reward_column", "interaction_bits"}
 _TABLE |= {"partition_alpha", "model", "hidden", "init_labels", "public_statistics", "reward_bounds"}
 _LOG = _COLUMNS | _MODEL | {"action_column", "reward_column", "propensity_column", "partition_seed", "reward_bounds"}
-_LOG |= {"reward_time_column", "log_until", "unobserved_rewards", "chosen_column"}
+_LOG |= {"reward_time_column", "log_until", "unobserved_rewards", "chosen_column", "interaction_bits"}
 _OWN = frozenset({"data", "eval_data", "actions", "model", "hidden", "init_labels", "reward_bounds"})
 
 _WRITERS, _PARTITIONED = "handwriting:load", "images:load_partitioned"
@@ -80,6 +83,12 @@ TASKS = {
     "cifar100": TaskEntry(_PARTITIONED, f"CIFAR-100 {_SKEWED}, 100 actions, MLP", _CIFAR, _MADE_IMAGES),
     "synthetic": TaskEntry(
         "synthetic:load", "Synthetic(alpha, beta) of Li et al., 10 actions, linear; needs no file", _SYNTHETIC, _FEW
+    ),
+    "linear_synthetic": TaskEntry(
+        "linear_synthetic:load",
+        "generated sets of actions whose rewards are linear in their features; needs no file",
+        _GENERATED_SETS,
+        {"partition_clients": 15, "partition_examples": 2000},
     ),
     "stackoverflow_tag": TaskEntry(
         "tags:load_stackoverflow",
