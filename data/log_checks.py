@@ -18,7 +18,7 @@ import numpy as np
 
 from data import table_file, table_report
 from data.errors import UsageError, counted, first
-from data.schema import described
+from data.schema import as_flag, described
 from data.text import design, num_features
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ _FEWEST_ROWS, _FEWEST_CLIENTS = 20, 10  # An action with fewer of either is not 
 _MOST_TESTS, _MOST_NUMBERS = 2000, 20_000_000
 _DIGITS = range(1, 7)  # Decimals that propensities may be rounded to; with one, such as 0.5, they count as exact.
 _SETS = (
-    "A policy over all actions, such as the uniform one, is not defined on such a log. Name a column with the policy's "
-    "probability of the logged action: --policy=column:NAME."
+    "A policy over all actions, such as the uniform one, is not defined on such a log: add --offered_column={column}. "
+    "A policy whose probability of the logged action is in a column needs no sets: --policy=column:NAME."
 )
 _AFTER = (
     "Either the columns were filled in after the action, like the time of a conversion; or they describe the action, "
@@ -282,7 +282,8 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
       weights: float64 [rows], importance weights of a policy; None for none.
     """
     if column := log.report.get("action_sets"):
-        text = f"Each row has its own set of available actions, in column {column!r}. {_SETS}"
+        text = f"Each row has its own set of available actions, in column {column!r}. "
+        text += _SETS.format(column=as_flag([column]))
         return Finding(ACTION_SETS, True, text)
     if (checked := log.report.get("propensity_columns")) and checked[1]:
         return Finding(PROPENSITIES, True, f"The propensities are wrong. {checked[2]}")

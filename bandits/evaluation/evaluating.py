@@ -11,7 +11,7 @@ from bandits.evaluation import betting, bounds, estimates, output, reward_models
 from bandits.evaluation import private as private_lib
 from bandits.evaluation.estimators import KINDS, terms_of_log
 from bandits.evaluation.target_policies import Target
-from data import files, interaction_log, log_checks, log_time
+from data import files, interaction_log, log_checks, log_table, log_time
 from data.errors import UsageError
 from data.log_checks import Finding
 from data.reward_bounds import UNIT
@@ -127,7 +127,7 @@ def _read(
         log = interaction_log.read(settings.log)
         log_checks.check_random(log.propensities, settings.log)
         return log
-    instead = {"propensity_column": settings.propensity_columns}
+    instead = {"propensity_column": settings.propensity_columns, "action_column": settings.chosen_column}
     if missing := [f"--{name}" for name in _REQUIRED_COLUMNS if not (settings[name] or instead.get(name))]:
         raise UsageError(f"Name the columns of --log, because run_federated did not write it: {' and '.join(missing)}.")
     columns = Schema(
@@ -136,7 +136,7 @@ def _read(
         file_flag="--log",
     )
     known = target_policies.known_statistics(target.name) if target.kind == "run" else None
-    log = interaction_log.read_table(settings.log, columns, known=known, with_contexts=with_contexts)
+    log = log_table.read(settings.log, columns, known=known, with_contexts=with_contexts)
     if target.run:  # The columns with the predictions do not come from the user.
         columns_of_user = [column for column in log.report["columns"] if column["use"] != "policy"]
         log = dataclasses.replace(log, report={**log.report, "columns": columns_of_user, "policy_columns": {}})

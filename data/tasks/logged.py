@@ -6,7 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, frames, interaction_log, log_checks, log_time, logged_clients, reward_bounds, tasks, text
+from data import (
+    clients,
+    frames,
+    interaction_log,
+    log_checks,
+    log_table,
+    log_time,
+    logged_clients,
+    reward_bounds,
+    tasks,
+    text,
+)
 from data.errors import UsageError, counted
 from data.tasks.options import REPLAY, SIMULATOR, TaskOptions
 
@@ -111,8 +122,8 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
     path, is_frame = options.data_file, options.data_file.startswith(frames.PREFIX)
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
-    if options.action_column:
-        log = interaction_log.read_table(path, options)
+    if options.is_log:
+        log = log_table.read(path, options)
         return log, path.removeprefix(frames.PREFIX) if is_frame else clients.file_checksum(path)
     if is_frame:
         raise UsageError(f"If a DataFrame is the log, its columns must be named: give {', '.join(_COLUMNS)}.")

@@ -39,6 +39,7 @@ _GROUPS = {
     "Rewards in a table or log": task_options.Rewards,
     "Columns": schema.Columns,
     "Your own log": schema.Log,
+    "Sets of actions that differ by row, and features of actions": schema.Sets,
     "Time in a table or log": schema.Time,
     "Held-out part of a table or log": schema.HeldOut,
     "Late and missing rewards in a log": schema.RewardTime,
@@ -74,6 +75,7 @@ def define_data(flags: cli.FlagSet, **changes: Mapping[str, Any]) -> None:
         "text_normalisation": {"default": _text_normalisation},
         "keep_untagged": {"default": _keep_untagged},
         "data_file": {"convert": found_table},
+        "action_table": {"convert": found_table},
     }
     for title, group in _GROUPS.items():
         settings = []
