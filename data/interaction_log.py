@@ -107,6 +107,11 @@ class InteractionLog:
     def __len__(self) -> int:
         return len(self.clients)
 
+    @property
+    def num_actions(self) -> int:
+        """Number of actions that a policy chooses from: those in `action_names`, or the slots if they have features."""
+        return len(self.action_names) if self.catalogue is None else self.contexts.entries.shape[1]  # type: ignore
+
     def take(self, rows: np.ndarray) -> "InteractionLog":
         """Log of these rows, int positions in ascending order; clients without rows are left out."""
         present, clients = np.unique(self.clients[rows], return_inverse=True)
@@ -209,11 +214,19 @@ def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
         if (values := getattr(log, field)) is not None:
             written[name] = pa.array(np.asarray(values, dtype))
     contexts = log.contexts
+    if isinstance(contexts, action_sets.ActionSets):
+        written["entries"] = lists(contexts.entries, np.int32)
+        contexts = contexts.contexts
+    if log.catalogue is not None:  # Spread over the rows, since columns have equal lengths.
+        bounds = np.linspace(0, len(log.catalogue), len(log) + 1).astype(np.int64)
+        for name, values in (("catalogue", log.catalogue), ("catalogue_actions", log.catalogue_actions)):
+            offsets = pa.array(bounds * (values.size // len(values)))
+            written[name] = pa.LargeListArray.from_arrays(offsets, pa.array(values.reshape(-1)))
     if isinstance(contexts, text.Bags):
         offsets = pa.array(contexts.offsets.astype(np.int64))
         written["words"] = pa.LargeListArray.from_arrays(offsets, pa.array(contexts.ids))
         written["word_values"] = pa.LargeListArray.from_arrays(offsets, pa.array(contexts.values))
-    elif contexts is not None:
+    elif contexts is not None and contexts.size:
         written["context"] = lists(contexts, np.float32)
     if log.probabilities is not None:
         written["probabilities"] = lists(log.probabilities, np.float64)
@@ -225,6 +238,7 @@ def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
         "context_shape": contexts.shape[1:] if isinstance(contexts, np.ndarray) else None,
         "probabilities_axes": None if log.probabilities is None else log.probabilities.ndim,
         "report": dict(log.report),
+        **({"slots": log.contexts.entries.shape[1]} if "entries" in written else {}),
     }
     metadata = json.dumps(described).encode()
     table = pa.table(written).replace_schema_metadata({_METADATA: metadata, _CHECKSUM: _digest(metadata)})
@@ -281,13 +295,21 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--l
             raise UsageError(f"{name} and {paths[0]} are not parts of one log: their columns or metadata differ.")
     merged = pa.concat_tables(parts).unify_dictionaries()
     cells = {name: merged[name].combine_chunks() for name in merged.column_names}
-    contexts: np.ndarray | text.Bags | None = None
+    contexts, of_sets = None, {}
     if "words" in cells:
         ids, values = cells["words"], cells["word_values"]
         offsets = np.asarray(ids.offsets.to_numpy(), np.int64)
         contexts = text.Bags(_flat(ids, np.int32), _flat(values, np.float32), offsets - offsets[0])
     elif "context" in cells:
         contexts = _flat(cells["context"], np.float32).reshape(len(merged), *described["context_shape"])
+    if "entries" in cells:
+        entries = _flat(cells["entries"], np.int32).reshape(len(merged), -1)
+        contexts = np.zeros((len(merged), 0), np.float32) if contexts is None else contexts
+        contexts = action_sets.of_entries(contexts, entries)
+    if "catalogue" in cells:
+        of_actions = _flat(parts[0]["catalogue_actions"].combine_chunks(), np.int32)
+        catalogue = _flat(parts[0]["catalogue"].combine_chunks(), np.float32).reshape(len(of_actions), -1)
+        of_sets = {"catalogue": catalogue, "catalogue_actions": of_actions}
     fields = {field: cells[name].to_numpy() for name, (field, _) in _NUMBERS.items() if name in cells}
     if "probabilities" in cells:
         shape = (len(merged), -1)[: described["probabilities_axes"]]
@@ -305,6 +327,7 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--l
         described["action_names"],
         fields | {"actions": columns.codes(actions, described["action_names"])},
         feature_names=tuple(described["feature_names"]),
+        **of_sets,
         report=report,
     )
 
@@ -354,9 +377,14 @@ def _kinds(described: Mapping[str, Any], names: Sequence[str]) -> "dict[str, pa.
         kinds["context"] = pa.list_(pa.float32(), math.prod(described["context_shape"]))
     if "words" in names:
         kinds |= {"words": pa.large_list(pa.int32()), "word_values": pa.large_list(pa.float32())}
+    if "entries" in names:
+        kinds["entries"] = pa.list_(pa.int32(), described["slots"])
+    if "catalogue" in names:
+        kinds |= {"catalogue": pa.large_list(pa.float32()), "catalogue_actions": pa.large_list(pa.int32())}
     if "probabilities" in names:
         is_of_all = described["probabilities_axes"] == 2
-        kinds["probabilities"] = pa.list_(pa.float64(), len(described["action_names"]) if is_of_all else 1)
+        num_actions = described.get("slots") or len(described["action_names"])
+        kinds["probabilities"] = pa.list_(pa.float64(), num_actions if is_of_all else 1)
     return kinds
 
 

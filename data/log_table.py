@@ -49,15 +49,10 @@ def read(
     is_train = rows.split.is_train if wanted.hold_out == "time" else None
     features = rows.features(is_train, known, has_any=with_contexts)
     contexts = rows.contexts(features.values) if features.names or rows.offered else None
-    actions, of_sets = rows.of_actions(is_train, known), {}
-    counts = dict(
-        zip(rows.label_names, np.bincount(rows.labels, minlength=len(rows.label_names)).tolist(), strict=False)
-    )
-    learned = statistics.OfTable(
-        features.learned, {} if actions else counts, actions=actions.learned if actions else {}
-    )
-    if actions:
-        of_sets = {"catalogue": actions.values, "catalogue_actions": rows.offered.actions}
+    actions = rows.of_actions(is_train, known)
+    counts = np.bincount(np.asarray(rows.labels), minlength=len(rows.label_names)).tolist()
+    by_action = dict(zip(rows.label_names, counts, strict=False)) if not actions.names else {}
+    learned = statistics.OfTable(features.learned, by_action, actions=actions.learned)
     return interaction_log.ordered(
         rows.client_ids,
         rows.clients,
@@ -73,7 +68,8 @@ def read(
             "times": rows.times and rows.times.values,
         },
         feature_names=tuple(features.names),
-        **of_sets,
+        catalogue=actions.values if actions.names else None,
+        catalogue_actions=rows.offered.actions if rows.offered and actions.names else None,
         statistics={} if contexts is None else learned.as_json(),
         report={
             **table_report.of(rows, features, actions),
@@ -105,7 +101,7 @@ def _of_actions(rows: tables.Rows, text: str, flag: str) -> tuple[np.ndarray, di
     by_action = schema.matched(text, list(rows.table.frame.columns), rows.label_names, flag)
     each = [log_checks.numbers(rows.table, rows.frame[name], flag, "probability") for name in by_action.values()]
     every = np.stack(each, axis=1)
-    if rows.offered and rows.offered.features is not None:
+    if rows.offered and len(rows.offered.features.columns):
         sets = rows.offered.entries
         every = np.where(sets >= 0, np.take_along_axis(every, rows.offered.actions[sets], axis=1), 0)
     return every, by_action

@@ -35,54 +35,26 @@ class Catalogue(NamedTuple):
     features: pd.DataFrame
 
 
-@dataclasses.dataclass(frozen=True)
-class Offers:
+class Offers(NamedTuple):
     """The actions that rows offer.
 
     Attributes:
       names: Names of the actions; without ids, positions in a set, from 1.
       entries: int32 [rows, slots], as in `action_sets.ActionSets`.
       actions: int32 [entries], position in `names` of each entry of the catalogue.
-      features: Columns of features, one row per entry of the catalogue; None if actions have no features.
-      chosen: int32 [rows], slot of the label or of the logged action, -1 if it is not offered; None without either.
-      rewards: float32 [rows, slots], reward of each offered action, 0 elsewhere; None unless all are known.
+      features: Columns of features, one row per entry of the catalogue; no columns if actions have no features.
+      chosen: int32 [rows], the slot of the label or of the logged action; None if all rewards are known.
+      rewards: float32 [rows, slots], the reward of each offered action, 0 elsewhere; None if they are not known.
       table: The table that contains the features, for messages.
     """
 
     names: list[str]
     entries: np.ndarray
     actions: np.ndarray
-    features: pd.DataFrame | None
+    features: pd.DataFrame
     chosen: np.ndarray | None
     rewards: np.ndarray | None
     table: table_file.Table
-
-    def encoded(self, is_train: np.ndarray | None, known: columns.Learned | None, schema: Schema) -> columns.Encoded:
-        """Encodes the features of the catalogue's entries; see `columns.encode`.
-
-        Args:
-          is_train: bool [rows], the rows from whose offered actions statistics are learned; None for all rows.
-          known: Statistics from a file, to be used instead.
-          schema: The schema from the flags.
-
-        Raises:
-          UsageError: If a column cannot be encoded, if columns differ from `known`, or if none is left.
-        """
-        frame = self.features
-        if known is not None and (differing := set(known).symmetric_difference(frame)):
-            raise UsageError(f"The statistics and the action features of {self.table.path} differ in {min(differing)}.")
-        is_learned = np.isin(np.arange(len(frame)), self.entries if is_train is None else self.entries[is_train])
-        encoded = columns.encode(frame, is_learned, known, categories=schema.categories, show=self.table.cells)
-        if not encoded.names:
-            raise UsageError(f"{self.table.path} has no column with features of actions.")
-        return encoded
-
-    def report(self, encoded: columns.Encoded | None) -> dict[str, Any]:
-        """Describes the sizes of the sets and the features of actions, in JSON types."""
-        sizes, kinds = (self.entries >= 0).sum(axis=1), encoded.kinds if encoded else {}
-        report = {"smallest": int(sizes.min()), "mean": float(sizes.mean()), "largest": int(sizes.max())}
-        report |= {"actions": len(self.names), "entries": len(self.actions)}
-        return report | {"features": [{"name": name} | kind for name, kind in kinds.items()]}
 
 
 def read_catalogue(schema: Schema) -> Catalogue | None:
@@ -201,29 +173,26 @@ class Source:
         return ids
 
     def of_rows(self, frame: pd.DataFrame, names: list[str], ids: pd.Series | None) -> Offers:
-        """Offers of a file with one row per decision.
-
-        Ids must be known, no row may offer one twice, and each row must offer its label or logged action.
+        """Offers of a file with one row per decision, each of which must offer its label or logged action.
 
         Args:
           frame: Rows of the file, with its index.
           names: Names of all actions.
           ids: Result of `listed`; if None, every row offers the whole catalogue.
         """
-        flag = "--action_column" if self.schema.is_log else "--label_column"
-        labels, entries = frame[self.roles.label], np.arange(len(names), dtype=np.int32)
-        chosen, features = self._codes(labels, names, flag), self.catalogue and self.catalogue.features
-        source = self.catalogue.table if self.catalogue else self.table
-        if ids is None:
-            sets = np.broadcast_to(entries, (len(frame), len(names)))  # Without a copy for each row.
-            self._check_sizes((sets >= 0).sum(axis=1), labels)
-            return Offers(names, sets, entries, features, chosen, None, source)
-        offered = pd.DataFrame({"row": frame.index.get_indexer(ids.index), "name": ids}, ids.index)
-        offered["entry"] = offered["action"] = self._codes(ids, names, "--offered_column")
-        offered["is_chosen"] = chosen[offered["row"]] == offered["action"]
-        offers = self._offers(offered, names, entries, features)
-        refuse(offers.chosen < 0, labels, self.table, flag, "is not in the --offered_column of its row")
-        return dataclasses.replace(offers, table=source)
+        labels, flag = frame[self.roles.label], "--action_column" if self.schema.is_log else "--label_column"
+        if ids is None and self.catalogue:
+            every, chosen = np.arange(len(names), dtype=np.int32), columns.codes(labels, names)
+            refuse(chosen < 0, labels, self.table, flag, "is not an id in --action_table")
+            sets = np.broadcast_to(every, (len(frame), len(names)))  # Without a copy for each row.
+            self._check_sizes(np.full(len(frame), len(names)), labels)
+            return Offers(names, sets, every, self.catalogue.features, chosen, None, self.catalogue.table)
+        rows = frame.index.get_indexer(ids.index)
+        is_chosen = ids.to_numpy(object) == labels.to_numpy(object)[rows]
+        has_none = np.bincount(rows, is_chosen, len(frame)) == 0
+        refuse(has_none, labels, self.table, flag, "is not in the --offered_column of its row")
+        offered = pd.DataFrame({"row": rows, "id": ids, "is_chosen": is_chosen}, ids.index)
+        return self._offers(offered, pd.DataFrame(index=ids.index), names)
 
     def decisions(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
         """One row per decision of a file in long form: in a log, that of the chosen action, and otherwise the first.
@@ -250,82 +219,79 @@ class Source:
         return frame.iloc[place], frame.index.to_numpy()[place][decision]
 
     def of_long(self, frame: pd.DataFrame, rows: np.ndarray) -> Offers:
-        """Offers of a file in long form.
-
-        Ids must be known, and no decision may offer one twice.
+        """Offers of a file in long form, whose actions must have ids or features.
 
         Args:
           frame: Rows of the file, with its index.
           rows: int [rows of the file], the position of each row's decision.
         """
-        features, name = frame[self.roles.action_features], self.schema.action_column
-        offered = pd.DataFrame({"row": rows, "name": frame[self.schema.decision_column]}, frame.index)
-        offered["entry"], offered["action"] = np.arange(len(frame)), offered.groupby("row").cumcount()
-        names = [str(slot + 1) for slot in range(offered["action"].max() + 1)]
-        if name:
-            offered["name"] = ids = columns.named(frame[name])
-            refuse(ids.isna(), frame[name], self.table, "--action_column", "is not an id: every row needs its action")
-            names = self.catalogue.ids if self.catalogue else columns.ordered(ids)
-            offered["action"] = self._codes(ids, names, "--action_column")
-            keys = [offered["action"], *(column for _, column in features.items())]
-            offered["entry"] = offered.groupby(keys, dropna=False, observed=True).ngroup()
+        offered, flag = pd.DataFrame({"row": rows}, frame.index), "--action_column"
+        names = self.catalogue.ids if self.catalogue else []
+        if name := self.schema.action_column:
+            offered["id"] = columns.named(frame[name])
+            refuse(offered["id"].isna(), frame[name], self.table, flag, "is not an id: every row needs its action")
+            names = names or columns.ordered(offered["id"])
         elif not self.roles.action_features:
-            raise UsageError(f"Actions of {self.table.path} have no features: name their ids with --action_column.")
-        first = np.unique(offered["entry"], return_index=True)[1]
-        features, actions = features.iloc[first], offered["action"].to_numpy(np.int32)[first]
-        if self.catalogue:
-            if both := set(features) & set(self.catalogue.features):
-                raise UsageError(f"Two files have features {min(both)!r} of actions: rename one of the columns.")
-            features = features.join(self.catalogue.features.iloc[actions].set_index(features.index))
+            raise UsageError(f"Actions of {self.table.path} have no features: name their ids with {flag}.")
         if self.schema.chosen_column:
             offered["is_chosen"] = self._is_chosen(frame)
         else:
             column = frame[self.schema.reward_column]
             offered["reward"] = self.table.numbers(column, "--reward_column", "reward", _FLOAT32)
-        return self._offers(offered, names, actions, features if len(features.columns) else None)
+        return self._offers(offered, frame[self.roles.action_features], names)
 
-    def _offers(
-        self, offered: pd.DataFrame, names: list[str], actions: np.ndarray, features: pd.DataFrame | None
-    ) -> Offers:
-        """Offers of rows.
+    def _offers(self, offered: pd.DataFrame, features: pd.DataFrame, names: list[str]) -> Offers:
+        """Offers of rows, in which ids must be known, and none may occur twice.
 
         Args:
-          offered: One row for each offered action, with the index of the file: the `row` that offers it, its `entry` in
-            the catalogue, the position of the `action` in `names`, a `name` for messages, and `is_chosen` or `reward`.
-          names: As in `Offers`.
-          actions: As in `Offers`.
-          features: As in `Offers`.
+          offered: One row for each offered action, with the index of the file: the `row` that offers it, its `id` if it
+            has one, and either whether it `is_chosen`, or its `reward`.
+          features: Columns of features in the file, with the same rows.
+          names: Names of all actions; empty without ids.
         """
-        is_twice, name = offered.duplicated(["row", "action"]), offered["name"]
-        refuse(is_twice, name, self.table, "Sets of actions", "occurs twice in its set: offer each action once")
-        rows, slots, width = offered["row"].to_numpy(), offered["action"].to_numpy(), len(names)
-        if features is not None:
-            slots = offered.groupby("row").cumcount().to_numpy()
-            self._check_sizes(slots + 1, name)
+        rows, slots = offered["row"].to_numpy(), offered.groupby("row").cumcount().to_numpy(np.int32)
+        actions, entries, shown = slots, np.arange(len(rows)), pd.Series(slots + 1, offered.index)
+        if names:
+            flag = "--offered_column" if self.schema.offered_column else "--action_column"
+            actions, shown = columns.codes(offered["id"], names), offered["id"]
+            source = "--action_table" if self.catalogue else "--public_statistics"
+            refuse(actions < 0, shown, self.table, flag, f"is not an action of {source}")
+            is_twice = offered.duplicated(["row", "id"])
+            refuse(is_twice, shown, self.table, flag, "occurs twice in its set: offer each action once")
+            keys = [actions, *(column for _, column in features.items())]
+            entries = offered.groupby(keys, dropna=False, observed=True).ngroup().to_numpy()
+        first = np.unique(entries, return_index=True)[1]
+        features, of_entries, table = features.iloc[first], actions[first], self.table
+        if self.catalogue:
+            others = self.catalogue.features.iloc[of_entries]
+            if not self.roles.action_features:
+                features, table = others, self.catalogue.table
+            else:
+                features = features.join(others.set_index(features.index), rsuffix=" in --action_table")
+        if len(features.columns):
+            self._check_sizes(slots + 1, shown)
             width = self.schema.largest_set or slots.max() + 1
-            is_empty = np.isin(offered["entry"], np.flatnonzero(features.isna().all(axis=1)))
-            refuse(is_empty, name, self.table, "Sets of actions", "is offered, but all of its features are missing")
+            is_empty = features.isna().all(axis=1).to_numpy()[entries]
+            refuse(is_empty, shown, self.table, "Sets of actions", "is offered, but all of its features are missing")
+        else:
+            slots, entries, of_entries, width = actions, actions, np.arange(len(names)), len(names)
         if width < 2:
             raise UsageError(f"Every row of {self.table.path} offers a single action, but a bandit needs a choice.")
-        entries, chosen, rewards = np.full((rows.max() + 1, width), -1, np.int32), None, None
-        entries[rows, slots] = offered["entry"]
+        sets, chosen, rewards = np.full((rows.max() + 1, width), -1, np.int32), None, None
+        sets[rows, slots] = entries
         if "reward" in offered:
-            rewards = np.zeros(entries.shape, np.float32)
+            rewards = np.zeros(sets.shape, np.float32)
             rewards[rows, slots] = offered["reward"]
         else:
-            chosen, is_chosen = np.full(len(entries), -1, np.int32), offered["is_chosen"].to_numpy()
-            chosen[rows[is_chosen]] = slots[is_chosen]
-        return Offers(names, entries, actions, features, chosen, rewards, self.table)
+            chosen = np.zeros(len(sets), np.int32)
+            chosen[rows[offered["is_chosen"]]] = slots[offered["is_chosen"]]
+        names = names or [str(slot + 1) for slot in range(width)]
+        return Offers(names, sets, of_entries.astype(np.int32), features, chosen, rewards, table)
 
     def _check_sizes(self, sizes: np.ndarray, cells: pd.Series) -> None:
         most = self.schema.largest_set or np.inf
-        refuse(sizes > most, cells, self.table, "--largest_set", f"is in a row with more than {most} actions")
+        refuse(sizes > most, cells, self.table, "--largest_set", f"is in a row that offers more than {most} actions")
 
     def _is_chosen(self, frame: pd.DataFrame) -> np.ndarray:
         column = frame[self.schema.chosen_column]
-        return self.table.numbers(column, "--chosen_column", "choice (0 or 1)", (0, 1), is_whole=True) == 1
-
-    def _codes(self, ids: pd.Series, names: list[str], flag: str) -> np.ndarray:
-        codes, source = columns.codes(ids, names), "--action_table" if self.catalogue else "--public_statistics"
-        refuse(codes < 0, ids, self.table, flag, f"is not an action of {source}")
-        return codes
+        return self.table.numbers(column, "--chosen_column", "choice", (0, 1), is_whole=True) == 1

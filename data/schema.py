@@ -18,7 +18,7 @@ UNOBSERVED = {
     "zero": "counted as 0",
 }
 HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly from training clients"}
-_TIMED = {"time_column": True}
+_TIMED, _CATALOGUE, _LONG = {"time_column": True}, {"action_table": True}, {"decision_column": True}
 POLICY = "--policy=column"  # Names the columns of a target policy.
 _LISTED = 20  # Maximum number of names in a message.
 _ALSO_TIME = ("--feature_columns", "--round_column", "--period_column")
@@ -110,25 +110,21 @@ class Log:
 class Sets:
     """Settings of a table or log whose rows offer different actions, or actions with features."""
 
-    action_table: str | None = setting(
-        None, "Table with one row per action: its id and its features, .csv, .tsv or .parquet", pathlib.Path
-    )
+    action_table: str | None = setting(None, "Table with one row per action: its id and its features", pathlib.Path)
     action_id_column: str | None = setting(
-        None, "Column of ids in --action_table (default: its first column)", only={"action_table": True}
+        None, "Column of ids in --action_table (default: the first)", only=_CATALOGUE
     )
-    offered_column: str | None = setting(
-        None, "Column with the ids of the actions that a row offers: lists, or a|b|c (default: all actions)"
-    )
+    offered_column: str | None = setting(None, "Column of the ids that a row offers: lists, or a|b|c (default: all)")
     decision_column: str | None = setting(
-        None, "Column of decisions in a file with one row per decision and action; other columns describe the "
-        "decision if they are equal in all of its rows, and otherwise the action"
-    )  # fmt: skip
-    chosen_column: str | None = setting(
-        None, "In the log of such decisions, column with 1 for the chosen action, 0 for others",
-        only={"decision_column": True},
-    )  # fmt: skip
-    largest_set: int | None = setting(
-        None, "Largest number of actions with features that a row may offer (default: the largest in the data)", low=2
+        None,
+        "Column of decisions in a file with one row per decision and action. Columns that are the same in all rows of "
+        "every decision describe decisions, others actions",
+    )
+    chosen_column: str | None = setting(None, "In such a log, column with 1 for the chosen action", only=_LONG)
+    largest_set: Count | None = setting(
+        None,
+        "Largest number of actions with features that a row offers (default: the largest in the data; linear_synthetic 25)",
+        low=1,
     )
 
 
@@ -251,20 +247,16 @@ class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
           UsageError: If they conflict, or lack another flag.
         """
         if self.decision_column:
-            if not self.reward_column:
-                raise UsageError("--decision_column needs --reward_column: the reward of each row's action.")
-            for name in ("offered_column", "label_column", "reward_columns"):
+            for name in ("label_column", "reward_columns", "offered_column"):
                 if getattr(self, name):
-                    raise UsageError(
-                        f"--{name} conflicts with --decision_column, for files with one row per decision and action."
-                    )
-            if self.action_table and not self.action_column:
-                raise UsageError("--action_table with --decision_column needs --action_column: the id of the action.")
-        elif self.chosen_column:
-            raise UsageError("--chosen_column needs --decision_column: the column that names each row's decision.")
+                    raise UsageError(f"--{name} does not go with --decision_column: give --reward_column instead.")
+            if not self.reward_column or (self.action_table and not self.action_column):
+                raise UsageError("--decision_column needs --reward_column and, with --action_table, --action_column.")
         elif self.has_sets and not (self.action_column or self.label_column):
-            flag = "--action_table" if self.action_table else "--offered_column"
-            raise UsageError(f"{flag} needs --action_column in a log, or --label_column in a table.")
+            raise UsageError(
+                "Sets of actions need --action_column in a log, --label_column in a table, or rewards in "
+                "long form with --decision_column."
+            )
 
 
 @dataclasses.dataclass(frozen=True)

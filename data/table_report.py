@@ -14,6 +14,8 @@ from data.schema import as_flag
 
 _ORDER = {"client": 0, "label": 1, "action": 1, "reward": 2, "feature": 4, "none": 5}  # Other uses have 3.
 _NO_NUMBERS = ("--feature_columns", "--position_column", "--ignore_columns", "--partition_column")
+_OF_SETS = ("offered", "decision")
+_NO_FEATURES = columns.Encoded(np.zeros((0, 0)), [], {}, {})
 _PRINTED = 20  # Maximum number of columns that are printed.
 _DETAILS = {
     "categories": " ({})", "hours": " with times", "why": " ({})",
@@ -22,14 +24,14 @@ _DETAILS = {
 
 
 def of(
-    rows: tables.Rows, encoded: columns.Encoded, actions: columns.Encoded | None = None, *, knows_labels: bool = False
+    rows: tables.Rows, encoded: columns.Encoded, actions: columns.Encoded = _NO_FEATURES, *, knows_labels: bool = False
 ) -> dict[str, Any]:
     """Describes the use and type of each column, and counts read, dropped and imputed values, in JSON types.
 
     Args:
       rows: Rows of the table.
       encoded: The encoded features.
-      actions: The encoded features of actions; None if they have none.
+      actions: The encoded features of actions.
       knows_labels: Whether the labels come from a file of statistics, not from the table.
     """
     table, roles, warnings = rows.table, rows.roles, []
@@ -41,7 +43,10 @@ def of(
     report |= {name: getattr(rows, name) for name in ("dropped_rows", "notes", "synthetic_clients")}
     sizes: dict[str, Any] = {"rows": len(rows.frame), "clients": len(rows.client_ids)}
     if rows.offered:
-        sizes["sets"] = rows.offered.report(actions)
+        counts = (rows.offered.entries >= 0).sum(axis=1)
+        sets = {"smallest": int(counts.min()), "mean": float(counts.mean()), "largest": int(counts.max())}
+        features = [{"name": name} | kind for name, kind in actions.kinds.items()]
+        sizes["sets"] = sets | {"actions": len(rows.offered.names), "features": features}
     return report | sizes | {"warnings": warnings, "columns": _of_columns(rows, encoded, actions)}
 
 
@@ -49,15 +54,15 @@ def _of_columns(rows: tables.Rows, encoded: columns.Encoded, actions: columns.En
     """Describes the use and type of each column, in the order of the table."""
     roles = rows.roles
     numbers = {name: re.split("[_=]", flag[2:])[0] for name, flag in roles.uses.items() if flag not in _NO_NUMBERS}
-    used: dict[str, dict[str, Any]] = {name: {"use": use, "kind": "number"} for name, use in numbers.items()}
+    used: dict[str, dict[str, Any]] = {
+        name: {"use": use, "kind": "names" if use in _OF_SETS else "number"} for name, use in numbers.items()
+    }
     used |= {name: {"use": "client", "kind": "category", "categories": len(rows.client_ids)} for name in roles.clients}
     if name := roles.label or rows.schema.action_column:
         use = "label" if rows.schema.label_column else "action"
         used[name] = {"use": use, "kind": "category", "categories": len(rows.label_names)}
-    used |= {name: used[name] | {"kind": "names"} for name in used if used[name]["use"] in ("offered", "decision")}
     used |= {name: {"use": "feature"} | kind for name, kind in encoded.kinds.items()}
-    kinds = actions.kinds if actions else {}
-    used |= {name: {"use": "of action"} | kinds[name] for name in roles.action_features}
+    used |= {name: {"use": "of action"} | actions.kinds[name] for name in roles.action_features}
     used |= {name: {"use": "feature", "kind": "text"} for name in roles.texts}
     why = roles.uses | dict.fromkeys(rows.table.nameless, "it has no name")
     why |= dict.fromkeys(roles.features, "no estimator reads features")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data import action_sets, clients, columns, keys, log_time, offers, partition, statistics, table_file, text
+from data import clients, columns, keys, log_time, offers, partition, statistics, table_file, text
+from data.action_sets import of_entries
 from data.errors import UsageError, counted
 from data.schema import Roles, Schema, as_flag, listed, resolve
 
@@ -72,15 +73,31 @@ class Rows:
 
     def contexts(self, values: clients.Features) -> Any:
         """Contexts together with the actions that each row offers, if these differ."""
-        return action_sets.of_entries(values, self.offered.entries) if self.offered else values
+        return of_entries(values, self.offered.entries) if self.offered else values
 
     def of_actions(
         self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None
-    ) -> columns.Encoded | None:
-        """Encodes the features of actions, [entries, features], see `offers.Offers.encoded`; None if they have none."""
-        if self.offered is None or self.offered.features is None:
-            return None
-        return self.offered.encoded(is_train, known.actions if known else None, self.schema)
+    ) -> columns.Encoded:
+        """Encodes the features of actions, [entries, features]; there are no features if actions have none.
+
+        Args:
+          is_train: bool [rows], the rows from whose offered actions statistics are learned; None for all rows.
+          known: Statistics from a file, to be used instead.
+
+        Raises:
+          UsageError: If a column cannot be encoded, if columns differ from `known`, or if none is left.
+        """
+        if self.offered is None:
+            return columns.encode(pd.DataFrame())
+        frame, part = self.offered.features, slice(None) if is_train is None else is_train
+        if known and set(known.actions) != set(frame):
+            raise UsageError(f"The statistics have features {list(known.actions)} of actions, not {list(frame)}.")
+        is_learned = np.isin(np.arange(len(frame)), self.offered.entries[part])
+        how = {"categories": self.schema.categories, "show": self.offered.table.cells}
+        encoded = columns.encode(frame, is_learned, known.actions if known else None, **how)
+        if len(frame.columns) and not encoded.names:
+            raise UsageError(f"No feature of actions in {self.offered.table.path} has a value in training rows.")
+        return encoded
 
 
 def words(texts: pd.DataFrame) -> text.Words:

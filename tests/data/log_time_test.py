@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, interaction_log, log_time, schema
+from data import frames, interaction_log, log_table, log_time, schema
 from data.errors import UsageError
 from data.tasks import logged, tabular
 from data.tasks.options import TaskOptions
