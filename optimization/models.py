@@ -497,7 +497,7 @@ def feature_spec(task: tasks.Task) -> FeatureSpec:
 
 
 def spec(form: Any, num_actions: int) -> FeatureSpec:
-    """Shapes and dtypes of a batch of features whose form is like that of `Task.feature_spec`; the first axis is None."""
+    """Shapes and dtypes of a batch of features of a form, see `Task.feature_spec`; the first axis is None."""
     if isinstance(form, action_sets.Spec):
         slots = None if form.num_features else num_actions
         entries, actions = tf.TensorSpec((None, slots), tf.int32), tf.TensorSpec((None, slots, form.num_features))
