@@ -65,10 +65,9 @@ def read_catalogue(schema: Schema) -> Catalogue | None:
     """
     if not schema.action_table:
         return None
-    flag, name = "--action_table", schema.action_id_column
+    flag = "--action_table"
     table = table_file.read(schema.action_table, dataclasses.replace(schema, file_flag=flag))
-    if not name:  # The file is read again, with ids as text.
-        return read_catalogue(dataclasses.replace(schema, action_id_column=table.frame.columns[0]))
+    name = schema.action_id_column or table.frame.columns[0]
     if name not in table.frame:
         raise UsageError(f"--action_id_column: there is no column {name!r} in {table.path}.")
     ids = columns.named(table.frame[name])
@@ -110,34 +109,7 @@ def elements(cell: Any, mark: str | None = None) -> list[Any]:
     return [part.strip(around) for part in cell.split(mark)]
 
 
-def divided(roles: Roles, frame: pd.DataFrame, schema: Schema, known: Collection[str]) -> Roles:
-    """Roles in a file in long form, where columns that are constant within every decision are features of decisions.
-
-    Args:
-      roles: The columns by role.
-      frame: Rows of the file.
-      schema: The schema from the flags.
-      known: Columns that are features of actions in any case.
-
-    Raises:
-      UsageError: If texts differ within a decision, or a column holds lists.
-    """
-    decision = frame.groupby([*roles.clients, schema.decision_column], sort=False, dropna=False).ngroup().to_numpy()
-    first, varying = np.unique(decision, return_index=True)[1], set(known)
-    for name in [*roles.features, *roles.texts]:
-        table_file.refuse_lists(frame[name])
-        values = pd.factorize(frame[name])[0]
-        if (values != values[first[decision]]).any():
-            varying.add(name)
-    if texts := varying & set(roles.texts):
-        raise UsageError(f"--text_columns: {min(texts)!r} differs within decisions, but texts must describe decisions.")
-    of_decisions = [name for name in roles.features if name not in varying]
-    of_actions = [name for name in roles.features if name in varying]
-    return dataclasses.replace(roles, features=of_decisions, action_features=of_actions)
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """A file whose rows offer actions. Invalid cells raise a `UsageError` with their content and place.
 
     Attributes:
@@ -152,13 +124,17 @@ class Source:
     roles: Roles
     catalogue: Catalogue | None
 
-    def listed(self, frame: pd.DataFrame) -> pd.Series | None:
-        """Offered ids, as categories, with the index of the row that offers them; None without `--offered_column`.
+    def listed(self, frame: pd.DataFrame) -> pd.DataFrame | None:
+        """Offered ids of a file with one row per decision; None if every row offers the whole catalogue.
 
-        Sets and ids must not be empty.
+        Each row must offer its label or logged action.
 
         Args:
           frame: Rows of the file, with its index.
+
+        Returns:
+          One row for each offered action, with the index of the row that offers it as index and as `decision`; its
+          `id`, and whether it `is_chosen`.
         """
         if not self.schema.offered_column:
             return None
@@ -170,128 +146,114 @@ class Source:
         refuse(sets.map(len) == 0, cells, self.table, flag, "is an empty set: every row must offer an action")
         ids = columns.named(sets.explode().infer_objects())
         refuse(ids.isna(), cells[ids.index], self.table, flag, "has an empty id")
-        return ids
+        labels = frame[self.roles.label]
+        is_chosen = ids.astype(object) == labels.astype(object)[ids.index]
+        is_wrong = ~is_chosen.groupby(level=0).any()[frame.index]
+        refuse(is_wrong, labels, self.table, f"Column {labels.name!r}", f"is not in the {flag} of its row")
+        return pd.DataFrame({"decision": ids.index, "id": ids, "is_chosen": is_chosen})
 
-    def of_rows(self, frame: pd.DataFrame, names: list[str], ids: pd.Series | None) -> Offers:
-        """Offers of a file with one row per decision, each of which must offer its label or logged action.
+    def decisions(self, frame: pd.DataFrame, known: Collection[str]) -> tuple[Roles, pd.DataFrame, pd.DataFrame]:
+        """Decisions of a file in long form, whose rows need not be adjacent, and which have one chosen action in a log.
 
-        Args:
-          frame: Rows of the file, with its index.
-          names: Names of all actions.
-          ids: Result of `listed`; if None, every row offers the whole catalogue.
-        """
-        labels, flag = frame[self.roles.label], "--action_column" if self.schema.is_log else "--label_column"
-        if ids is None and self.catalogue:
-            every, chosen = np.arange(len(names), dtype=np.int32), columns.codes(labels, names)
-            refuse(chosen < 0, labels, self.table, flag, "is not an id in --action_table")
-            sets = np.broadcast_to(every, (len(frame), len(names)))  # Without a copy for each row.
-            self._check_sizes(np.full(len(frame), len(names)), labels)
-            return Offers(names, sets, every, self.catalogue.features, chosen, None, self.catalogue.table)
-        rows = frame.index.get_indexer(ids.index)
-        is_chosen = ids.to_numpy(object) == labels.to_numpy(object)[rows]
-        has_none = np.bincount(rows, is_chosen, len(frame)) == 0
-        refuse(has_none, labels, self.table, flag, "is not in the --offered_column of its row")
-        offered = pd.DataFrame({"row": rows, "id": ids, "is_chosen": is_chosen}, ids.index)
-        return self._offers(offered, pd.DataFrame(index=ids.index), names)
-
-    def decisions(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
-        """One row per decision of a file in long form: in a log, that of the chosen action, and otherwise the first.
-
-        Decisions are in the order in which they begin. Each has exactly one chosen action in a log.
+        Columns that are constant in each decision are features of decisions, and the others are features of actions.
 
         Args:
           frame: Rows of the file, with its index.
+          known: Columns that are features of actions in any case.
 
         Returns:
-          These rows; and for each row of the file, the index of its decision's row.
+          The columns by role. One row per decision, in the order in which they begin: the one of the chosen action in a
+          log, and otherwise the first one. And one row for each row of the file: the index of its `decision`, its `id`
+          if it has one, and either whether it `is_chosen`, or its `reward`.
         """
-        keys, names = [*self.roles.clients, self.schema.decision_column], frame[self.schema.decision_column]
-        decision = frame.groupby(keys, sort=False, observed=True).ngroup().to_numpy()
-        place = np.unique(decision, return_index=True)[1]
-        if self.schema.chosen_column:
-            is_chosen, flag = self._is_chosen(frame), "--chosen_column"
-            counts, must = np.bincount(decision, is_chosen)[decision], ": mark exactly one row of a decision with 1"
-            refuse(counts == 0, names, self.table, flag, f"is a decision without a chosen action{must}")
-            refuse(
-                (counts > 1) & is_chosen, names, self.table, flag, f"is a decision with several chosen actions{must}"
-            )
-            place[decision[is_chosen]] = np.flatnonzero(is_chosen)
-        return frame.iloc[place], frame.index.to_numpy()[place][decision]
-
-    def of_long(self, frame: pd.DataFrame, rows: np.ndarray) -> Offers:
-        """Offers of a file in long form, whose actions must have ids or features.
-
-        Args:
-          frame: Rows of the file, with its index.
-          rows: int [rows of the file], the position of each row's decision.
-        """
-        offered, flag = pd.DataFrame({"row": rows}, frame.index), "--action_column"
-        names = self.catalogue.ids if self.catalogue else []
-        if name := self.schema.action_column:
-            offered["id"] = columns.named(frame[name])
-            refuse(offered["id"].isna(), frame[name], self.table, flag, "is not an id: every row needs its action")
-            names = names or columns.ordered(offered["id"])
-        elif not self.roles.action_features:
-            raise UsageError(f"Actions of {self.table.path} have no features: name their ids with {flag}.")
-        if self.schema.chosen_column:
-            offered["is_chosen"] = self._is_chosen(frame)
+        names, flag, varying = frame[self.schema.decision_column], "--chosen_column", set(known)
+        decision = frame.groupby([*self.roles.clients, names.name], sort=False, observed=True).ngroup().to_numpy()
+        first = np.unique(decision, return_index=True)[1]
+        for name in [*self.roles.features, *self.roles.texts]:
+            table_file.refuse_lists(frame[name])
+            values = pd.factorize(frame[name])[0]
+            if (values != values[first[decision]]).any():
+                varying.add(name)
+        if texts := varying & set(self.roles.texts):
+            raise UsageError(f"--text_columns: {min(texts)!r} differs within decisions: such texts cannot be read.")
+        offered = pd.DataFrame(index=frame.index)
+        if cells := self.schema.action_column:
+            offered["id"] = columns.named(frame[cells])
+            refuse(offered["id"].isna(), frame[cells], self.table, "--action_column", "is not an id of an action")
+        elif not varying:
+            raise UsageError(f"Actions of {self.table.path} have no features: name their ids with --action_column.")
+        if cells := self.schema.chosen_column:
+            is_chosen = self.table.numbers(frame[cells], flag, "choice", (0, 1), is_whole=True) == 1
+            counts, must = np.bincount(decision, is_chosen)[decision], "exactly one of its rows must have 1"
+            refuse(counts == 0, names, self.table, flag, f"is a decision without a chosen action: {must}")
+            refuse((counts > 1) & is_chosen, names, self.table, flag, f"is a decision with two chosen actions: {must}")
+            first[decision[is_chosen]], offered["is_chosen"] = np.flatnonzero(is_chosen), is_chosen
         else:
-            column = frame[self.schema.reward_column]
-            offered["reward"] = self.table.numbers(column, "--reward_column", "reward", _FLOAT32)
-        return self._offers(offered, frame[self.roles.action_features], names)
+            rewards = frame[self.schema.reward_column]
+            offered["reward"] = self.table.numbers(rewards, "--reward_column", "reward", _FLOAT32)
+        offered["decision"] = frame.index.to_numpy()[first][decision]
+        of_decisions = [name for name in self.roles.features if name not in varying]
+        of_actions = [name for name in self.roles.features if name in varying]
+        roles = dataclasses.replace(self.roles, features=of_decisions, action_features=of_actions)
+        return roles, frame.iloc[first], offered
 
-    def _offers(self, offered: pd.DataFrame, features: pd.DataFrame, names: list[str]) -> Offers:
+    def offers(self, frame: pd.DataFrame, names: list[str], offered: pd.DataFrame | None) -> Offers:
         """Offers of rows, in which ids must be known, and none may occur twice.
 
         Args:
-          offered: One row for each offered action, with the index of the file: the `row` that offers it, its `id` if it
-            has one, and either whether it `is_chosen`, or its `reward`.
-          features: Columns of features in the file, with the same rows.
-          names: Names of all actions; empty without ids.
+          frame: One row per decision, with the index of the file.
+          names: Names of all actions; empty to take those of the catalogue, or the ids in `offered`.
+          offered: Result of `listed` or `decisions`; the decisions may have other rows.
         """
-        rows, slots = offered["row"].to_numpy(), offered.groupby("row").cumcount().to_numpy(np.int32)
+        names = self.catalogue.ids if self.catalogue else names
+        if offered is None:
+            every, labels = np.arange(len(names), dtype=np.int32), frame[self.roles.label]
+            chosen = columns.codes(labels, names)
+            refuse(chosen < 0, labels, self.table, f"Column {labels.name!r}", "is not an id in --action_table")
+            if len(names) > (self.schema.largest_set or np.inf):
+                raise UsageError(
+                    f"--largest_set={self.schema.largest_set}: without --offered_column, a row has {len(names)}."
+                )
+            sets = np.broadcast_to(every, (len(frame), len(names)))  # Without a copy for each row.
+            return Offers(names, sets, every, self.catalogue.features, chosen, None, self.catalogue.table)
+        rows = frame.index.get_indexer(offered["decision"])
+        offered, rows = offered[rows >= 0], rows[rows >= 0]
+        slots = pd.Series(rows).groupby(rows).cumcount().to_numpy(np.int32)
+        features, table = self.table.frame.loc[offered.index, self.roles.action_features], self.table
         actions, entries, shown = slots, np.arange(len(rows)), pd.Series(slots + 1, offered.index)
-        if names:
-            flag = "--offered_column" if self.schema.offered_column else "--action_column"
-            actions, shown = columns.codes(offered["id"], names), offered["id"]
-            source = "--action_table" if self.catalogue else "--public_statistics"
+        if "id" in offered:
+            shown, flag = offered["id"], "--offered_column" if self.schema.offered_column else "--action_column"
+            names = names or columns.ordered(shown)
+            actions, source = columns.codes(shown, names), "--action_table" if self.catalogue else "--public_statistics"
             refuse(actions < 0, shown, self.table, flag, f"is not an action of {source}")
-            is_twice = offered.duplicated(["row", "id"])
+            is_twice = offered.duplicated(["decision", "id"])
             refuse(is_twice, shown, self.table, flag, "occurs twice in its set: offer each action once")
             keys = [actions, *(column for _, column in features.items())]
             entries = offered.groupby(keys, dropna=False, observed=True).ngroup().to_numpy()
         first = np.unique(entries, return_index=True)[1]
-        features, of_entries, table = features.iloc[first], actions[first], self.table
+        features, of_entries = features.iloc[first], actions[first]
         if self.catalogue:
             others = self.catalogue.features.iloc[of_entries]
-            if not self.roles.action_features:
-                features, table = others, self.catalogue.table
-            else:
+            if self.roles.action_features:
                 features = features.join(others.set_index(features.index), rsuffix=" in --action_table")
+            else:
+                features, table = others, self.catalogue.table
+        width = self.schema.largest_set or slots.max() + 1
         if len(features.columns):
-            self._check_sizes(slots + 1, shown)
-            width = self.schema.largest_set or slots.max() + 1
+            refuse(
+                slots >= width, shown, self.table, "--largest_set", f"is offered in a row after {width} other actions"
+            )
             is_empty = features.isna().all(axis=1).to_numpy()[entries]
-            refuse(is_empty, shown, self.table, "Sets of actions", "is offered, but all of its features are missing")
+            refuse(is_empty, shown, self.table, "Features of actions", "is an offered action without any features")
         else:
-            slots, entries, of_entries, width = actions, actions, np.arange(len(names)), len(names)
-        if width < 2:
-            raise UsageError(f"Every row of {self.table.path} offers a single action, but a bandit needs a choice.")
-        sets, chosen, rewards = np.full((rows.max() + 1, width), -1, np.int32), None, None
+            slots, entries, of_entries, width = actions, actions, np.arange(len(names), dtype=np.int32), len(names)
+        sets, chosen, rewards = np.full((len(frame), width), -1, np.int32), None, None
         sets[rows, slots] = entries
         if "reward" in offered:
             rewards = np.zeros(sets.shape, np.float32)
             rewards[rows, slots] = offered["reward"]
         else:
-            chosen = np.zeros(len(sets), np.int32)
-            chosen[rows[offered["is_chosen"]]] = slots[offered["is_chosen"]]
+            is_chosen, chosen = offered["is_chosen"].to_numpy(bool), np.zeros(len(sets), np.int32)
+            chosen[rows[is_chosen]] = slots[is_chosen]
         names = names or [str(slot + 1) for slot in range(width)]
-        return Offers(names, sets, of_entries.astype(np.int32), features, chosen, rewards, table)
-
-    def _check_sizes(self, sizes: np.ndarray, cells: pd.Series) -> None:
-        most = self.schema.largest_set or np.inf
-        refuse(sizes > most, cells, self.table, "--largest_set", f"is in a row that offers more than {most} actions")
-
-    def _is_chosen(self, frame: pd.DataFrame) -> np.ndarray:
-        column = frame[self.schema.chosen_column]
-        return self.table.numbers(column, "--chosen_column", "choice", (0, 1), is_whole=True) == 1
+        return Offers(names, sets, of_entries, features, chosen, rewards, table)

@@ -14,8 +14,6 @@ from data.schema import as_flag
 
 _ORDER = {"client": 0, "label": 1, "action": 1, "reward": 2, "feature": 4, "none": 5}  # Other uses have 3.
 _NO_NUMBERS = ("--feature_columns", "--position_column", "--ignore_columns", "--partition_column")
-_OF_SETS = ("offered", "decision")
-_NO_FEATURES = columns.Encoded(np.zeros((0, 0)), [], {}, {})
 _PRINTED = 20  # Maximum number of columns that are printed.
 _DETAILS = {
     "categories": " ({})", "hours": " with times", "why": " ({})",
@@ -23,15 +21,12 @@ _DETAILS = {
 }  # fmt: skip
 
 
-def of(
-    rows: tables.Rows, encoded: columns.Encoded, actions: columns.Encoded = _NO_FEATURES, *, knows_labels: bool = False
-) -> dict[str, Any]:
+def of(rows: tables.Rows, *encoded: columns.Encoded, knows_labels: bool = False) -> dict[str, Any]:
     """Describes the use and type of each column, and counts read, dropped and imputed values, in JSON types.
 
     Args:
       rows: Rows of the table.
-      encoded: The encoded features.
-      actions: The encoded features of actions.
+      *encoded: The encoded features; for sets of actions, also the encoded features of actions.
       knows_labels: Whether the labels come from a file of statistics, not from the table.
     """
     table, roles, warnings = rows.table, rows.roles, []
@@ -45,24 +40,23 @@ def of(
     if rows.offered:
         counts = (rows.offered.entries >= 0).sum(axis=1)
         sets = {"smallest": int(counts.min()), "mean": float(counts.mean()), "largest": int(counts.max())}
-        features = [{"name": name} | kind for name, kind in actions.kinds.items()]
+        features = [{"name": name} | kind for name, kind in encoded[1].kinds.items()]
         sizes["sets"] = sets | {"actions": len(rows.offered.names), "features": features}
-    return report | sizes | {"warnings": warnings, "columns": _of_columns(rows, encoded, actions)}
+    return report | sizes | {"warnings": warnings, "columns": _of_columns(rows, *encoded)}
 
 
-def _of_columns(rows: tables.Rows, encoded: columns.Encoded, actions: columns.Encoded | None) -> list[dict[str, Any]]:
+def _of_columns(rows: tables.Rows, *encoded: columns.Encoded) -> list[dict[str, Any]]:
     """Describes the use and type of each column, in the order of the table."""
     roles = rows.roles
     numbers = {name: re.split("[_=]", flag[2:])[0] for name, flag in roles.uses.items() if flag not in _NO_NUMBERS}
-    used: dict[str, dict[str, Any]] = {
-        name: {"use": use, "kind": "names" if use in _OF_SETS else "number"} for name, use in numbers.items()
-    }
+    kinds = {"offered": "sets", "decision": "names"}
+    used: dict[str, Any] = {name: {"use": use, "kind": kinds.get(use, "number")} for name, use in numbers.items()}
     used |= {name: {"use": "client", "kind": "category", "categories": len(rows.client_ids)} for name in roles.clients}
     if name := roles.label or rows.schema.action_column:
         use = "label" if rows.schema.label_column else "action"
         used[name] = {"use": use, "kind": "category", "categories": len(rows.label_names)}
-    used |= {name: {"use": "feature"} | kind for name, kind in encoded.kinds.items()}
-    used |= {name: {"use": "of action"} | actions.kinds[name] for name in roles.action_features}
+    used |= {name: {"use": "feature"} | kind for name, kind in encoded[0].kinds.items()}
+    used |= {name: {"use": "of action"} | encoded[1].kinds[name] for name in roles.action_features}
     used |= {name: {"use": "feature", "kind": "text"} for name in roles.texts}
     why = roles.uses | dict.fromkeys(rows.table.nameless, "it has no name")
     why |= dict.fromkeys(roles.features, "no estimator reads features")

@@ -85,7 +85,7 @@ class Rows:
           known: Statistics from a file, to be used instead.
 
         Raises:
-          UsageError: If a column cannot be encoded, if columns differ from `known`, or if none is left.
+          UsageError: If a column cannot be encoded, or if columns differ from `known`.
         """
         if self.offered is None:
             return columns.encode(pd.DataFrame())
@@ -94,10 +94,7 @@ class Rows:
             raise UsageError(f"The statistics have features {list(known.actions)} of actions, not {list(frame)}.")
         is_learned = np.isin(np.arange(len(frame)), self.offered.entries[part])
         how = {"categories": self.schema.categories, "show": self.offered.table.cells}
-        encoded = columns.encode(frame, is_learned, known.actions if known else None, **how)
-        if len(frame.columns) and not encoded.names:
-            raise UsageError(f"No feature of actions in {self.offered.table.path} has a value in training rows.")
-        return encoded
+        return columns.encode(frame, is_learned, known.actions if known else None, **how)
 
 
 def words(texts: pd.DataFrame) -> text.Words:
@@ -132,28 +129,23 @@ def read(
     """
     schema.check()
     table = table_file.read(path, schema)
-    catalogue = offers.read_catalogue(schema)
+    catalogue, each_action = offers.read_catalogue(schema), None
     roles = resolve(schema, list(table.frame.columns), path, list(catalogue.features) if catalogue else ())
-    if schema.decision_column:
-        roles = offers.divided(roles, table.frame, schema, known.actions if known else ())
-    if known and not schema.is_log:
-        _check_known(known, schema, roles, path)
     known_labels = list(known.labels) if known and known.labels and schema.label_column else None
     frame, dropped = _complete(table.frame, schema, roles, path, known_labels)
-    source, each_action = offers.Source(table, schema, roles, catalogue), frame
+    source = offers.Source(table, schema, roles, catalogue)
     if schema.decision_column:
-        frame, decisions = source.decisions(each_action)
+        roles, frame, each_action = source.decisions(frame, known.actions if known else ())
+    if known and not schema.is_log:
+        _check_known(known, schema, roles, path)
     frame, times, notes = log_time.select(frame, table, schema)
     names, labels, offered = roles.rewards, None, None
-    if schema.decision_column:
-        rows = frame.index.get_indexer(decisions)
-        offered = source.of_long(each_action[rows >= 0], rows[rows >= 0])
-    elif roles.label:
-        ids = source.listed(frame)
-        names = catalogue.ids if catalogue else _label_names(frame[roles.label], schema, known_labels, ids)
+    each_action = source.listed(frame) if schema.offered_column else each_action
+    if roles.label and not catalogue:
+        names = _label_names(frame[roles.label], schema, known_labels, each_action)
         labels = columns.codes(frame[roles.label], names)
-        offered = source.of_rows(frame, names, ids) if schema.has_sets else None
-    if offered:
+    if schema.has_sets:
+        offered = source._replace(roles=roles).offers(frame, names, each_action)
         names, labels = offered.names, offered.chosen
     client_ids, clients, synthetic = _clients(frame, roles, schema, seed, concentration)
     return Rows(
@@ -190,12 +182,8 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
     flag, differing = "--public_statistics", set(known.columns).symmetric_difference(roles.features)
     kinds = {name: known.columns.get(name) for name in schema.categories}
     numbers = [name for name, kind in kinds.items() if not isinstance(kind, statistics.Categories)]
-    parts = {
-        "labels": (known.labels, roles.label and not schema.action_table),
-        "features of actions": (known.actions, roles.action_features or schema.action_table),
-        "vocabulary": (known.vocabulary, roles.texts),
-    }
-    for what, (has, wants) in parts.items():
+    wants_labels = roles.label and not schema.action_table
+    for what, has, wants in (("labels", known.labels, wants_labels), ("vocabulary", known.vocabulary, roles.texts)):
         if bool(has) != bool(wants):
             raise UsageError(
                 f"{flag} has {what if has else f'no {what}'}, unlike {path} as it is read: use those of such a table."
@@ -255,7 +243,7 @@ def _clients(
     return client_ids, grouped.ngroup().to_numpy(np.int32), ""
 
 
-def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None, offered: pd.Series | None) -> list[str]:
+def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None, offered: pd.DataFrame | None) -> list[str]:
     """Names of all labels or actions, including those that a flag adds or that are only offered.
 
     Refuses too few or too many labels, and labels that are mostly decimal numbers, dates, or distinct in nearly every
@@ -263,7 +251,7 @@ def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None, off
     """
     flag = f"{'--action_column' if schema.is_log else '--label_column'}={as_flag([labels.name])}"
     present = list(labels.cat.remove_unused_categories().cat.categories)
-    present += [] if offered is None else list(offered.cat.categories)
+    present += [] if offered is None else list(offered["id"].cat.categories)
     names = known or columns.ordered(pd.Series([*present, *listed(schema.action_names)], dtype=object))
     if len(names) < 2:
         how = "; --action_names=A,B adds actions that were never chosen" if schema.is_log else ""
