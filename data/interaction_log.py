@@ -112,6 +112,17 @@ class InteractionLog:
         """Number of actions that a policy chooses from: those in `action_names`, or the slots if they have features."""
         return len(self.action_names) if self.catalogue is None else self.contexts.entries.shape[1]  # type: ignore
 
+    @property
+    def plain_contexts(self) -> np.ndarray | text.Bags | None:
+        """The contexts without sets of actions."""
+        return self.contexts.contexts if isinstance(self.contexts, action_sets.ActionSets) else self.contexts
+
+    @property
+    def offered(self) -> np.ndarray:
+        """Which actions each row offers, bool [rows, actions]."""
+        has_sets = isinstance(self.contexts, action_sets.ActionSets)
+        return self.contexts.entries >= 0 if has_sets else np.ones((len(self), self.num_actions), bool)
+
     def take(self, rows: np.ndarray) -> "InteractionLog":
         """Log of these rows, int positions in ascending order; clients without rows are left out."""
         present, clients = np.unique(self.clients[rows], return_inverse=True)

@@ -73,9 +73,8 @@ def read_catalogue(schema: Schema) -> Catalogue | None:
     ids = columns.named(table.frame[name])
     refuse(ids.isna(), table.frame[name], table, flag, "is not an id: every action needs one")
     refuse(ids.duplicated(), ids, table, flag, "is the id of an earlier row: give each action a single row")
-    return Catalogue(
-        table, list(ids), table.frame.drop(columns=[name, *listed(schema.ignore_columns)], errors="ignore")
-    )
+    features = table.frame.drop(columns=[name, *listed(schema.ignore_columns)], errors="ignore")
+    return Catalogue(table, list(ids), features)
 
 
 def refuse(is_wrong: Any, cells: pd.Series, table: table_file.Table, flag: str, problem: str) -> None:
@@ -211,9 +210,7 @@ class Source(NamedTuple):
             chosen = columns.codes(labels, names)
             refuse(chosen < 0, labels, self.table, f"Column {labels.name!r}", "is not an id in --action_table")
             if len(names) > (self.schema.largest_set or np.inf):
-                raise UsageError(
-                    f"--largest_set={self.schema.largest_set}: without --offered_column, a row has {len(names)}."
-                )
+                raise UsageError(f"--largest_set is below {len(names)}, the number of actions in --action_table.")
             sets = np.broadcast_to(every, (len(frame), len(names)))  # Without a copy for each row.
             return Offers(names, sets, every, self.catalogue.features, chosen, None, self.catalogue.table)
         rows = frame.index.get_indexer(offered["decision"])
@@ -240,9 +237,7 @@ class Source(NamedTuple):
                 features, table = others, self.catalogue.table
         width = self.schema.largest_set or slots.max() + 1
         if len(features.columns):
-            refuse(
-                slots >= width, shown, self.table, "--largest_set", f"is offered in a row after {width} other actions"
-            )
+            refuse(slots >= width, shown, self.table, "--largest_set", f"is offered after {width} others in its row")
             is_empty = features.isna().all(axis=1).to_numpy()[entries]
             refuse(is_empty, shown, self.table, "Features of actions", "is an offered action without any features")
         else:

@@ -115,17 +115,9 @@ class Sets:
         None, "Column of ids in --action_table (default: the first)", only=_CATALOGUE
     )
     offered_column: str | None = setting(None, "Column of the ids that a row offers: lists, or a|b|c (default: all)")
-    decision_column: str | None = setting(
-        None,
-        "Column of decisions in a file with one row per decision and action. Columns that are the same in all rows of "
-        "every decision describe decisions, others actions",
-    )
+    decision_column: str | None = setting(None, "Column of decisions in a table with one row per decision and action")
     chosen_column: str | None = setting(None, "In such a log, column with 1 for the chosen action", only=_LONG)
-    largest_set: Count | None = setting(
-        None,
-        "Largest number of actions with features that a row offers (default: the largest in the data; linear_synthetic 25)",
-        low=1,
-    )
+    largest_set: Count | None = setting(None, "Most actions with features in a row (default: as in the data, or 25)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -231,32 +223,20 @@ class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
         if self.is_log and not (self.reward_column and (self.propensity_column or self.propensity_columns)):
             column = "--chosen_column" if self.decision_column else "--action_column"
             raise UsageError(f"A log needs --reward_column and --propensity_column in addition to {column}.")
-        self._check_sets()
-        if not (self.is_log or self.decision_column) and bool(self.label_column) == bool(self.reward_columns):
+        long_form = bool(self.decision_column)
+        if long_form and (not self.reward_column or (self.action_table and not self.action_column)):
+            raise UsageError("--decision_column needs --reward_column and, with --action_table, --action_column.")
+        if long_form and (self.label_column or self.reward_columns or self.offered_column):
+            raise UsageError("--decision_column excludes --label_column, --reward_columns and --offered_column.")
+        if self.has_sets and not (long_form or self.action_column or self.label_column):
+            raise UsageError("--action_table and --offered_column need --label_column or, in a log, --action_column.")
+        if not (self.is_log or long_form) and bool(self.label_column) == bool(self.reward_columns):
             flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
         if not self.num_synthetic_clients and self.partition_column:
             raise UsageError(f"--partition_column={self.partition_column} needs --client_column=rows:N.")
         if self.unobserved_rewards == "drop" and self.reward_window and self.reward_time_column:
             raise UsageError("--unobserved_rewards=drop conflicts with --reward_window, where late rewards are 0.")
-
-    def _check_sets(self) -> None:
-        """Checks the flags of rows that offer sets of actions.
-
-        Raises:
-          UsageError: If they conflict, or lack another flag.
-        """
-        if self.decision_column:
-            for name in ("label_column", "reward_columns", "offered_column"):
-                if getattr(self, name):
-                    raise UsageError(f"--{name} does not go with --decision_column: give --reward_column instead.")
-            if not self.reward_column or (self.action_table and not self.action_column):
-                raise UsageError("--decision_column needs --reward_column and, with --action_table, --action_column.")
-        elif self.has_sets and not (self.action_column or self.label_column):
-            raise UsageError(
-                "Sets of actions need --action_column in a log, --label_column in a table, or rewards in "
-                "long form with --decision_column."
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,7 +251,7 @@ class Roles:
       features: Feature columns.
       texts: Feature columns whose words are counted.
       named: Features that flags name explicitly.
-      action_features: In long form, columns that describe actions instead of decisions; see `offers.divided`.
+      action_features: In long form, columns that describe actions instead of decisions; see `offers.Source.decisions`.
     """
 
     clients: list[str]

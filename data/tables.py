@@ -144,6 +144,8 @@ def read(
     if roles.label and not catalogue:
         names = _label_names(frame[roles.label], schema, known_labels, each_action)
         labels = columns.codes(frame[roles.label], names)
+    if catalogue:
+        table = dataclasses.replace(table, checksum=f"{table.checksum}-{catalogue.table.checksum}")
     if schema.has_sets:
         offered = source._replace(roles=roles).offers(frame, names, each_action)
         names, labels = offered.names, offered.chosen
