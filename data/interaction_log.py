@@ -137,6 +137,32 @@ class InteractionLog:
             **fields,
         )
 
+    @property
+    def has_sets(self) -> bool:
+        """Whether rows offer sets of actions; otherwise, every row offers all of them."""
+        return isinstance(self.contexts, action_sets.ActionSets)
+
+    @property
+    def slot_actions(self) -> np.ndarray:
+        """Action in each slot, int32 [rows, slots], a position in `action_names`; -1 where none is offered.
+
+        Without sets, the shape is [1, actions], because all rows are the same.
+        """
+        if not isinstance(self.contexts, action_sets.ActionSets):
+            return np.arange(len(self.action_names), dtype=np.int32)[np.newaxis]
+        entries = self.contexts.entries
+        return entries if self.catalogue_actions is None else np.where(entries < 0, -1, self.catalogue_actions[entries])
+
+    @property
+    def logged_actions(self) -> np.ndarray:
+        """Logged actions as positions in `action_names`, int32 [rows]."""
+        return self.slot_actions[np.arange(len(self)), self.actions] if self.has_sets else self.actions
+
+    @property
+    def set_sizes(self) -> np.ndarray:
+        """Number of actions that each row offers, int64 [rows]."""
+        return np.broadcast_to((self.slot_actions >= 0).sum(axis=1), len(self))
+
 
 def ordered(
     client_ids: Sequence[str],
