@@ -288,7 +288,7 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
     if (checked := log.report.get("propensity_columns")) and checked[1]:
         return Finding(PROPENSITIES, True, f"The propensities are wrong. {checked[2]}")
     values, names, count = _features(log)
-    pvalues = [_pvalues(log, (log.actions == a) / log.propensities, values) for a in range(len(log.action_names))]
+    pvalues = [_pvalues(log, (log.actions == a) / log.propensities, values) for a in range(log.num_actions)]
     num_tests = sum(map(len, pvalues))
     pvalues += [] if weights is None else [_pvalues(log, weights, values[:, :1], is_policys=True)]
     family = np.concatenate(pvalues)
@@ -329,15 +329,15 @@ def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
     If there are many features, only those that vary most are included. Each is shifted, and flipped if needed, so that
     the end of its range that is nearer to its mean becomes 0.
     """
-    if log.contexts is None:
+    if log.plain_contexts is None:
         return np.ones((len(log), 1)), [""], 0
     from scipy import sparse
 
-    width = num_features(log.contexts, log.feature_names)
-    matrix = sparse.csc_matrix(design(log.contexts, width))
+    width = num_features(log.plain_contexts, log.feature_names)
+    matrix = sparse.csc_matrix(design(log.plain_contexts, width))
     means = matrix.mean(axis=0).A1
     variances = (matrix.power(2).mean(axis=0).A1 - means**2)[:width]
-    most = max(1, min(_MOST_TESTS // len(log.action_names), _MOST_NUMBERS // len(log)))
+    most = max(1, min(_MOST_TESTS // log.num_actions, _MOST_NUMBERS // len(log)))
     varying = [place for place in np.argsort(-variances, kind="stable")[:most] if variances[place] > 1e-9]
     chosen = matrix[:, varying].toarray()
     low, high = chosen.min(axis=0), chosen.max(axis=0)
