@@ -265,10 +265,10 @@ def _sums(part: logged_clients.LoggedClients) -> tuple[np.ndarray, np.ndarray]:
     rows, sums = [], []
     for client in range(len(part)):
         log, sampled, predicted = part.rows(client), part.sampled_rewards(client), part.predicted(client)
-        logged = np.arange(len(log)), log.actions
-        weights = 1 / (predicted.shape[1] * np.asarray(log.propensities, float))
-        doubly_robust = predicted.mean(axis=1) + weights * (log.rewards - predicted[logged])
-        values = (sampled[logged], log.rewards, sampled.mean(axis=1), doubly_robust)
+        logged, sizes = (np.arange(len(log)), log.actions), log.offered.sum(axis=1)
+        weights = 1 / (sizes * np.asarray(log.propensities, float))
+        doubly_robust = predicted.sum(axis=1) / sizes + weights * (log.rewards - predicted[logged])
+        values = (sampled[logged], log.rewards, sampled.sum(axis=1) / sizes, doubly_robust)
         rows.append(len(log))
         sums.append([np.sum(value, dtype=float) for value in values])
     return np.array(rows), np.transpose(sums)
