@@ -125,18 +125,18 @@ def run(
         observed = ObservedRun(folder, folder.path, folder.flags, label, columns, length.total_rounds, first)
         logs: list[Callback] = []
 
-        def start(*others: Callback) -> None:
-            for log in others:
+        def observe(*observers: Callback) -> None:
+            for log in observers:
                 log.on_start(observed)
                 stack.callback(log.on_end, observed)
                 logs.append(log)
 
-        start(CsvFile(), EventsFile(), *loggers)
+        observe(CsvFile(), EventsFile(), *loggers)
         if goes_on():
             folder.record_continuation(first)
             if first:
                 print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
-        start(ProgressBar(headline))
+        observe(ProgressBar(headline))
         callbacks.on_start(observed)
         received = interruption.hold("\nStopping as soon as this round is saved; press Ctrl-C again to stop now.")
 
