@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import itertools
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -112,16 +111,18 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
         architecture.check(task.feature_spec[0], task.num_actions)
         task = _with_keras(task, architecture)
     if options.own_policy:
-        from bandits import policies, policy_checks
+        from bandits import object_checks, policies
 
         with objects.blamed(f"policy {options.own_policy.label}"):
             policy = policies.of(_callable("policy", options.own_policy))
         if task.model == "keras" and "representation" in policy.asks:
             raise UsageError("policy asks for the representation, which a Keras model does not provide.")
         _check_state(policy, options)
-        policy_checks.check(policy, task, options.heads)
+        object_checks.check_policy(policy, task, options.heads)
     if metric_columns(options.own_metrics):
-        _check_metrics(options.own_metrics, task)
+        from bandits import object_checks
+
+        object_checks.check_metrics(options.own_metrics, task)
     return task
 
 
@@ -140,31 +141,6 @@ def metric_columns(given: Iterable[UserObject]) -> list[Metric]:
         better, shown = getattr(metric, "better", None), getattr(metric, "shown", True)
         columns.append(Metric(f"own/{name}", getattr(metric, "about", name), better=better, in_summary=shown))
     return columns
-
-
-def _check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
-    """Calls metrics with the contexts of the first client, and with an empty log.
-
-    Raises:
-      UsageError: If one of them fails, or returns anything but a finite number or two.
-    """
-    import tensorflow as tf
-
-    from bandits import process
-    from optimization import models
-
-    first = task.clients.load(0)
-    for each, count in itertools.product(given, (len(first.labels), 0)):
-        features = models.dense(task.normalize(first.take(np.arange(count)).features))
-        log = {"action": tf.zeros(count, tf.int32), "reward": tf.zeros(count), "propensity": tf.ones(count)}
-        try:
-            totals = tf.function(process.metric_sums, autograph=False)([each], log, features).numpy()
-            if not np.isfinite(totals[:, 0]).all():
-                raise ValueError("the value is not finite")
-        except Exception as error:  # The user's code can raise anything.
-            raise UsageError(
-                f"metrics: {each.label} returns no sums for {count} interactions: {objects.first_line(error)}."
-            ) from error
 
 
 def _check_state(policy: Any, options: BanditOptions) -> None:

@@ -1,25 +1,27 @@
-"""Test of a user's policy before the first round, on random predictions.
+"""Tests of a user's policy and metrics before the first round, on a few contexts of the task.
 
-TensorFlow computes the policy in a graph, as on clients.
+TensorFlow computes them in a graph, as on clients.
 """
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from bandits import policies
+from bandits import policies, process
 from data import clients, objects, tasks
 from data.action_sets import ActionSets
 from data.errors import UsageError
+from data.objects import UserObject
 from optimization import models
 
 _ROWS = 16
 
 
-def check(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
-    """Tests whether a policy's rows are distributions, and whether its statistics are sums.
+def check_policy(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
+    """Tests on random predictions whether a policy's rows are distributions, and whether its statistics are sums.
 
     The policy is tested with two keys, with statistics of random actions, and with statistics of 0.
 
@@ -101,3 +103,23 @@ def _checked_sums(policy: policies.Policy, more: Mapping[str, Any]) -> dict[str,
         if not is_sum or name in (policies.ROUND, policies.COUNT):
             raise ValueError(f"its statistic {name!r} is no float32 sum over interactions, or has a reserved name")
     return total
+
+
+def check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
+    """Calls metrics with the contexts of the first client, and with an empty log.
+
+    Raises:
+      UsageError: If one of them fails, or returns anything but a finite number or two.
+    """
+    first = task.clients.load(0)
+    for each, count in itertools.product(given, (len(first.labels), 0)):
+        features = models.dense(task.normalize(first.take(np.arange(count)).features))
+        log = {"action": tf.zeros(count, tf.int32), "reward": tf.zeros(count), "propensity": tf.ones(count)}
+        try:
+            totals = tf.function(process.metric_sums, autograph=False)([each], log, features).numpy()
+            if not np.isfinite(totals[:, 0]).all():
+                raise ValueError("the value is not finite")
+        except Exception as error:  # The user's code can raise anything.
+            raise UsageError(
+                f"metrics: {each.label} returns no sums for {count} interactions: {objects.first_line(error)}."
+            ) from error
