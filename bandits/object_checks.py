@@ -109,7 +109,7 @@ def check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
     """Calls metrics with the contexts of the first client, and with an empty log.
 
     Raises:
-      UsageError: If one of them fails, or returns anything but a finite number or two.
+      UsageError: If one of them fails, or does not return one or two finite numbers.
     """
     first = task.clients.load(0)
     for each, count in itertools.product(given, (len(first.labels), 0)):

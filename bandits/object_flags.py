@@ -27,7 +27,7 @@ _PARTS = (*names(OwnParts), "data", "model", "client_optimizer", "server_optimiz
 
 @dataclasses.dataclass(frozen=True)
 class UserPolicySpec(registry.PolicySpec):
-    """A policy that the user provides; `target` is its text."""
+    """The user's policy; `target` is its `UserObject`."""
 
     def build(self, value: Any = None) -> Any:
         from bandits import policies
@@ -53,7 +53,7 @@ def check(settings: cli.Settings) -> None:
             raise UsageError(f"--{replaced[0]} has no effect with a policy of your own: leave it out.")
         if settings.bandits_type not in _LOSSES:
             raise UsageError(
-                f"--bandits_type={settings.bandits_type} has a policy, but so do you: give {' or '.join(_LOSSES)}, "
+                f"--bandits_type={settings.bandits_type} conflicts with your policy: give {' or '.join(_LOSSES)}, "
                 "which then only sets the loss."
             )
     if "model" in own:
@@ -210,5 +210,5 @@ def _matrix(reward: Callable[[Any, Any], float], task: tasks.Task) -> np.ndarray
         raise UsageError(f"rewards must give a number for each label and action: {error}.") from error
     if not np.isfinite(matrix).all():
         label, action = (names[place] for place in np.argwhere(~np.isfinite(matrix))[0])
-        raise UsageError(f"rewards must give finite numbers, but does not for label {label!r} and action {action!r}.")
+        raise UsageError(f"rewards must be finite, but the one for label {label!r} and action {action!r} is not.")
     return matrix
