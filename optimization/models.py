@@ -398,6 +398,8 @@ def restricted(model: Model) -> Model:
 
 
 def _offered(features: action_sets.ActionSets, outputs: tf.Tensor) -> tf.Tensor:
+    if outputs.shape[-1] == 1:  # No set is empty.
+        return outputs
     is_offered = features.entries >= 0
     return tf.where(is_offered if outputs.shape.rank == 2 else is_offered[:, tf.newaxis], outputs, -np.inf)
 
