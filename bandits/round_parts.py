@@ -324,7 +324,7 @@ class OwnPolicy(_OfPhase):
         return self.definition.policy.served(server.weights, own.deployed, total)
 
     def served(self, own: OwnPolicyState, server: fed_avg.State) -> fed_avg.State:
-        return server._replace(weights=self._served(own, server)[0])
+        return server._replace(weights=tuple(self._served(own, server)[0]))
 
     def finish(self, own: OwnPolicyState, server: fed_avg.State, folder: run_folder.RunFolder) -> Sequence[str]:
         if own.deployed:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bandits import interactions
+from bandits import interactions, round_parts
 from data.action_sets import ActionSets
 from data.errors import UsageError
 from tests.bandits import whole_runs
@@ -71,6 +71,42 @@ def test_a_continued_run_equals_an_uninterrupted_one(tmp_path, bandit):
     whole_runs.assert_same(continued, whole)
     for name, total in _sums(whole).items():
         np.testing.assert_array_equal(_sums(continued)[name], total)
+
+
+@pytest.mark.slow
+def test_sums_of_a_model_that_trains_start_at_0_at_each_deployment(tff_worker):
+    rounds = whole_runs.rounds_of(*SMALL, "--bandits_type=neural_lints", "--hidden=4", "--rounds_per_eval=0")
+    state, counts, sent = rounds.initial_state(), [], []
+    (place,) = (place for place, own in enumerate(state.parts) if isinstance(own, round_parts.OwnPolicyState))
+    for round_num in range(1, 6):
+        participations = rounds._clients.next(state.clients, state.server, round_num)[0].participations
+        (first, *_) = rounds._parts[place].started(state.parts[place], participations, round_num)
+        sent.append(first.inputs.policy_state["gram"][:, -1, -1].sum())
+        before = state.server
+        state, row = rounds.run_round(state, round_num)
+        counts.append(row["train/examples"])
+        assert any((one != other).any() for one, other in zip(before.weights, state.server.weights, strict=True))
+    assert sent == [0, counts[0], counts[0] + counts[1], 0, counts[3]]
+    assert rounds._served(state).weights == tuple(state.server.weights)
+
+
+@pytest.mark.slow
+def test_a_frozen_body_never_changes_and_its_last_layer_gets_the_estimate(tmp_path):
+    freeze = ("--bandits_type=neural_linucb", "--statistics=freeze", "--hidden=4", "--scenario=init")
+    run = play(tmp_path, *freeze, "--init_rounds=3", "--log_interactions")
+    before, after = whole_runs.weights(run / "init"), whole_runs.weights(run)
+    *body, kernel, bias = before
+    for name in body:
+        np.testing.assert_array_equal(after[name], before[name])
+    read = interactions.read_run(run).with_contexts()
+    hidden = np.maximum(read.log.contexts.reshape(len(read.log), -1) @ before[body[0]] + before[body[1]], 0)
+    features, chosen = np.append(hidden, np.ones((len(hidden), 1)), axis=1).astype(float), np.eye(10)[read.log.actions]
+    last = np.vstack([before[kernel], before[bias]])
+    residuals = read.log.rewards - (features @ last)[chosen.astype(bool)]
+    gram = np.einsum("nk,ni,nj->kij", chosen, features, features) + np.eye(5)
+    moment = np.einsum("nk,ni,n->ki", chosen, features, residuals)
+    estimate = last + np.linalg.solve(gram, moment[..., np.newaxis])[..., 0].T
+    np.testing.assert_allclose(np.vstack([after[kernel], after[bias]]), estimate, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
