@@ -35,7 +35,7 @@ def check_policy(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
         statistics are not declared as `Policy` describes.
     """
     name, model = f"policy {policy.name}", models.of_task(task, heads)
-    is_declared = not policy.reads or policy.at_deployment in (policies.ACCUMULATE, policies.RESTART)
+    is_declared = not policy.reads or policy.at_deployment in (policies.ACCUMULATE, policies.RESTART, policies.WITHIN)
     if ("statistics" in policy.asks) != bool(policy.reads) or not is_declared:
         raise UsageError(f"{name}: its statistics need a method, an argument and at_deployment; see policies.Policy.")
     if "representation" in policy.reads and policy.at_deployment == policies.ACCUMULATE and len(model.shapes) > 2:
@@ -81,6 +81,7 @@ def _random(model: models.Model, contexts: Any, num_actions: int) -> dict[str, A
         "head_rewards": draw.random((_ROWS, model.heads, num_actions), np.float32),
         "action": draw.integers(num_actions, size=_ROWS, dtype=np.int32),
         "reward": draw.random(_ROWS, np.float32),
+        "target": draw.random(_ROWS, np.float32),
         "propensity": draw.random(_ROWS, np.float32),
         "round_num": np.int32(1),
         policies.COUNT: np.float32(0),

@@ -177,6 +177,16 @@ class Learning:
         },
         only=_bandits(lambda entry: POLICIES[entry.policy].breaks_ties),
     )
+    statistics: str | None = setting(
+        None,
+        "Model whose last layer has the features of a neural bandit",
+        {
+            "restart": "the deployed model; sums start at 0 at each deployment",
+            "freeze": "the initial model, which is not trained further; sums cover all rounds",
+        },
+        only=_bandits(lambda entry: entry.sums and entry.trains),
+        applied_default="restart",
+    )
     cache: str = setting(
         "round",
         "Whether a client acts in every round (Algorithm 4), or once per deployment and keeps its log until the next "
@@ -535,8 +545,8 @@ class Phase(BanditOptions):
 
     @property
     def releases(self) -> bool:
-        """Whether something that clients trained leaves them."""
-        return self.bandit.trains and not self.is_alone
+        """Whether something that clients trained, or sums of their interactions, leave them."""
+        return (self.bandit.trains or self.bandit.sums) and not self.is_alone
 
     def accounted(self, round_num: int) -> int:
         """Number of rounds to account for after `round_num` rounds of this phase."""
