@@ -59,6 +59,7 @@ class Purpose(enum.IntEnum):
     TIME_ZONE = 66, 0
     HALVES = 70, 1
     REWARD_SCALE = 71, 0
+    DISTRACTORS = 90, 1
 
 
 def _sequence(seed: int, purpose: Purpose, *place: int) -> np.random.SeedSequence:
