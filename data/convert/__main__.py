@@ -102,8 +102,8 @@ def program(settings: argparse.Namespace) -> None:
 
                 np.savez_compressed(file, **each)
     for path in contents:
-        with path.open("rb") as file:
-            print(f"{path}\nsha256 {hashlib.file_digest(file, 'sha256').hexdigest()}")
+        with path.open("rb") as written:
+            print(f"{path}\nsha256 {hashlib.file_digest(written, 'sha256').hexdigest()}")
     if not name:
         print(*notes, sep="\n", file=sys.stderr)
         places = [f"--{flag}={path}" for flag, path in zip(("data_file", "action_table"), contents, strict=False)]

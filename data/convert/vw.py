@@ -25,7 +25,8 @@ _Feature = tuple[str, str, float]  # Name `namespace^name`, text or "", and numb
 # Line, name, time, shared features; id and features of each action; position, cost, probability of the chosen one.
 _Decision = tuple[int, str, str | None, list[_Feature], list[tuple[str | None, list[_Feature]]], int, float, float]
 _SEVERAL_SLOTS = "several slots per decision (CCB, slates) are not supported, only one choice per decision"
-_HEAD = re.compile(r"(shared|ccb|slates|[^\s:]+:[^\s:]+:[^\s:]+)?(?:^|\s+|$)'?(.*)")  # Label and id, before all bars.
+# What precedes the first bar: label with cost and probability, and id.
+_HEAD = re.compile(r"(shared|ccb|slates|[^\s:]+:([^\s:]+):([^\s:]+))?(?:^|\s+|$)'?(.*)")
 _WORD = re.compile(r"([^:=]*)(?::([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|[:=](.*))?")  # Name, and number or text.
 
 
@@ -62,12 +63,11 @@ def vw(source: pathlib.Path, *, client_feature: str | None = None, max_features:
         *(f"Left out: {what} ({number:,})." for what, number in skipped.items()),
         *(f"No column {name}: some decisions lack it." for name in incomplete if table[name].notna().any()),
     ]
-    table = table.drop(columns=incomplete)
-    flags = ["--task_type=logged", *(f"--{name}_column={name}" for name in table)]
+    flags = ["--task_type=logged", *(f"--{name}_column={name}" for name in table.columns.drop(incomplete))]
     if client_feature is None:
         flags.append("--client_column=rows:20")
         notes.append("No feature names the clients: train with --client_column=rows:N, for N synthetic clients.")
-    return [pd.concat([table, features], axis=1)], flags, notes
+    return [pd.concat([table.drop(columns=incomplete), features], axis=1)], flags, notes
 
 
 def _features(read: Iterable[_Decision], client_feature: str | None, rows: list[tuple]) -> Iterator[dict[str, float]]:
@@ -88,7 +88,7 @@ def _features(read: Iterable[_Decision], client_feature: str | None, rows: list[
         for position, (action, own) in enumerate(actions):
             outcome = (0.0 - cost, probability) if position == chosen else (None, None)
             rows.append((client, name, action, int(position == chosen), *outcome, time))
-            sums: collections.Counter[str] = collections.Counter()
+            sums = collections.defaultdict[str, float](float)
             for key, text, number in (*context, *own):
                 sums[f"{key}={text}" if text else key] += number
             yield sums
@@ -149,18 +149,19 @@ def _text(lines: fileinput.FileInput, first: str) -> Iterator[_Decision]:
     for is_blank, block in itertools.groupby(itertools.chain([first], lines), key=lambda line: not line.strip()):
         if is_blank:
             continue
-        start, shared, actions, labels = lines.lineno(), list[_Feature](), [], []
+        start, shared, actions = lines.lineno(), list[_Feature](), list[tuple[str | None, list[_Feature]]]()
+        labels = list[tuple[int, float, float]]()
         for line in block:
             head, *namespaces = line.split("|")
-            label, action = _HEAD.fullmatch(head.strip()).groups()  # type: ignore[union-attr]
+            label, cost, probability, action = _HEAD.fullmatch(head.strip()).groups()  # type: ignore[union-attr]
             features = [feature for written in namespaces for feature in _of_text(written)]
             if label in ("ccb", "slates"):
                 raise ValueError(_SEVERAL_SLOTS)
+            if cost:
+                labels.append((len(actions), float(cost), float(probability)))
             if label == "shared":
                 shared += features
             else:
-                if label:
-                    labels.append((len(actions), *map(float, label.split(":")[1:])))
                 actions.append((action or None, features))
         if len(labels) != 1:
             raise ValueError(f"the decision from line {start} on has {len(labels)} chosen actions, not one")
