@@ -75,7 +75,7 @@ def _features(read: Iterable[_Decision], client_feature: str | None, rows: list[
     lines: dict[str, int] = {}
     for line, name, time, shared, actions, chosen, cost, probability in read:
         if (earlier := lines.setdefault(name, line)) != line:
-            raise ValueError(f"the decision {name} is in line {earlier}, too")
+            raise ValueError(f"the decision {name} is in line {earlier}, too: remove one of them")
         ids = [action for action, _ in actions if action]
         if len(set(ids)) < len(ids):
             raise ValueError(f"the decision of line {line} offers the action {max(ids, key=ids.count)} twice")

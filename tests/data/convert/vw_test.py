@@ -130,6 +130,11 @@ def test_a_shared_feature_names_the_client_and_is_no_feature(tmp_path, name, cli
     assert "--client_column=rows:20" not in flags
 
 
+def test_the_number_of_the_chosen_action_stands_in_for_its_position(tmp_path):
+    (table,), *_ = vw.vw(_write(tmp_path, EVENT, _changed(_labelIndex=None, _label_Action=1)))
+    assert table["chosen"].tolist() == [0, 1, 1, 0]
+
+
 def test_only_the_most_frequent_features_are_columns(tmp_path):
     path = _text(tmp_path, "0:1:0.5 |I a b\n |I b c\n\n0:1:1 |I b c d\n")
     (table,), _, notes = vw.vw(path, max_features=2)
