@@ -106,7 +106,7 @@ def _dsjson(lines: fileinput.FileInput, first: str, skipped: collections.Counter
             skipped["observations without their decision"] += 1
         elif "_outcomes" in event or "_slots" in event.get("c", ()):
             raise ValueError(_SEVERAL_SLOTS)
-        elif "_label_cost" not in event:
+        elif "c" in event and "_label_cost" not in event:
             skipped["events without a label"] += 1
         elif event.get("_skipLearn"):
             skipped["events with _skipLearn"] += 1
