@@ -1,0 +1,130 @@
+"""Tests of bandits.event_triggered."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bandits import event_triggered
+from bandits.event_triggered import FedLinUcb, Sums
+from optimization import client_states
+
+FEATURES, ACTIONS, CLIENTS = 4, 6, 5
+LEARNER = FedLinUcb(regularization=0.5, width=0.7, threshold=0.4)
+INPUTS_TYPE = ((np.float64, (None, ACTIONS, FEATURES)), (np.float64, (None, ACTIONS)))
+
+
+def tff_rounds(folder, learner, inputs_type, num_features, num_clients, resumable=range(10_000)):
+    """Rounds of a learner without shared values."""
+    states = client_states.ClientStates(folder, lambda: resumable)
+    zeros, types = event_triggered.empty_sums(num_features), ((), inputs_type)
+    arguments = learner.act, learner.precision, learner.threshold, zeros, types, states, num_clients
+    return event_triggered.Rounds(*arguments)
+
+
+class InNumpy:
+    """FedLinUCB with inverses and determinants in NumPy."""
+
+    def __init__(self, learner, num_features, num_clients):
+        self.learner, self.prior = learner, learner.regularization * np.eye(num_features)
+        zeros = np.zeros((num_features, num_features)), np.zeros(num_features)
+        self.totals, self.downloaded, self.local = zeros, [zeros] * num_clients, [zeros] * num_clients
+
+    def act(self, client, actions, rewards):
+        """Acts on rows, and returns the actions and whether the client would upload."""
+        inverse = np.linalg.inv(self.prior + self.downloaded[client][0])
+        bounds = actions @ inverse @ self.downloaded[client][1]
+        bounds += self.learner.width * np.sqrt(np.einsum("nki,ij,nkj->nk", actions, inverse, actions))
+        choices = bounds.argmax(axis=1)
+        for row, choice in enumerate(choices):
+            x, (outer, reward) = actions[row, choice], self.local[client]
+            self.local[client] = outer + np.outer(x, x), reward + x * rewards[row, choice]
+        return choices, self.determinant(client, self.local[client][0]) > self.limit(client)
+
+    def determinant(self, client, more=0.0):
+        return np.linalg.det(self.prior + self.downloaded[client][0] + more)
+
+    def limit(self, client):
+        return (1 + self.learner.threshold) * self.determinant(client)
+
+    def exchange(self, clients):
+        for client in clients:
+            self.totals = tuple(map(np.add, self.totals, self.local[client]))
+        for client in clients:
+            self.downloaded[client], self.local[client] = self.totals, tuple(map(np.zeros_like, self.totals))
+
+
+def _precision(draw, *shape):
+    root = draw.normal(size=(*shape, 3, 3))
+    return root @ root.swapaxes(-1, -2) + np.eye(3)
+
+
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_the_trigger_compares_determinants(shape):
+    draw, answers = np.random.default_rng(1), []
+    for _ in range(40):
+        before, threshold = _precision(draw, *shape), draw.uniform(0, 2)
+        after = before + (0.05 if shape else 0.4) * (_precision(draw, *shape) - np.eye(3))
+        expected = np.prod(np.linalg.det(after)) > (1 + threshold) * np.prod(np.linalg.det(before))
+        answers.append(bool(event_triggered.triggers(tf.constant(before), tf.constant(after), threshold)))
+        assert answers[-1] == expected
+    assert set(answers) == {False, True}
+
+
+def test_with_threshold_zero_every_interaction_triggers_an_upload_and_nothing_new_does_not():
+    before = tf.constant(1e4 * np.eye(3))
+    assert event_triggered.triggers(before, before + np.outer([0.1, 0, 0], [0.1, 0, 0]), 0.0)
+    assert not event_triggered.triggers(before, before, 0.0)
+
+
+def test_determinants_may_exceed_floating_point():
+    before = 1e4 * tf.eye(200, dtype=tf.float64)
+    assert not event_triggered.triggers(before, 1.001 * before, 1.0)
+    assert event_triggered.triggers(before, 1.01 * before, 1.0)
+
+
+def test_upper_bounds_equal_those_with_an_inverse():
+    draw = np.random.default_rng(2)
+    seen, actions = draw.normal(size=(9, FEATURES)), draw.normal(size=(3, ACTIONS, FEATURES))
+    sums = event_triggered.sums_of(tf.constant(seen), tf.constant(draw.normal(size=9)))
+    inverse = np.linalg.inv(seen.T @ seen + 0.5 * np.eye(FEATURES))
+    expected = actions @ inverse @ sums.reward.numpy()
+    expected += 0.7 * np.sqrt(np.einsum("nki,ij,nkj->nk", actions, inverse, actions))
+    np.testing.assert_allclose(LEARNER.upper_bounds(sums, tf.constant(actions)), expected, rtol=1e-12)
+
+
+COHORTS = ((0, 1, 2), (1, 2, 4), (), (3, 0, 4), (2, 1, 0), (4, 1, 3), (0, 1, 2, 3, 4), (2,))
+
+
+def _inputs(round_num, client):
+    draw = np.random.default_rng([round_num, client])
+    rows = draw.integers(0, 4)  # A client may have no row in a round.
+    return draw.uniform(-1, 1, (rows, ACTIONS, FEATURES)), draw.normal(size=(rows, ACTIONS))
+
+
+def test_rounds_with_several_clients_and_rows_are_those_in_numpy(tff_worker, tmp_path):
+    rounds, expected = (tff_rounds(tmp_path, LEARNER, INPUTS_TYPE, FEATURES, CLIENTS), InNumpy(LEARNER, 4, CLIENTS))
+    state, most = rounds.initialize(), 0
+    for round_num, cohort in enumerate(COHORTS, 1):
+        inputs = [(_inputs(round_num, client), client) for client in cohort]
+        acted = [expected.act(client, *one) for one, client in inputs]
+        uploading = [client for client, (_, uploads) in zip(cohort, acted, strict=True) if uploads]
+        expected.exchange(uploading)
+        if round_num % 2:  # Nothing but the state and the files is needed to continue.
+            rounds = tff_rounds(tmp_path, LEARNER, INPUTS_TYPE, FEATURES, CLIENTS)
+        state, reports, messages = rounds.next(state, (), inputs, round_num)
+        for choices, (expected_choices, _) in zip(reports, acted, strict=True):
+            np.testing.assert_array_equal(choices, expected_choices)
+        assert messages == 2 * len(uploading)
+        most = max(most, len(uploading))
+        for total, expected_total in zip(state.totals, expected.totals, strict=True):
+            np.testing.assert_allclose(total, expected_total, atol=1e-12)
+    assert most > 1
+    assert state.last_rounds.tolist() == [7, 7, 8, 7, 7]
+    states = client_states.ClientStates(tmp_path, list)
+    zeros = event_triggered.ClientState(*[event_triggered.empty_sums(FEATURES)] * 2)
+    for client, last in enumerate(state.last_rounds):
+        loaded = states.load(client, last, zeros)
+        assert isinstance(loaded.local, Sums)
+        for one, other in zip(loaded, (expected.downloaded[client], expected.local[client]), strict=True):
+            for part, expected_part in zip(one, other, strict=True):
+                np.testing.assert_allclose(part, expected_part, atol=1e-12)
