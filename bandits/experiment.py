@@ -5,6 +5,7 @@ and aggregation in `process` -> the metrics in this module. `round_parts` has th
 """
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from bandits import held_out, metrics, policies, process, process_factory, round
 from bandits.options import Phase
 from bandits.round_parts import Cohort, Participation, Prepare, Read, period
 from data import clients, keys, tasks
+from data.errors import counted
 from data.settings import make_options
 from optimization import aggregators, cohorts, fed_avg, models, options
 from optimization.posterior import flags as posterior_flags
@@ -21,6 +23,8 @@ from optimization.privacy import mechanisms
 from optimization.selection import availability
 from optimization.study import compiled, frame, payloads, run_folder, runner
 from optimization.study.metrics import mean
+
+_UNUSABLE = " had no finite predicted rewards, and the policy was uniform there: the model has diverged."
 
 
 class RoundState(NamedTuple):
@@ -64,7 +68,7 @@ class BanditRounds(runner.Rounds):
         Raises:
           UsageError: If memory is too small for the model.
         """
-        self._phase = phase
+        self._phase, self._unusable_rows = phase, 0
         capped = clients.CappedClients(task.clients, phase.max_examples_per_client, phase.seed)
         self._definition = process_factory.define(task, phase, mechanism)
         model = self._definition.model
@@ -115,6 +119,10 @@ class BanditRounds(runner.Rounds):
         with policies.shows_invalid_rows():
             after, counts = self._rounds.next(server, cohort.inputs, round_num)
         chosen = self._clients.observe(chosen, counts)
+        unusable = int(counts.unusable_rows or 0)
+        if unusable and not self._unusable_rows:
+            print(f"Warning: in round {round_num}, {counted(unusable, 'action')}{_UNUSABLE}", file=sys.stderr)
+        self._unusable_rows += unusable
         total, rounds = float(state.reward_total), int(state.reward_rounds)
         if counts.examples:
             total, rounds = total + float(counts.reward_sum) / int(counts.examples), rounds + 1
@@ -148,6 +156,8 @@ class BanditRounds(runner.Rounds):
     def finish(self, state: RoundState, folder: run_folder.RunFolder) -> list[str]:
         """Writes the files of the optional parts at the end of a run, and returns lines to print."""
         lines = list(self._rounds.finish(state.server, folder))
+        if self._unusable_rows:
+            lines.append(f"Since the run was last started, {counted(self._unusable_rows, 'action')}{_UNUSABLE}")
         for part, own in zip(self._parts, state.parts, strict=True):
             lines += part.finish(own, folder)
         if self.secrets:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from bandits import metrics, personalization, process, references
 from bandits.options import Phase
 from data import clients, tasks
+from data.action_sets import ActionSets
 from optimization import fed_avg, models
 from optimization.study import run_folder
 
@@ -135,12 +136,16 @@ class Evaluation:
           The comparison as lines of text, and as content of `bounds.json` for `references.notice`.
         """
         held_out = self._held_out
-        matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
-        rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
-        by_reference = {
-            references.UNIFORM: rewards.mean(axis=1, dtype=float),
-            f"{references.FIXED}, {name}": rewards[:, action],
-        }
+        if isinstance(held_out.examples.features, ActionSets):
+            ranking = references.set_values(self._task, self._phase.population)
+            by_reference = references.of_sets(self._task, held_out.examples, ranking)
+        else:
+            matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
+            rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
+            by_reference = {
+                references.UNIFORM: rewards.mean(axis=1, dtype=float),
+                f"{references.FIXED}, {name}": rewards[:, action],
+            }
         sums = {reference: held_out.sums(each) for reference, each in by_reference.items()}
         lines, is_above = references.compared(held_out.sums(self._earned), sums, np.array(held_out.sizes))
         return lines, {"reward": float(self._earned.mean()), **dict(zip(references.KEYS, is_above, strict=True))}
@@ -206,11 +211,12 @@ class Evaluation:
 
         @tf.function(input_signature=specs, autograph=False)  # Autograph takes half a second and changes nothing.
         def sums(weights, environment, features, labels):
-            outputs = definition.model.forward(weights, models.dense(features))
+            contexts = models.dense(features)
+            outputs = definition.model.forward(weights, contexts)
             if definition.model.heads > 1:
                 outputs = process.predicted_rewards(definition.model, definition.loss, outputs)
             action = tf.argmax(outputs, axis=1, output_type=tf.int32)
-            rewards = process.reward_vectors(labels, process.mixture(definition.reward_matrix, environment))
+            rewards = definition.rewards(labels, contexts, environment)
             is_right = tf.gather(labels, action, axis=1, batch_dims=1) > 0 if multi_label else tf.equal(labels, action)
             earned = tf.gather(rewards, action, axis=1, batch_dims=1)
             return tf.reduce_sum(tf.cast(is_right, tf.int32)), tf.reduce_sum(earned), earned

@@ -138,8 +138,10 @@ def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.
 
 
 def action_names(task: tasks.Task) -> list[str]:
-    """Names of a task's actions, or their numbers if they have no names."""
-    return list(task.action_names) or [str(action) for action in range(task.num_actions)]
+    """Names of a task's actions; their numbers if they have no names, or if actions are slots of sets."""
+    return list(() if task.has_action_features else task.action_names) or [
+        str(action) for action in range(task.num_actions)
+    ]
 
 
 def privacy_notice(folder: pathlib.Path) -> str:

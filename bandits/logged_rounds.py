@@ -19,6 +19,7 @@ import tensorflow_federated as tff
 from bandits import interactions, losses, process, round_parts
 from bandits.round_parts import Participation
 from data import clients, keys, tasks, text
+from data.action_sets import ActionSets
 from optimization import fed_avg, models
 from optimization.runtime import rounds
 from optimization.study import run_folder
@@ -53,16 +54,23 @@ class Group(NamedTuple):
     def client(self, place: tf.Tensor) -> process.ClientInput:
         """Input of the client at an index, in TensorFlow. The key of its actions also orders its mini-batches."""
         start, end = self.bounds[place], self.bounds[place + 1]
-        features = self.features
-        if isinstance(features, text.Bags):
-            offsets = features.offsets[start : end + 1]
-            first, last = offsets[0], offsets[-1]
-            features = text.Bags(features.ids[first:last], features.values[first:last], offsets - first)
-        else:
-            features = features[start:end]
+        features = _rows(self.features, start, end)
         keys = process.ClientKeys(cache=self.keys[place], training=self.keys[place])
         scalars = {name: values[place] for name, values in self.scalars.items()}
         return process.ClientInput(features, self.labels[start:end], keys, **scalars, half=self.half[start:end])
+
+
+def _rows(features: Any, start: tf.Tensor, end: tf.Tensor) -> Any:
+    """Features of some consecutive rows, in TensorFlow."""
+    if isinstance(features, ActionSets):
+        return ActionSets(
+            _rows(features.contexts, start, end), features.entries[start:end], features.actions[start:end]
+        )
+    if not isinstance(features, text.Bags):
+        return features[start:end]
+    offsets = features.offsets[start : end + 1]
+    first, last = offsets[0], offsets[-1]
+    return text.Bags(features.ids[first:last], features.values[first:last], offsets - first)
 
 
 _SCALARS = {"delay": np.int32, "position": np.int32, "scheduled": np.float32, "environment_position": np.float32}
@@ -228,6 +236,8 @@ class PooledProcess(process.BanditProcess):
             for name, (dtype, shape) in self._columns.items()
         }
         sums = {"reward_sum": tf.constant(0.0), "propensity_sum": tf.constant(0.0)}
+        if self.feedback != "logged":
+            sums["unusable_rows"] = tf.constant(0)
         if self.halves:
             for name, dtype in (("half_rewards", tf.float32), ("half_examples", tf.int32)):
                 sums[name] = tf.zeros((2, self.halves), dtype)
@@ -248,8 +258,12 @@ class PooledProcess(process.BanditProcess):
     @property
     def _columns(self) -> dict[str, tuple[tf.DType, tuple]]:
         """Dtypes and shapes of the columns that training reads from a client's log, besides its features."""
+        has_sets = isinstance(self.feature_spec, ActionSets)
         if self.loss.full_feedback:
-            columns = {losses.FULL_FEEDBACK: (tf.float32, (*_ROWS, self.reward_matrix.shape[-1]))}
+            slots = None if has_sets else self.reward_matrix.shape[-1]
+            columns = {losses.FULL_FEEDBACK: (tf.float32, (*_ROWS, slots))}
         else:
             columns = {"action": (tf.int32, _ROWS), "reward": (tf.float32, _ROWS), "propensity": (tf.float32, _ROWS)}
+        if has_sets and (self.loss.full_feedback or not self.loss.needs_only_chosen_output):
+            columns[losses.OFFERED] = tf.bool, (None, None)
         return columns | ({losses.BOOTSTRAP: (tf.float32, (None, self.model.heads))} if self.model.heads > 1 else {})

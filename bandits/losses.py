@@ -19,7 +19,9 @@ import tensorflow as tf
 from optimization import models
 
 FULL_FEEDBACK = "rewards"  # Cache entry, float32 [batch, actions]; only supervised losses read it.
+OFFERED = "offered"  # Cache entry, bool [batch, actions], if actions change from row to row.
 BOOTSTRAP = "bootstrap"  # Cache entry, float32 [batch, heads]; only losses with several heads read it.
+_LOWEST = -1e30  # Logit of an action that is not offered. Unlike -infinity, its product with 0 is 0.
 _BOOTSTRAP_KEY = -4  # Folded into the random key of a client's actions, to sample bootstrap weights.
 # Distribution function of Poisson(1) at 0 to 19; for larger values it is 1 in float32.
 _POISSON = scipy.stats.poisson(1).cdf(np.arange(20)).astype(np.float32)
@@ -79,6 +81,8 @@ class BanditLoss(_RewardLoss):
             # Computed from the outputs, because the logarithm of a rounded 1 - f has no gradient where f is 1.
             is_chosen = tf.one_hot(batch["action"], tf.shape(outputs)[1], on_value=True, off_value=False)
             others = tf.reduce_logsumexp(tf.where(is_chosen, -np.inf, outputs), axis=1) - total
+            if OFFERED in batch:  # In a set of one action, f is 1 whatever the outputs are.
+                others = tf.where(tf.reduce_sum(tf.cast(batch[OFFERED], tf.int32), axis=1) > 1, others, 0.0)
             losses = -reward * chosen - (1 - reward) * others
         else:
             chosen = _of_action(outputs, batch["action"]) if outputs.shape.rank == 2 else outputs
@@ -116,8 +120,21 @@ class SupervisedLoss(_RewardLoss):
     needs_only_chosen_output = False
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Scalar loss, from outputs and `rewards`, both float32 [batch, actions]."""
+        """Scalar loss, from outputs and `rewards`, both float32 [batch, actions]; means are over `offered` actions."""
         rewards = batch[FULL_FEEDBACK]
+        if OFFERED in batch:
+            offered = batch[OFFERED]
+            is_softmax = self.cross_entropy and not self.sigmoid
+            outputs = tf.where(offered, outputs, _LOWEST if is_softmax else 0.0)
+            rewards = tf.where(offered, rewards, 0.0)
+            if not is_softmax:
+                each = (
+                    tf.nn.sigmoid_cross_entropy_with_logits(rewards, outputs)
+                    if self.sigmoid
+                    else tf.square(outputs - rewards)
+                )
+                shares = tf.cast(offered, tf.float32) / tf.reduce_mean(tf.cast(offered, tf.float32))
+                return _total(each * (tf.cast(offered, tf.float32) if self.half_sum else shares), batch, self.half_sum)
         if self.sigmoid:
             return _total(tf.nn.sigmoid_cross_entropy_with_logits(rewards, outputs), batch, half_sum=False)
         if self.cross_entropy:

@@ -38,19 +38,21 @@ class PersonalizedProcess(process.BanditProcess):
     adaptation: client_work.LocalSgd
     only_head: bool = False
 
-    def acts_by(self, policy, weights, features, rewards, client: process.ClientInput) -> tf.Tensor:
+    def acts_by(self, policy, weights, features, rewards, client: process.ClientInput) -> tuple[tf.Tensor, tf.Tensor]:
         if not self.adaptation.epochs:
             return super().acts_by(policy, weights, features, rewards, client)
         key, is_a = client.keys.cache, tf.logical_not(client.half)
         of_a, of_b = process.masked(features, is_a), process.masked(features, client.half)
-        before = super().acts_by(policy, weights, of_a, rewards, client)
+        before, usable_before = super().acts_by(policy, weights, of_a, rewards, client)
         in_a = tf.scatter_nd(tf.where(is_a), before, tf.shape(rewards, tf.int64))
         # The actions are sampled for all examples, so that those of half A are equal to the ones that the round logs.
         cache = self.weighted(process.bandit_inference(in_a, rewards, key), key)
-        log = {"features": of_a, **process.masked(self.trained_on(cache, rewards), is_a)}
+        log = {"features": of_a, **process.masked(self.trained_on(cache, rewards, features), is_a)}
         adapted = self._adapted(weights, log, tf.random.experimental.stateless_fold_in(key, _ADAPTATION))
-        after = super().acts_by(policy, adapted, of_b, rewards, client)
-        return tf.tensor_scatter_nd_update(in_a, tf.where(client.half), after)
+        after, usable_after = super().acts_by(policy, adapted, of_b, rewards, client)
+        order = tf.concat([tf.where(is_a), tf.where(client.half)], axis=0)
+        usable = tf.scatter_nd(order, tf.concat([usable_before, usable_after], axis=0), tf.shape(is_a, tf.int64))
+        return tf.tensor_scatter_nd_update(in_a, tf.where(client.half), after), usable
 
     def _adapted(self, weights, log: client_work.Batch, key: tf.Tensor) -> tuple[tf.Tensor, ...]:
         """The weights after training on a log."""

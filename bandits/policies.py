@@ -8,6 +8,9 @@ deployment to the next, it is a float32 scalar tensor that a compiled round take
 exists.
 Ties for the best action are broken at random: tied actions share the greedy action's probability equally. With
 `first_of_ties`, the first of the tied actions counts as the best one instead.
+
+In a set of actions that changes from row to row, the predicted reward of an action that is not offered is -infinity, and
+its probability is exactly 0.
 """
 
 import abc
@@ -18,6 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from data.errors import Failure
@@ -87,7 +91,8 @@ class Policy(abc.ABC):
         """Returns the probabilities of the actions, float32 [batch, actions]; each row sums to 1.
 
         Args:
-          predicted_rewards: float32 [batch, actions], finite; the mean over the heads if the model has several.
+          predicted_rewards: float32 [batch, actions], finite, but -infinity for actions that are not offered; the mean
+            over the heads if the model has several.
           *args: The arguments from MORE that the policy names.
           **kwargs: The same, by keyword.
         """
@@ -106,21 +111,25 @@ class Policy(abc.ABC):
         """
         return {}
 
-    def __call__(self, predicted_rewards: tf.Tensor, **more: Any) -> tf.Tensor:
+    def __call__(self, predicted_rewards: tf.Tensor, offered: tf.Tensor | None = None, **more: Any) -> tf.Tensor:
         """Returns `probabilities`, with uniform rows where they are invalid or a prediction is not finite.
 
         If the policy is checked, an invalid row is an error; see `shows_invalid_rows`.
 
         Args:
           predicted_rewards: float32 [batch, actions].
+          offered: bool [batch, actions], at least one in each row; None if all actions are offered.
           **more: The arguments that the policy `asks` for.
 
         Returns:
-          float32 [batch, actions]; every row is a distribution.
+          float32 [batch, actions]; every row is a distribution over the offered actions.
         """
-        usable = tf.reduce_all(tf.math.is_finite(predicted_rewards), axis=1, keepdims=True)
+        usable = is_usable(predicted_rewards, offered)[:, tf.newaxis]
         # Zeros make every policy's arithmetic safe; their rows are replaced below.
-        rows = self.probabilities(tf.where(usable, predicted_rewards, 0.0), **more)
+        safe = tf.where(usable, predicted_rewards, 0.0)
+        rows = self.probabilities(safe if offered is None else tf.where(offered, safe, -np.inf), **more)
+        if offered is not None:
+            rows = tf.where(offered, rows, 0.0)
         sums = tf.reduce_sum(rows, axis=1, keepdims=True)
         is_distribution = tf.reduce_all(rows >= 0, axis=1, keepdims=True) & (tf.abs(sums - 1) < ROUNDING)
         if self.is_checked:
@@ -128,8 +137,14 @@ class Policy(abc.ABC):
             shown = [f"policy {self.name} {_INVALID}", tf.boolean_mask(rows, is_wrong)[:1]]
             with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(tf.reduce_any(is_wrong)), shown, 100)]):
                 rows = tf.identity(rows)
-        rows = tf.where(usable & is_distribution, rows, 1.0)
+        rows = tf.where(usable & is_distribution, rows, 1.0 if offered is None else tf.cast(offered, tf.float32))
         return rows / tf.reduce_sum(rows, axis=1, keepdims=True)
+
+
+def is_usable(predicted_rewards: tf.Tensor, offered: tf.Tensor | None = None) -> tf.Tensor:
+    """Whether all predictions of a row are finite, bool [batch]; a diverged model's are not. See `Policy.__call__`."""
+    is_finite = tf.math.is_finite(predicted_rewards)
+    return tf.reduce_all(is_finite if offered is None else is_finite | tf.logical_not(offered), axis=1)
 
 
 @contextlib.contextmanager
@@ -188,7 +203,8 @@ class FromSamples(Policy):
     Attributes:
       draws: Function (key, predicted_rewards, further arguments from MORE) -> one-hot rows [batch, actions], or actions
         int [batch].
-      floor: Smallest probability of an action, above 0 and at most 1 / actions.
+      floor: Smallest probability of an action, above 0; with fewer than 1 / floor actions, 1 / actions is used if it
+        is smaller.
       num_draws: Number of draws.
 
     Raises:
@@ -207,7 +223,7 @@ class FromSamples(Policy):
         object.__setattr__(self, "asks", ("key", *asked))
 
     def probabilities(self, predicted_rewards: tf.Tensor, key: tf.Tensor, **more: Any) -> tf.Tensor:
-        num_actions = predicted_rewards.shape[1]
+        num_actions, offered = tf.shape(predicted_rewards)[1], _offered(predicted_rewards)
 
         def add(place: tf.Tensor, chosen: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             drawn = self.draws(tf.random.experimental.stateless_fold_in(key, place), predicted_rewards, **more)
@@ -216,7 +232,9 @@ class FromSamples(Policy):
 
         start = tf.constant(0), tf.zeros_like(predicted_rewards)
         _, chosen = tf.while_loop(lambda place, _: place < self.num_draws, add, start, parallel_iterations=1)
-        return self.floor + (1 - self.floor * num_actions) * chosen / self.num_draws
+        num_offered = tf.reduce_sum(offered, axis=1, keepdims=True)
+        floor = tf.minimum(self.floor, 1 / num_offered)
+        return floor * offered + (1 - floor * num_offered) * chosen / self.num_draws
 
 
 from_samples = FromSamples
@@ -250,13 +268,19 @@ def _in_range(value: Parameter) -> Parameter:
     return _within(value, _SMALLEST, 1 / _SMALLEST)
 
 
+def _offered(predicted_rewards: tf.Tensor) -> tf.Tensor:
+    """Marks the actions that are offered with 1: float32 [batch, actions]."""
+    return tf.cast(predicted_rewards > -np.inf, tf.float32)
+
+
 def _greedy(predicted_rewards: tf.Tensor, first_of_ties: bool) -> tf.Tensor:
     best = _best(predicted_rewards, first_of_ties)
     return best / tf.reduce_sum(best, axis=-1, keepdims=True)
 
 
 def _uniform(predicted_rewards: tf.Tensor) -> tf.Tensor:
-    return tf.ones_like(predicted_rewards) / tf.cast(tf.shape(predicted_rewards)[1], tf.float32)
+    offered = _offered(predicted_rewards)
+    return offered / tf.reduce_sum(offered, axis=1, keepdims=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -361,10 +385,11 @@ class InverseGapWeighting(Policy):
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
         best = _best(predicted_rewards, self.first_of_ties)
         num_best = tf.reduce_sum(best, axis=1, keepdims=True)
-        num_actions = tf.cast(tf.shape(predicted_rewards)[1], tf.float32)
+        offered = _offered(predicted_rewards)
+        num_actions = tf.reduce_sum(offered, axis=1, keepdims=True)
         # The product overflows to infinity for a huge gap or gamma, which gives probability 0.
         mu, gamma = num_actions if self.mu is None else _in_range(self.mu), _within(self.gamma, 0.0, _LARGEST)
-        below = (1 - best) / (mu + gamma * _gaps(predicted_rewards))
+        below = (offered - best) / (mu + gamma * _gaps(predicted_rewards))
         below_sum = tf.reduce_sum(below, axis=1, keepdims=True)
         # If m actions tie, one is the best action of line 7; the remaining m - 1 have gap 0 and count as other actions.
         scale = 1 / tf.maximum(1.0, below_sum + (num_best - 1) / mu)

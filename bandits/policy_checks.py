@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bandits import policies
 from data import clients, objects, tasks
+from data.action_sets import ActionSets
 from data.errors import UsageError
 from optimization import models
 
@@ -40,7 +41,13 @@ def check(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
     examples = clients.joined([part for _, part in clients.chosen(task.clients, range(len(task.clients)), _ROWS, 0)])
     examples = examples.take(np.resize(np.arange(len(examples.labels)), _ROWS))
     contexts = models.dense(tf.nest.map_structure(tf.constant, task.normalize(examples.features)))
-    more = {"contexts": contexts, **_random(model, contexts, task.num_actions)}
+    offered = contexts.entries >= 0 if isinstance(contexts, ActionSets) else None
+    num_actions = task.num_actions if offered is None else offered.shape[1]
+    more = {"contexts": contexts, **_random(model, contexts, num_actions)}
+    if offered is not None:
+        more["action"] = tf.argmax(offered, axis=1, output_type=tf.int32)
+        more["predicted_rewards"] = tf.where(offered, more["predicted_rewards"], -np.inf)
+        more["head_rewards"] = tf.where(offered[:, tf.newaxis], more["head_rewards"], -np.inf)
     predicted, rows = more["predicted_rewards"], []
     try:
         sums = _checked_sums(policy, more)
@@ -49,7 +56,7 @@ def check(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
             more |= {"key": tf.constant([0, key]), "round_num": tf.constant(round_num), "statistics": statistics}
             asked = {each: more[each] for each in policy.asks}
             with policies.shows_invalid_rows():
-                rows.append(tf.function(policy.__call__, autograph=False)(predicted, **asked))
+                rows.append(tf.function(policy.__call__, autograph=False)(predicted, offered, **asked))
     except Exception as error:  # The user's code can raise anything.
         raise UsageError(f"{name} fails on random predictions: {objects.first_line(error)}") from error
     if rows[0].dtype != tf.float32 or rows[0].shape != predicted.shape:

@@ -16,6 +16,7 @@ import tensorflow_federated as tff
 
 from bandits import losses, policies
 from data import clients
+from data.action_sets import ActionSets
 from data.objects import UserObject
 from data.reward_bounds import RewardBounds
 from optimization import fed_avg, models
@@ -148,6 +149,8 @@ class BanditProcess(fed_avg.Process):
         cache, examples = self.act(deployed, client)
         count = tf.shape(cache["action"])[0]
         sums = {"reward_sum": tf.reduce_sum(cache["reward"]), "propensity_sum": tf.reduce_sum(cache["propensity"])}
+        if "usable" in cache:
+            sums["unusable_rows"] = tf.math.count_nonzero(tf.logical_not(cache["usable"]), dtype=tf.int32)
         if self.halves:
             sums |= self.half_sums(cache, client.position)
         if self.own_metrics:
@@ -176,19 +179,19 @@ class BanditProcess(fed_avg.Process):
             if self.is_delayed:
                 cache, features = masked((cache, features), client.observed)
             return cache, {"features": features, **self.mapped(cache)}
-        rewards = reward_vectors(client.labels, mixture(self.reward_matrix, client.environment_position))
         weights = deployed[0]
         if self.max_delay:
             weights = tf.switch_case(
                 tf.convert_to_tensor(client.delay), [lambda model=model: model for model in deployed]
             )
         features = models.dense(client.features)
+        rewards = self.rewards(client.labels, features, client.environment_position)
         policy = self.policy
         if self.scheduled:  # All policies with parameters are dataclasses.
             policy = dataclasses.replace(policy, **{self.scheduled: client.scheduled})  # type: ignore[type-var]
         key = client.keys.cache
-        acts_by = self.acts_by(policy, weights, features, rewards, client)
-        cache = self.weighted(bandit_inference(acts_by, rewards, key), key)
+        acts_by, usable = self.acts_by(policy, weights, features, rewards, client)
+        cache = self.weighted({**bandit_inference(acts_by, rewards, key), "usable": usable}, key)
         if self.halves:
             cache |= {"expected": tf.reduce_sum(acts_by * rewards, axis=1), "half": client.half}
         if self.policy.sums:
@@ -197,7 +200,19 @@ class BanditProcess(fed_avg.Process):
             cache, features = replay(cache, client.labels, features)
         if self.is_delayed:
             cache, features, rewards = masked((cache, features, rewards), client.observed)
-        return cache, {"features": features, **self.trained_on(cache, rewards)}
+        return cache, {"features": features, **self.trained_on(cache, rewards, features)}
+
+    def rewards(self, labels: tf.Tensor, features: Any, environment_position: tf.Tensor) -> tf.Tensor:
+        """Returns the rewards of all actions of a client's examples, float32 [examples, actions].
+
+        Args:
+          labels: See `ClientInput`.
+          features: The contexts, in the form that the model takes.
+          environment_position: See `mixture`.
+        """
+        if isinstance(features, ActionSets) and features.actions.shape[-1]:  # Labels are the rewards of slots.
+            return labels[:, : tf.shape(features.entries)[1]]
+        return reward_vectors(labels, mixture(self.reward_matrix, environment_position))
 
     def acts_by(
         self,
@@ -206,8 +221,8 @@ class BanditProcess(fed_avg.Process):
         features: tf.Tensor | Mapping[str, tf.Tensor],
         rewards: tf.Tensor,
         client: ClientInput,
-    ) -> tf.Tensor:
-        """Returns the probabilities of a client's actions, float32 [examples, actions].
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the probabilities of a client's actions, and whether predictions are finite; see `probabilities`.
 
         Args:
           policy: Exploration policy.
@@ -219,12 +234,14 @@ class BanditProcess(fed_avg.Process):
         del rewards
         return probabilities(policy, self.model, weights, self.loss, features, client.keys.cache, client.policy_state)
 
-    def trained_on(self, cache: Mapping[str, tf.Tensor], rewards: tf.Tensor) -> dict[str, tf.Tensor]:
+    def trained_on(self, cache: Mapping[str, tf.Tensor], rewards: tf.Tensor, features: Any) -> dict[str, tf.Tensor]:
         """Returns the parts of a client's log that the loss uses in addition to the features."""
         if self.loss.full_feedback:
             log = {losses.FULL_FEEDBACK: rewards}
         else:
             log = {name: cache[name] for name in ("action", "reward", "propensity")}
+        if isinstance(features, ActionSets) and (self.loss.full_feedback or not self.loss.needs_only_chosen_output):
+            log[losses.OFFERED] = features.entries >= 0
         if self.model.heads > 1:
             log[losses.BOOTSTRAP] = cache[losses.BOOTSTRAP]
         return self.mapped(log)
@@ -308,11 +325,13 @@ def probabilities(
     model: models.Model,
     weights: Sequence[tf.Tensor],
     loss: losses.Loss,
-    contexts: tf.Tensor | Mapping[str, tf.Tensor],
+    contexts: tf.Tensor | Mapping[str, tf.Tensor] | ActionSets,
     key: tf.Tensor,
     state: Any = (),
-) -> tf.Tensor:
-    """Returns a policy's probabilities, float32 [batch, actions].
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns a policy's probabilities, float32 [batch, actions], and whether a row's predictions are finite.
+
+    If they are not, the row is uniform; see `policies.Policy`.
 
     Args:
       policy: Exploration policy.
@@ -324,10 +343,17 @@ def probabilities(
       state: See `ClientInput.policy_state`.
     """
     outputs = model.forward(weights, contexts)
+    predicted, offered = predicted_rewards(model, loss, outputs), None
+    if isinstance(contexts, ActionSets):
+        offered = contexts.entries >= 0
+        predicted = tf.where(offered, predicted, -np.inf)
+
+    def head_rewards():
+        each = tf.reshape(loss.predicted_rewards(outputs), [tf.shape(outputs)[0], model.heads, outputs.shape[-1]])
+        return each if offered is None else tf.where(offered[:, tf.newaxis], each, -np.inf)
+
     made = {
-        "head_rewards": lambda: tf.reshape(
-            loss.predicted_rewards(outputs), [tf.shape(outputs)[0], model.heads, outputs.shape[-1]]
-        ),
+        "head_rewards": head_rewards,
         "representation": lambda: model.body(weights, contexts),
         "contexts": lambda: contexts,
         "key": lambda: tf.random.experimental.stateless_fold_in(key, _POLICY),
@@ -335,7 +361,8 @@ def probabilities(
         policies.COUNT: lambda: state[policies.COUNT],
         "statistics": lambda: {name: state[name] for name in state if name not in (policies.ROUND, policies.COUNT)},
     }
-    return policy(predicted_rewards(model, loss, outputs), **{name: made[name]() for name in policy.asks})
+    rows = policy(predicted, offered, **{name: made[name]() for name in policy.asks})
+    return rows, policies.is_usable(predicted, offered)
 
 
 def bandit_inference(probabilities: tf.Tensor, rewards: tf.Tensor, key: tf.Tensor) -> dict[str, tf.Tensor]:

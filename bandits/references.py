@@ -19,7 +19,8 @@ import numpy as np
 
 from bandits import metrics
 from bandits.options import BanditOptions, phases
-from data import clients, keys, logged_clients, tasks, text
+from data import action_sets, clients, keys, logged_clients, tasks, text
+from data.action_sets import ActionSets
 from optimization.options import Cohorts
 from optimization.study import intervals
 
@@ -34,6 +35,7 @@ _NEAR = 0.8  # Share of the linear model's gain over the uniform policy.
 _TO_99 = 2.576 / 1.960  # Ratio of the half widths of a 99% and a 95% interval.
 _ROUNDING = 1e-13  # Relative spread that rounding errors can cause where all clients are equal.
 MOST_CLIENTS = 2000  # Reading more clients would take seconds.
+_PRIOR_ROWS = 10
 _DRAWS = 2000  # Number of sampled cohorts.
 
 
@@ -342,6 +344,51 @@ class Values(NamedTuple):
     shares: np.ndarray
 
 
+def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the rewards of the uniform policy and of a ranking, float64 [examples] each, by name.
+
+    The ranking plays the offered action that it ranks first, so it is the best fixed action among those available.
+
+    Args:
+      task: A task whose rows offer sets of actions.
+      examples: Examples in the form in which the data holds them.
+      ranking: float64 [actions], the value by which actions are ranked, see `set_values`.
+    """
+    rewards, actions = _rewards_of_sets(task, examples)
+    is_offered = actions >= 0
+    first = np.where(is_offered, ranking[actions], -np.inf).argmax(axis=1)
+    uniform = np.where(is_offered, rewards, 0).sum(axis=1) / is_offered.sum(axis=1)
+    return {UNIFORM: uniform, FIXED: rewards[np.arange(len(rewards)), first]}
+
+
+def set_values(task: tasks.Task, indices: Sequence[int]) -> np.ndarray:
+    """Returns the value by which each action is ranked, float64 [actions], from the rows of some clients.
+
+    It is the action's mean reward where it is offered, shrunk to the mean of all actions as if it had been observed
+    `_PRIOR_ROWS` more times with that mean. Otherwise, an action that was offered once would often be the best.
+    """
+    sums, counts = np.zeros((2, len(task.action_names) or task.num_actions))
+    for index in _some(indices):
+        rewards, actions = _rewards_of_sets(task, task.clients.load(int(index)))
+        is_offered = actions >= 0
+        np.add.at(sums, actions[is_offered], rewards[is_offered])
+        np.add.at(counts, actions[is_offered], 1)
+    return (sums + _PRIOR_ROWS * sums.sum() / max(counts.sum(), 1)) / (counts + _PRIOR_ROWS)
+
+
+def _rewards_of_sets(task: tasks.Task, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
+    """Rewards, and positions of actions in the task's names or -1, [examples, slots]; unnamed actions are slots."""
+    sets: ActionSets = examples.features  # type: ignore[assignment]
+    actions, labels = sets.entries, examples.labels
+    if not task.has_action_features:
+        matrix = task.rewards["exact"]
+        return (labels @ matrix if labels.ndim > 1 else matrix[labels]).astype(float), actions
+    named = np.broadcast_to(np.arange(actions.shape[1]), actions.shape)
+    if task.catalogue_actions is not None:
+        named = task.catalogue_actions[actions]
+    return labels[:, : actions.shape[1]].astype(float), np.where(actions >= 0, named, -1)
+
+
 _last: list[tuple[Any, Any, dict[str, Bounds]]] = []  # Bounds of the current task, which all seeds share.
 
 
@@ -367,6 +414,8 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
     key = (phase.population, phase.rewards, cap, is_uniform, phase.cohorts, drift, tuple(acted))
     if _last and _last[0][0]() is task and _last[0][1] == key:
         return _last[0][2]
+    if isinstance(task.feature_spec, action_sets.Spec):
+        return _bounds_of_sets(task, phase.population)
     matrix = task.rewards[phase.rewards]
     matrix_of: Any = drift.mean_matrix(matrix, acted, None)
     if drift.kind == "client":
@@ -381,6 +430,22 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
     bounds["held_out"] = _bounds(held_out, action, len(task.held_out))
     _last[:] = [(weakref.ref(task), key, bounds)]
     return bounds
+
+
+def _bounds_of_sets(task: tasks.Task, population: Sequence[int]) -> dict[str, Bounds]:
+    """Bounds on held-out examples, whose best fixed action is the ranking of the participating clients."""
+    ranking, part = set_values(task, population), task.held_out
+    each = [of_sets(task, part.load(int(index)), ranking) for index in _some(range(len(part)))]
+    chance, constant = (float(np.concatenate([one[name] for one in each]).mean()) for name in (UNIFORM, FIXED))
+    return {"held_out": Bounds(chance, constant, int(ranking.argmax()), len(each), len(part))}
+
+
+def _some(indices: Sequence[int]) -> Sequence[int]:
+    """At most `MOST_CLIENTS` of these clients, sampled at random."""
+    if len(indices) <= MOST_CLIENTS:
+        return indices
+    draw = keys.generator(0, keys.Purpose.EVALUATION, 0, 1)
+    return [indices[place] for place in np.sort(draw.choice(len(indices), MOST_CLIENTS, replace=False))]
 
 
 def _bounds(values: Values, action: int, population: int) -> Bounds:
@@ -413,10 +478,7 @@ def action_values(
       cap: Maximum number of examples per client; 0 for all.
       cohort: How a round's clients are sampled, to average over rounds; None to average over all examples.
     """
-    chosen: Sequence[int] = indices
-    if len(indices) > MOST_CLIENTS:
-        draw = keys.generator(0, keys.Purpose.EVALUATION, 0, 1)
-        chosen = [indices[place] for place in np.sort(draw.choice(len(indices), MOST_CLIENTS, replace=False))]
+    chosen = _some(indices)
     matrix_of = matrix if callable(matrix) else lambda _: matrix
     actions = matrix_of(int(chosen[0]) if len(chosen) else 0).shape[1]
     totals, counts = np.zeros((len(chosen), actions)), np.zeros(len(chosen))

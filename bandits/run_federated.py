@@ -255,7 +255,7 @@ def _write_results(
         )
         if bounds and not (phase.is_alone or phase.has_local_head):
             action = bounds["held_out"]["action"]
-            name = interactions.action_names(task)[action]
+            name = (task.action_names or interactions.action_names(task))[action]
             lines, compared = rounds.evaluation.compared_with_references(outcome.state.server, action, name)
             print(*lines, sep="\n")
             bounds = bounds | {references.GREEDY: compared}

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import tqdm
 
-from data import files, keys, text
+from data import action_sets, files, keys, text
 from data.errors import Failure, UsageError
 
 _CHECKED_END_BYTES = 128 << 20
@@ -28,14 +28,14 @@ _QUERY = (
     "WHERE split_name = ? AND client_id = ? AND rowid BETWEEN ? AND ? ORDER BY rowid"
 )
 
-Features = np.ndarray | text.Bags
+Features = np.ndarray | text.Bags | action_sets.ActionSets
 
 
 class Examples(NamedTuple):
     """Examples of one client, or held-out examples.
 
     Attributes:
-      features: One array [examples, ...] in the data set's dtype, or bags of words.
+      features: One array [examples, ...] in the data set's dtype, bags of words, or sets of actions.
       labels: int32 [examples] class indices, or float32 [examples, labels] with several labels per example.
     """
 
@@ -258,8 +258,7 @@ def second_half(seed: int, client: int, rows: np.ndarray) -> np.ndarray:
 def joined(parts: Sequence[Examples]) -> Examples:
     """Joins at least one part, in order."""
     features, labels = zip(*parts, strict=True)
-    is_text = isinstance(features[0], text.Bags)
-    return Examples(text.joined(features) if is_text else np.concatenate(features), np.concatenate(labels))
+    return Examples(action_sets.joined(features), np.concatenate(labels))
 
 
 def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
@@ -276,8 +275,8 @@ def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
 
 
 def arrays(features: Features) -> list[np.ndarray]:
-    """Returns the arrays of features: one array, or the three arrays of bags of words."""
-    return list(features) if isinstance(features, text.Bags) else [features]
+    """Returns the arrays of features: one array, or those of bags of words or sets of actions."""
+    return [features] if isinstance(features, np.ndarray) else [one for part in features for one in arrays(part)]
 
 
 def array_checksum(*features: Features) -> str:

@@ -59,6 +59,8 @@ class Purpose(enum.IntEnum):
     TIME_ZONE = 66, 0
     HALVES = 70, 1
     REWARD_SCALE = 71, 0
+    HASHING = 72, 0
+    ARMS = 73, 1
 
 
 def _sequence(seed: int, purpose: Purpose, *place: int) -> np.random.SeedSequence:

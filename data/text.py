@@ -53,9 +53,9 @@ class Bags(NamedTuple):
         return Bags(self.ids[places], self.values[places], _offsets(lengths))
 
 
-def take(features: np.ndarray | Bags, rows: np.ndarray) -> np.ndarray | Bags:
-    """Features at these row numbers."""
-    return features.take(rows) if isinstance(features, Bags) else features[rows]
+def take(features: Any, rows: np.ndarray) -> Any:
+    """Features at these row numbers: of an array, bags of words, or `action_sets.ActionSets`."""
+    return features[rows] if isinstance(features, np.ndarray) else features.take(rows)
 
 
 def joined(parts: Sequence[Bags]) -> Bags:

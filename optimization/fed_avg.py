@@ -54,6 +54,7 @@ class RoundMetrics(NamedTuple):
       client_deviations: float32 [cohort_size], standard deviation of its mini-batches' losses, with the same NaN and 0.
       update_norm: float32, L2 norm of the aggregated update.
       reward_sum, propensity_sum: float32, sums over the actions in the training examples; empty if no client acts.
+      unusable_rows: int32, number of actions that were uniformly random because predicted rewards were not finite.
       half_rewards: float32 [2, places], expected rewards in halves A and B of the clients' examples; may be empty.
       half_examples: int32 [2, places], number of examples in each half.
       deployed: bool, whether the round ended with a deployment; empty without deployments.
@@ -75,6 +76,7 @@ class RoundMetrics(NamedTuple):
     update_norm: Any
     reward_sum: Any = ()
     propensity_sum: Any = ()
+    unusable_rows: Any = ()
     half_rewards: Any = ()
     half_examples: Any = ()
     deployed: Any = ()

@@ -15,10 +15,11 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
-from data import keys, tasks, text
+from data import action_sets, keys, tasks, text
+from optimization import action_models
 
 Weights = tuple[np.ndarray, ...]
-FeatureSpec: TypeAlias = tf.TensorSpec | text.Bags
+FeatureSpec: TypeAlias = tf.TensorSpec | text.Bags | action_sets.ActionSets
 
 
 def _uniform(draw: np.random.Generator, fan: int, shape: Sequence[int]) -> np.ndarray:
@@ -319,11 +320,13 @@ def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm
     return tf.reshape(groups, shape) * scale + offset
 
 
-def dense(features: tf.Tensor | text.Bags) -> tf.Tensor | dict[str, tf.Tensor]:
+def dense(features: Any) -> Any:
     """Converts features to the form that models take: bags of words are padded, other features do not change.
 
     Bags become `ids` int32 and `values` float32, both [posts, words of the longest post], padded with 0.
     """
+    if isinstance(features, action_sets.ActionSets):
+        return features._replace(contexts=dense(features.contexts))
     if not isinstance(features, text.Bags):
         return features
 
@@ -354,16 +357,60 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
 
     def body(weights, features, key=None):
         del weights, key
-        ids = features["ids"]
-        rows = tf.broadcast_to(tf.expand_dims(tf.range(tf.shape(ids)[0]), 1), tf.shape(ids))
-        return tf.scatter_nd(tf.stack([rows, ids], axis=2), features["values"], [tf.shape(ids)[0], vocabulary_size])
+        return action_models.as_array(features, vocabulary_size)
 
     return Model(shapes, forward, terms=terms, body=body)
 
 
+def of_sets(name: str, arguments: Mapping[str, Any]) -> Model:
+    """Builds a model of actions with features, one of `action_models.MODELS`, from its arguments.
+
+    Features are an `action_sets.ActionSets`. The output of a slot without an action is -infinity.
+    """
+    shapes, scores, body = action_models.MODELS[name](**arguments)
+
+    def forward(weights, features):
+        return _offered(features, scores(weights, features.contexts, features.actions))
+
+    def of_slots(weights, features, key=None):
+        del key
+        return body(weights, features.contexts, features.actions)
+
+    return Model(shapes, forward, body=of_slots if body else None)  # type: ignore[arg-type]
+
+
+def restricted(model: Model) -> Model:
+    """Model whose features are an `action_sets.ActionSets` without features of actions.
+
+    The output of an action that is not offered is -infinity.
+    """
+
+    def training(weights, features, key):
+        return _offered(features, model.training(weights, features.contexts, key))
+
+    return dataclasses.replace(
+        model,
+        forward=lambda weights, features: _offered(features, model.forward(weights, features.contexts)),
+        training=training if model.training else None,
+        terms=model.terms and (lambda features, actions: model.terms(features.contexts, actions)),
+        body=model.body and (lambda weights, features, key=None: model.body(weights, features.contexts, key)),
+    )
+
+
+def _offered(features: action_sets.ActionSets, outputs: tf.Tensor) -> tf.Tensor:
+    is_offered = features.entries >= 0
+    return tf.where(is_offered if outputs.shape.rank == 2 else is_offered[:, tf.newaxis], outputs, -np.inf)
+
+
 def of_task(task: tasks.Task, heads: int = 1) -> Model:
     """Builds the model of a task with this number of heads."""
-    return dataclasses.replace(build(task.model, task.model_arguments, heads), kernels=task.initial_weights)
+    if not isinstance(task.feature_spec, action_sets.Spec):
+        model = build(task.model, task.model_arguments, heads)
+    elif task.feature_spec.num_features:
+        model = of_sets(task.model, task.model_arguments)
+    else:
+        model = restricted(build(task.model, task.model_arguments, heads))
+    return dataclasses.replace(model, kernels=task.initial_weights)
 
 
 def build(name: str, arguments: Mapping[str, Any], heads: int = 1) -> Model:
@@ -445,9 +492,17 @@ _BUILDERS: Mapping[str, Callable[..., Model]] = {
 
 
 def feature_spec(task: tasks.Task) -> FeatureSpec:
-    """Shapes and dtypes of a batch of features or bags of words; the first axis is None."""
-    if isinstance(task.feature_spec, tuple):
-        shape, dtype = task.feature_spec
+    """Shapes and dtypes of a batch of features, bags of words or sets of actions; the first axis is None."""
+    return _batch_spec(task.feature_spec, task.num_actions)
+
+
+def _batch_spec(form: Any, num_actions: int) -> FeatureSpec:
+    if isinstance(form, action_sets.Spec):
+        slots = None if form.num_features else num_actions
+        entries, actions = tf.TensorSpec((None, slots), tf.int32), tf.TensorSpec((None, slots, form.num_features))
+        return action_sets.ActionSets(_batch_spec(form.contexts, num_actions), entries, actions)
+    if isinstance(form, tuple):
+        shape, dtype = form
         return tf.TensorSpec((None, *shape), dtype)
     return text.Bags(tf.TensorSpec((None,), tf.int32), tf.TensorSpec((None,)), tf.TensorSpec((None,), tf.int64))
 

@@ -111,7 +111,7 @@ def _outputs(predictor: predictions.Predictor, dtype: tf.DType, contexts: tf.Ten
     model, weights, loss, no_key = predictor.model, predictor.weights, predictor.loss, tf.zeros([2], tf.int32)
     return {
         "predicted_reward": predictor.rewards(model.forward(weights, contexts), dtype),
-        "probability": process.probabilities(policy, model, weights, loss, contexts, no_key, predictor.state),
+        "probability": process.probabilities(policy, model, weights, loss, contexts, no_key, predictor.state)[0],
     }
 
 

@@ -198,7 +198,7 @@ class RunModel:
                 seen = models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))
                 key = tf.constant([0, number])  # A policy that uses random numbers samples them once here.
                 with policies.shows_invalid_rows():
-                    rows = process.probabilities(policy, self.model, self.weights, self.loss, seen, key, self.state)
+                    rows, _ = process.probabilities(policy, self.model, self.weights, self.loss, seen, key, self.state)
                 parts.append(rows.numpy().astype(np.float64))
         except (tf.errors.InvalidArgumentError, ValueError) as error:
             shape = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"

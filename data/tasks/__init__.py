@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from data import keys, reward_bounds, statistics, text
+from data import action_sets, keys, reward_bounds, statistics, text
 from data.clients import ClientData, Examples, Features, file_checksum
 from data.errors import UsageError
 from data.reward_bounds import RewardBounds
@@ -27,9 +27,10 @@ class Task:
     Attributes:
       clients: The population.
       held_out: Examples for evaluation, of the same or of other clients.
-      num_actions: Number of actions.
-      feature_spec: (shape, dtype name) of one example's features after `normalize`, or `text.Bags`.
-      model: Name of a function in `optimization.models`.
+      num_actions: Number of actions; if actions have features, the size of the largest set.
+      feature_spec: (shape, dtype name) of one example's features after `normalize`, `text.Bags`, or the form of sets
+        of actions.
+      model: Name of a function in `optimization.models`, or in `optimization.action_models` if actions have features.
       model_arguments: Arguments of that function.
       initial_weights: Initialization of its kernels, one of `models.INITIAL_WEIGHTS`.
       rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a shift,
@@ -48,13 +49,15 @@ class Task:
       private_statistics: Description of these statistics, which no noise protects.
       public_statistics: Digest of the file of statistics; empty if there is none.
       action_names: Names of the actions; if empty, actions are numbered.
+      catalogue_actions: int32 [entries], if actions have features: the position in `action_names` of each entry of
+        the catalogue; None if actions have no names.
       feature_names: Names of a context's features; may be empty.
     """
 
     clients: ClientData
     held_out: ClientData
     num_actions: int
-    feature_spec: tuple[tuple[int, ...], str] | type[text.Bags]
+    feature_spec: tuple[tuple[int, ...], str] | type[text.Bags] | action_sets.Spec
     model: str
     model_arguments: Mapping[str, Any]
     rewards: Mapping[str, np.ndarray]
@@ -71,7 +74,13 @@ class Task:
     private_statistics: tuple[str, ...] = ()
     public_statistics: str = ""
     action_names: tuple[str, ...] = ()
+    catalogue_actions: np.ndarray | None = None
     feature_names: tuple[str, ...] = ()
+
+    @property
+    def has_action_features(self) -> bool:
+        """Whether rows offer sets of actions with features, so that an action is a slot of its row."""
+        return isinstance(self.feature_spec, action_sets.Spec) and self.feature_spec.num_features > 0
 
     @property
     def checksum(self) -> str:
@@ -163,6 +172,35 @@ def vector_model(options: TaskOptions, num_features: int, num_outputs: int, defa
     hidden = _hidden(options, name, (64,))
     arguments = {"num_features": num_features, "hidden": hidden, "num_outputs": num_outputs}
     return {"feature_spec": ((num_features,), "float32"), "model": "mlp", "model_arguments": arguments}
+
+
+def sets_model(
+    options: TaskOptions, contexts: tuple[tuple[int, ...], str] | type[text.Bags], num_contexts: int, num_features: int
+) -> dict[str, Any]:
+    """Fields of a task whose actions have features, and its model.
+
+    Args:
+      options: Options, of which `model`, `hidden` and `interaction_bits` are used.
+      contexts: (shape, dtype name) of one context, or `text.Bags`.
+      num_contexts: Number of features of a context.
+      num_features: Number of features of an action.
+
+    Raises:
+      UsageError: If the model does not score actions.
+    """
+    name, arguments = options.model_name or "linear", {"num_contexts": num_contexts, "num_features": num_features}
+    if name not in ("linear", "bilinear", "two_tower"):
+        raise UsageError(f"--model={name} does not score actions with features: choose linear, bilinear or two_tower.")
+    if options.hidden and name != "two_tower":
+        raise UsageError(f"--hidden applies only to --model=two_tower here, not to --model={name}: leave it out.")
+    if options.interaction_bits is not None and name != "linear":
+        raise UsageError(f"--interaction_bits applies only to --model=linear, not to --model={name}: leave it out.")
+    more: dict[str, Any] = {
+        "linear": {"bits": options.interaction_bits},
+        "two_tower": {"hidden": options.hidden or (64, 32)},
+    }
+    arguments |= more.get(name, {})
+    return {"feature_spec": action_sets.Spec(contexts, num_features), "model": name, "model_arguments": arguments}
 
 
 def image_model(

@@ -104,13 +104,21 @@ class Models:
             "cnn_small": "two-layer CNN from the posterior study's Table D.1, for 28 x 28 images",
             "cnn_dropout": "two-layer CNN with dropout from the posterior study's Table D.2, for 28 x 28 images",
             "resnet18": "ResNet-18",
+            "bilinear": "for actions with features: each context feature times each action feature",
+            "two_tower": "for actions with features: multilayer perceptrons of context and action, see --hidden",
         },
         takes_objects=True,
     )
     hidden: tuple[int, ...] | None = setting(
         None,
-        "Widths of the hidden layers of mlp, separated by commas, such as 256,128 (default: the task's)",
+        "Widths of the layers of mlp or two_tower, separated by commas, such as 256,128 (default: the task's)",
         numbers(whole=True, high=1 << 16),
+    )
+    interaction_bits: Count | None = setting(
+        None,
+        "For actions with features and the model linear: hash products of context and action features to 2^N weights "
+        "(default: one weight per product)",
+        high=24,
     )
     norm: str = setting(
         "group",
@@ -163,6 +171,20 @@ class SyntheticClients:
     partition_examples: int = setting(0, "Examples per client; 0 to use all", only={"partition_by": ("client",)})
     synthetic_alpha: float = setting(1.0, "Variance of the mean of each client's weights; does not change any label")
     synthetic_beta: float = setting(1.0, "Variance of the mean of each client's features")
+    action_features: Count = setting(15, "Number of features of an action")
+    context_features: int = setting(0, "Number of features of a context")
+    smallest_set: Count | None = setting(None, "Smallest number of actions in a set (default: --largest_set)")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sets:
+    """Settings of sets of actions."""
+
+    largest_set: Count | None = setting(
+        None,
+        "Largest number of actions with features that a row offers (default: the largest in the data; linear_synthetic 25)",
+        low=1,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -194,7 +216,7 @@ class RewardShift:
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardShift):
+class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Sets, Rewards, RewardShift):
     """All options that define a task, so that tasks with equal options are the same. Each task uses some of them.
 
     For tables and logs, they include the roles of the columns, see `Schema`.

@@ -39,6 +39,9 @@ _PARTITION = {"partition_clients", "partition_seed", "partition_by", "partition_
 _CIFAR = _TFF_IMAGES | _PARTITION | {"partition_beta"}
 _DIGITS, _EVEN = frozenset({"model", "hidden", "init_labels", "partition_alpha"}), {"partition_alpha": 1.0}
 _SYNTHETIC = frozenset({"partition_clients", "partition_seed", "synthetic_alpha", "synthetic_beta"})
+_SETS = frozenset({"model", "hidden", "interaction_bits", "largest_set"})
+_GENERATED_SETS = _SETS | {"action_features", "context_features", "smallest_set"}
+_GENERATED_SETS |= {"partition_clients", "partition_seed", "partition_examples"}
 _FEW = {"partition_clients": 30}
 _WORDS = frozenset({"vocabulary_size", "max_words", "text_normalisation"})
 _TEXT = _WORDS | {"num_tags", "keep_untagged", "init_labels", "public_statistics"}
@@ -78,6 +81,12 @@ TASKS = {
     "cifar100": TaskEntry(_PARTITIONED, f"CIFAR-100 {_SKEWED}, 100 actions, MLP", _CIFAR, _MADE_IMAGES),
     "synthetic": TaskEntry(
         "synthetic:load", "Synthetic(alpha, beta) of Li et al., 10 actions, linear; needs no file", _SYNTHETIC, _FEW
+    ),
+    "linear_synthetic": TaskEntry(
+        "linear_synthetic:load",
+        "generated sets of actions whose rewards are linear in their features; needs no file",
+        _GENERATED_SETS,
+        {"partition_clients": 15, "partition_examples": 2000},
     ),
     "stackoverflow_tag": TaskEntry(
         "tags:load_stackoverflow",

@@ -35,6 +35,7 @@ _GROUPS = {
     "Models for digits, images and tables": task_options.Models,
     "Synthetic clients": task_options.SyntheticClients,
     "Your own table": schema.Table,
+    "Sets of actions": task_options.Sets,
     "Rewards in a table or log": task_options.Rewards,
     "Columns": schema.Columns,
     "Your own log": schema.Log,

@@ -1,0 +1,72 @@
+"""Contexts with sets of actions that change from row to row.
+
+A row offers some entries of a catalogue. A slot is a column of the array of offered entries. If actions have features,
+each row's entries fill its slots from the left, and the action that a policy chooses is a slot. Otherwise, slot k
+belongs to action k, which a row offers or not.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data import text
+
+
+class ActionSets(NamedTuple):
+    """Contexts of several rows, and the actions that they offer.
+
+    Attributes:
+      contexts: float32 [rows, ...], or bags of words; [rows, 0] without contexts.
+      entries: int32 [rows, slots], the catalogue entry in each slot; -1 where no action is offered.
+      actions: float32 [rows, slots, features], features of the offered entries, 0 where none is offered. Before
+        `normalized`, and for actions without features, there are no features.
+    """
+
+    contexts: Any
+    entries: Any
+    actions: Any
+
+    def take(self, rows: np.ndarray) -> "ActionSets":
+        """The rows at these positions."""
+        return ActionSets(text.take(self.contexts, rows), self.entries[rows], self.actions[rows])
+
+
+class Spec(NamedTuple):
+    """Form of the sets of a task.
+
+    Attributes:
+      contexts: (shape, dtype name) of one context, or `text.Bags`.
+      num_features: Number of features of an action; 0 if slots are actions.
+    """
+
+    contexts: Any
+    num_features: int = 0
+
+
+def of_entries(contexts: np.ndarray | text.Bags, entries: np.ndarray) -> ActionSets:
+    """Sets of these catalogue entries, without features."""
+    return ActionSets(contexts, entries.astype(np.int32), np.zeros((*entries.shape, 0), np.float32))
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """Concatenates features of one form: arrays, bags of words, or sets, which are padded to the same number of slots."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    if isinstance(parts[0], text.Bags):
+        return text.joined(parts)
+    slots = max(part.entries.shape[1] for part in parts)
+    padded = [(part, (0, slots - part.entries.shape[1])) for part in parts]
+    return ActionSets(
+        joined([part.contexts for part in parts]),
+        np.concatenate([np.pad(part.entries, [(0, 0), pad], constant_values=-1) for part, pad in padded]),
+        np.concatenate([np.pad(part.actions, [(0, 0), pad, (0, 0)]) for part, pad in padded]),
+    )
+
+
+def normalized(sets: ActionSets, catalogue: np.ndarray) -> ActionSets:
+    """Drops slots that no row uses, and looks up the features of the others in a catalogue, [entries, features]."""
+    slots = max(1, int((sets.entries >= 0).sum(axis=1).max(initial=0)))
+    entries = sets.entries[:, :slots]
+    actions = np.where(entries[..., np.newaxis] >= 0, catalogue[entries], np.float32(0))
+    return ActionSets(sets.contexts, entries, actions)

@@ -1,0 +1,80 @@
+"""Generated sets of actions whose rewards are linear in their features, plus noise.
+
+By default, the setting of He, Wang, Min and Gu, "A Simple and Provably Efficient Algorithm for Asynchronous Federated
+Contextual Linear Bandits", 2022, section 6: each row offers 25 new actions with features uniform in [-1, 1]^d / sqrt(d)
+for d = 15, and the expected reward is their inner product with theta = (1, ..., 1) / sqrt(d). The noise is normal with
+standard deviation 0.3. With contexts c, uniform in [-1, 1]^m, the expected reward is (theta + W c)' x, where the
+entries of W are normal with variance 1 / (d m).
+"""
+
+import hashlib
+
+import numpy as np
+
+from data import clients, keys, tasks
+from data.action_sets import ActionSets
+from data.errors import UsageError
+from data.tasks.options import TaskOptions
+
+NOISE = 0.3  # Standard deviation of a reward.
+LARGEST_SET = 25
+_HELD_OUT_EXAMPLES = 2000
+
+
+class LinearClients(clients.ClientData):
+    """Clients whose examples are generated when they are loaded."""
+
+    def __init__(self, options: TaskOptions, client_ids: list[str], sizes: list[int], first: int = 0):
+        """Stores the setting.
+
+        Args:
+          options: The task's options.
+          client_ids: Names of the clients.
+          sizes: Number of examples of each client.
+          first: Number of clients that other parts of the population have before these.
+        """
+        self.client_ids, self._options, self._sizes, self._first = client_ids, options, sizes, first
+        self._largest = options.largest_set or LARGEST_SET
+        self.checksum = hashlib.sha256(repr((options, client_ids, sizes)).encode()).hexdigest()[:16]
+        features, contexts = options.action_features, options.context_features
+        draw = keys.generator(options.partition_seed, keys.Purpose.PARTITION)
+        self._products = draw.normal(0, 1 / np.sqrt(features * max(contexts, 1)), (contexts, features))
+
+    def load(self, index: int) -> clients.Examples:
+        options, rows = self._options, self._sizes[index]
+        draw = keys.generator(options.partition_seed, keys.Purpose.ARMS, self._first + index)
+        features, largest = options.action_features, self._largest
+        contexts = draw.uniform(-1, 1, (rows, options.context_features))
+        actions = draw.uniform(-1, 1, (rows, largest, features)) / np.sqrt(features)
+        sizes = draw.integers(options.smallest_set or largest, largest, rows, endpoint=True)
+        is_offered = np.arange(largest) < sizes[:, np.newaxis]
+        weights = 1 / np.sqrt(features) + contexts @ self._products
+        rewards = np.einsum("rsf,rf->rs", actions, weights) + draw.normal(0, NOISE, (rows, largest))
+        entries = np.where(is_offered, np.arange(largest), -1).astype(np.int32)
+        actions = np.where(is_offered[..., np.newaxis], actions, 0).astype(np.float32)
+        sets = ActionSets(contexts.astype(np.float32), entries, actions)
+        return clients.Examples(sets, np.where(is_offered, rewards, 0).astype(np.float32))
+
+
+def load(options: TaskOptions) -> tasks.Task:
+    """Opens the task.
+
+    Raises:
+      UsageError: If the smallest set is larger than the largest one, or the model does not score actions.
+    """
+    largest = options.largest_set or LARGEST_SET
+    if (options.smallest_set or 1) > largest:
+        raise UsageError(f"--smallest_set={options.smallest_set} is above --largest_set={largest}.")
+    names = [f"client_{client:03d}" for client in range(options.partition_clients)]
+    sizes = [options.partition_examples] * len(names)
+    shape = ((options.context_features,), "float32")
+    return tasks.Task(
+        clients=LinearClients(options, names, sizes),
+        held_out=LinearClients(options, ["held_out"], [_HELD_OUT_EXAMPLES], len(names)),
+        num_actions=largest,
+        rewards={"exact": tasks.exact(largest)},
+        multi_label=True,
+        has_reward_labels=True,
+        label_range=(-2.0, 2.0),
+        **tasks.sets_model(options, shape, options.context_features, options.action_features),
+    )
