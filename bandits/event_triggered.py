@@ -8,6 +8,7 @@ Who uploads depends on the clients' data. Rounds with a privacy mechanism or sec
 """
 
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -50,10 +51,6 @@ def sums_of(chosen: tf.Tensor, rewards: tf.Tensor) -> Sums:
 def added(first: Any, second: Any) -> Any:
     """Adds two structures of sums."""
     return tf.nest.map_structure(lambda one, other: one + other, first, second)
-
-
-def _spec(part: np.ndarray) -> tf.TensorSpec:
-    return tf.TensorSpec(part.shape, part.dtype)
 
 
 def triggers(before: tf.Tensor, after: tf.Tensor, threshold: float) -> tf.Tensor:
@@ -106,8 +103,7 @@ class FedLinUcb:
 
     def uploads(self, downloaded: Sums, local: Sums) -> tf.Tensor:
         """Whether a client uploads, a bool scalar."""
-        after = self.precision(added(downloaded, local))
-        return triggers(self.precision(downloaded), after, self.threshold)
+        return triggers(self.precision(downloaded), self.precision(added(downloaded, local)), self.threshold)
 
     def act(self, shared: Any, downloaded: Sums, inputs: tuple[tf.Tensor, tf.Tensor]) -> tuple[Sums, tf.Tensor]:
         """Acts on all rows of a client; see `Rounds`.
@@ -123,6 +119,25 @@ class FedLinUcb:
         del shared
         chosen = self.choose(downloaded, inputs[0])
         return sums_of(*(tf.gather(part, chosen, axis=1, batch_dims=1) for part in inputs)), chosen
+
+
+def of_process(definition: Any) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    """Returns how a client of a federated bandit acts and trains, if its policy sees only what the client downloaded.
+
+    In `Rounds`, `shared` is then the pair of the deployed models and the model in training, sums are `policy_sums`, and
+    a report is a client's update and the sums of its metrics.
+
+    Args:
+      definition: Definition of the rounds, a `process.BanditProcess` whose policy has statistics.
+    """
+
+    def act(shared: Any, downloaded: Any, inputs: Any) -> tuple[Any, Any]:
+        statistics = {name: tf.cast(part, tf.float32) for name, part in downloaded.items()}
+        inputs = inputs._replace(policy_state={**inputs.policy_state, **statistics})
+        output = definition.client_round()(*shared, inputs)
+        return output.statistics, (output.delta, output.sums)
+
+    return act
 
 
 class State(NamedTuple):
@@ -161,8 +176,7 @@ class Rounds:
     def __init__(
         self,
         act: Callable[[Any, Any, Any], tuple[Any, Any]],
-        precision: Callable[[Any], tf.Tensor],
-        threshold: float,
+        uploads: Callable[[Any, Any], tf.Tensor],
         zeros: Any,
         types: tuple[Any, Any],
         states: ClientStates,
@@ -173,15 +187,14 @@ class Rounds:
         Args:
           act: How a client acts, in TensorFlow: (shared, downloaded, inputs) -> (new sums, report). All clients of a
             round get the same `shared`. New sums have the structure of `zeros`, in any floating type.
-          precision: Maps sums to the matrices that `triggers` compares.
-          threshold: alpha of `triggers`.
+          uploads: Whether a client uploads, in TensorFlow: (downloaded, local) -> bool scalar; see `triggers`.
           zeros: Sums over no interaction, a structure of float64 arrays.
           types: TFF types of `shared` and of a client's inputs.
           states: The clients' states.
           num_clients: Number of clients.
         """
         self._zeros, self._states, self._num_clients = zeros, states, num_clients
-        sums_type = tff.types.tensorflow_to_type(tf.nest.map_structure(_spec, zeros))
+        sums_type = tff.types.tensorflow_to_type(tf.nest.map_structure(tf.type_spec_from_value, zeros))
         shared_type, inputs_type = map(tff.to_type, types)
         state_type = tff.StructWithPythonType(list(zip(ClientState._fields, [sums_type] * 2, strict=True)), ClientState)
 
@@ -190,8 +203,7 @@ class Rounds:
             inputs, state = client
             new, report = act(shared, state.downloaded, inputs)
             local = added(state.local, tf.nest.map_structure(lambda part: tf.cast(part, tf.float64), new))
-            known, all_known = precision(state.downloaded), precision(added(state.downloaded, local))
-            return local, triggers(known, all_known, threshold), report
+            return local, uploads(state.downloaded, local), report
 
         self._each = fed_avg.at_clients(client_round)
 
@@ -218,8 +230,8 @@ class Rounds:
         results: list[tuple] = [()] * len(inputs)
         rounds.current_context().each_client(self._each, (shared,), cohort, results.__setitem__)
         totals, last_rounds = state.totals, state.last_rounds.copy()
-        for local, uploads, _ in results:
-            totals = added(totals, local) if uploads else totals
+        for local, _, _ in filter(operator.itemgetter(1), results):
+            totals = added(totals, local)
         for (_, client), (_, before), (local, uploads, _) in zip(inputs, cohort, results, strict=True):
             after = ClientState(totals, self._zeros) if uploads else before._replace(local=local)
             self._states.save(client, round_num, after)

@@ -8,39 +8,22 @@ paper's Algorithm 1 in one respect, which changes the number of messages; see `E
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import tensorflow as tf
 
 from bandits import event_triggered
-from bandits.event_triggered import FedLinUcb, Sums
+from bandits.event_triggered import ClientState, FedLinUcb, Sums
 from data import keys
 
-SEEDS = 20
 LEVEL = 0.01  # Significance level of the joint test.
 _PLACE = 3  # Of this experiment's randomness.
 _SAMPLES = 4000  # Of the null distribution.
 _REFERENCE = pathlib.Path(__file__).parent / "papers" / "published" / "fedlinucb_synthetic.csv"
-_PUBLISHED_SEEDS = 20
-
-
-class Step(NamedTuple):
-    """What is random in a step.
-
-    Attributes:
-      client: int32, the active client.
-      actions: float64 [actions, features].
-      noise: float64, noise of the chosen action's reward.
-      coin: bool, a fair coin.
-    """
-
-    client: tf.Tensor
-    actions: tf.Tensor
-    noise: tf.Tensor
-    coin: tf.Tensor
+_PUBLISHED_RUNS = 20
 
 
 class Progress(NamedTuple):
@@ -48,21 +31,17 @@ class Progress(NamedTuple):
 
     Attributes:
       step: int32, number of finished steps.
-      downloaded: Last download of each client, with a first axis for clients.
-      local: Sums of each client since its last upload, likewise.
+      clients: States of the clients, with a first axis for clients.
       totals: Sums of all uploads.
-      has_uploaded: bool [clients], whether each client has uploaded before.
       regret: float64, the sum over steps of the best expected reward minus the expected reward of the chosen action.
       messages: int32, number of uploads and downloads.
     """
 
-    step: tf.Tensor
-    downloaded: Sums
-    local: Sums
+    step: Any
+    clients: ClientState
     totals: Sums
-    has_uploaded: tf.Tensor
-    regret: tf.Tensor
-    messages: tf.Tensor
+    regret: Any
+    messages: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,15 +71,25 @@ class Experiment:
 
     def initial(self) -> Progress:
         """Returns the state before the first step."""
-        none, count = event_triggered.empty_sums(self.num_features), self.num_clients
-        of_clients = Sums(*(np.zeros((count, *part.shape)) for part in none))
-        return Progress(np.int32(0), of_clients, of_clients, none, np.zeros(count, bool), np.float64(0), np.int32(0))
+        none = event_triggered.empty_sums(self.num_features)
+        one = ClientState(none, none)
+        clients = tf.nest.map_structure(lambda part: np.zeros((self.num_clients, *part.shape)), one)
+        return Progress(np.int32(0), clients, none, np.float64(0), np.int32(0))
 
-    def draw(self, key: tf.Tensor, step: tf.Tensor) -> Step:
-        """Draws what is random in a step, from 0, with a key, int32 [2]."""
+    def draw(self, key: tf.Tensor, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Draws what is random in a step.
+
+        Args:
+          key: int32 [2], key of the run.
+          step: int32, the step, from 0.
+
+        Returns:
+          The active client, int32; its actions, float64 [actions, features]; the noise of the chosen action's reward,
+          float64; and a fair coin, bool.
+        """
         own = tf.random.experimental.stateless_split(tf.random.experimental.stateless_fold_in(key, step), 4)
         bound, shape = self.num_features**-0.5, [self.num_actions, self.num_features]
-        return Step(
+        return (
             tf.random.stateless_uniform([], own[0], 0, self.num_clients, tf.int32),
             tf.random.stateless_uniform(shape, own[1], -bound, bound, tf.float64),
             self.noise * tf.random.stateless_normal([], own[2], dtype=tf.float64),
@@ -114,31 +103,32 @@ class Experiment:
     def advance(self, key: tf.Tensor, before: Progress) -> Progress:
         """Simulates one step."""
         client, actions, noise, coin = self.draw(key, before.step)
-        downloaded, local = (Sums(*(part[client] for part in sums)) for sums in (before.downloaded, before.local))
-        action = self.learner.choose(downloaded, actions[tf.newaxis])[0]
-        is_empty = tf.logical_not(before.has_uploaded[client]) if self.starts_empty else tf.constant(False)
-        action = tf.where(is_empty, 0, action)
+        downloaded, local = tf.nest.map_structure(lambda part: part[client], before.clients)
+        # No feature of a chosen action is 0, so a client that has downloaded has a positive sum.
+        is_empty = tf.equal(downloaded.outer[0, 0], 0) & self.starts_empty
+        action = tf.where(is_empty, 0, self.learner.choose(downloaded, actions[tf.newaxis])[0])
         expected = self.expected_rewards(actions)
         new = event_triggered.sums_of(actions[action][tf.newaxis], (expected[action] + noise)[tf.newaxis])
         local = event_triggered.added(local, new)
         uploads = tf.where(is_empty, coin, self.learner.uploads(downloaded, local))
 
-        def with_client(all_clients: Sums, one: Sums) -> Sums:
-            pairs = zip(all_clients, one, strict=True)
-            return Sums(*(tf.tensor_scatter_nd_update(part, [[client]], own[tf.newaxis]) for part, own in pairs))
+        def if_uploads(then: Any, otherwise: Any) -> Any:
+            return tf.nest.map_structure(functools.partial(tf.where, uploads), then, otherwise)
 
-        share = tf.cast(uploads, tf.float64)
-        totals = Sums(*(total + share * own for total, own in zip(before.totals, local, strict=True)))
-        after = tf.cond(uploads, lambda: totals, lambda: downloaded)
+        totals = if_uploads(event_triggered.added(before.totals, local), before.totals)
+        none = tf.nest.map_structure(tf.zeros_like, local)
+        after = ClientState(if_uploads(totals, downloaded), if_uploads(none, local))
+        update = functools.partial(tf.tensor_scatter_nd_update, indices=[[client]])
+        clients = tf.nest.map_structure(lambda whole, part: update(whole, updates=[part]), before.clients, after)
+        regret = before.regret + tf.reduce_max(expected) - expected[action]
         return Progress(
-            before.step + 1,
-            with_client(before.downloaded, after),
-            with_client(before.local, Sums(*((1 - share) * own for own in local))),
-            totals,
-            tf.tensor_scatter_nd_update(before.has_uploaded, [[client]], [before.has_uploaded[client] | uploads]),
-            before.regret + tf.reduce_max(expected) - expected[action],
-            before.messages + tf.where(uploads, 1 + self.receivers, 0),
+            before.step + 1, clients, totals, regret, before.messages + tf.where(uploads, 1 + self.receivers, 0)
         )
+
+    @tf.function(autograph=False)
+    def advance_to(self, key: tf.Tensor, progress: Progress, last: tf.Tensor) -> Progress:
+        """Simulates all steps up to number `last`, int32, in one compiled loop."""
+        return tf.while_loop(lambda step, *_: step < last, lambda *parts: self.advance(key, Progress(*parts)), progress)
 
     def run(self, seed: int, times: Sequence[int]) -> np.ndarray:
         """Simulates a run.
@@ -153,25 +143,9 @@ class Experiment:
         key, progress = keys.tensorflow_key(seed, keys.Purpose.LABORATORY, _PLACE), self.initial()
         seen = []
         for time in times:
-            progress = _advanced(self)(key, progress, time)
+            progress = self.advance_to(key, progress, np.int32(time))
             seen.append((float(progress.regret), float(progress.messages)))
         return np.array(seen).T
-
-
-@functools.cache
-def _advanced(experiment: Experiment) -> Callable[..., Progress]:
-    """Compiles (key, progress, number of steps to reach) -> progress."""
-
-    @tf.function(autograph=False)
-    def advanced(key, progress, last):
-        def body(*parts):
-            return experiment.advance(key, Progress(*parts))
-
-        return Progress(*tf.while_loop(lambda step, *_: step < last, body, progress))
-
-    return lambda key, progress, last: advanced(
-        tf.constant(key), tf.nest.map_structure(tf.convert_to_tensor, progress), tf.constant(last)
-    )
 
 
 # For each algorithm: its name in the published results, and the experiment.
@@ -253,7 +227,7 @@ def compare(name: str, seed: int, repeat: int) -> tuple[pd.DataFrame, str]:
         columns[measure] = _texts(values.mean(axis=0), values.std(axis=0, ddof=1))
         columns[f"{measure}, published"] = _texts(published[f"{measure}_mean"], published[f"{measure}_sd"])
     means, deviations = (np.concatenate([published[f"{one}_{of}"] for one in measures]) for of in ("mean", "sd"))
-    statistic, p_value = joint_test(own.reshape(repeat, -1), means, deviations, _PUBLISHED_SEEDS)
+    statistic, p_value = joint_test(own.reshape(repeat, -1), means, deviations, _PUBLISHED_RUNS)
     verdict = "Significantly different from" if p_value < LEVEL else "No significant difference from"
     test = f"largest Welch statistic of {len(means)}: {statistic:.2f}, joint p = {p_value:.2g}, level {LEVEL:g}"
     return pd.DataFrame(columns), f"{verdict} the published results ({test})."

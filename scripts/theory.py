@@ -14,20 +14,16 @@ _USAGE = """
 Simulates learners in environments whose true rewards are known. Each figure takes a minute or two.
 
   theory                                 # epsilon-greedy: rates of regret next to equation (8) of Agarwal et al. 2023
-  theory --figure=fedlinucb_synthetic    # FedLinUCB and OFUL: regret and messages next to those of He et al. 2022
+  theory --figure=fedlinucb_synthetic    # federated linear bandits: regret and messages next to those of He et al. 2022
 """
 _RATES, _FEDLINUCB = "rates", "fedlinucb_synthetic"
-_FIGURES = {
-    _RATES: "slopes of regret against samples, periods, actions and epsilon, over 20 seeds",
-    _FEDLINUCB: "event-triggered communication of a federated linear bandit, with a joint test against published runs",
-}
 
 
 @dataclasses.dataclass(frozen=True)
 class _Flags:
     """Flags."""
 
-    figure: str = setting(_RATES, "What to simulate", _FIGURES)
+    figure: str = setting(_RATES, "Learners to simulate, as above", (_RATES, _FEDLINUCB))
     seed: int = setting(0, "First random seed")
     repeat: int = setting(None, "Number of seeds", low=2, only={"figure": (_FEDLINUCB,)}, applied_default=20)
 

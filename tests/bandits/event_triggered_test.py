@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_federated as tff
 
-from bandits import event_triggered
+from bandits import event_triggered, policies
 from bandits.event_triggered import FedLinUcb, Sums
 from optimization import client_states
+from tests.bandits import process_test
 
 FEATURES, ACTIONS, CLIENTS = 4, 6, 5
 LEARNER = FedLinUcb(regularization=0.5, width=0.7, threshold=0.4)
@@ -17,8 +19,7 @@ def tff_rounds(folder, learner, inputs_type, num_features, num_clients, resumabl
     """Rounds of a learner without shared values."""
     states = client_states.ClientStates(folder, lambda: resumable)
     zeros, types = event_triggered.empty_sums(num_features), ((), inputs_type)
-    arguments = learner.act, learner.precision, learner.threshold, zeros, types, states, num_clients
-    return event_triggered.Rounds(*arguments)
+    return event_triggered.Rounds(learner.act, learner.uploads, zeros, types, states, num_clients)
 
 
 class InNumpy:
@@ -128,3 +129,70 @@ def test_rounds_with_several_clients_and_rows_are_those_in_numpy(tff_worker, tmp
         for one, other in zip(loaded, (expected.downloaded[client], expected.local[client]), strict=True):
             for part, expected_part in zip(one, other, strict=True):
                 np.testing.assert_allclose(part, expected_part, atol=1e-12)
+
+
+class DisjointLinUcb(policies.Policy):
+    at_deployment = policies.ACCUMULATE
+
+    def statistics(self, contexts, action, reward):
+        chosen = tf.one_hot(action, process_test.NUM_ACTIONS)
+        outer = tf.einsum("nk,ni,nj->kij", chosen, contexts, contexts)
+        return {"outer": outer, "reward": tf.einsum("nk,ni,n->ki", chosen, contexts, reward)}
+
+    def probabilities(self, predicted_rewards, contexts, statistics):
+        inverse = tf.linalg.inv(self.precision(statistics))
+        widths = tf.sqrt(tf.einsum("ni,kij,nj->nk", contexts, inverse, contexts))
+        best = tf.argmax(tf.einsum("ni,kij,kj->nk", contexts, inverse, statistics["reward"]) + widths, axis=1)
+        return tf.one_hot(best, process_test.NUM_ACTIONS)
+
+    @staticmethod
+    def precision(statistics):
+        return statistics["outer"] + tf.eye(process_test.NUM_FEATURES, dtype=statistics["outer"].dtype)
+
+    def uploads(self, downloaded, local):
+        after = self.precision(event_triggered.added(downloaded, local))
+        return event_triggered.triggers(self.precision(downloaded), after, 2.0)
+
+
+def test_clients_of_a_federated_bandit_act_with_their_own_downloads(tff_worker, tmp_path):
+    policy = DisjointLinUcb()
+    definition = process_test.make(policy=policy)
+    zeros = {name: np.zeros(spec.shape) for name, spec in definition.sums_spec.items()}
+    models_type = tff.to_type(((definition.weights_type,), definition.weights_type))
+    states = client_states.ClientStates(tmp_path, list)
+    act, types = event_triggered.of_process(definition), (models_type, definition.client_type)
+    rounds = event_triggered.Rounds(act, policy.uploads, zeros, types, states, 3)
+    state, totals, clients = rounds.initialize(), zeros, [(zeros, zeros)] * 3
+    shared, sent = ((process_test.INITIAL,), process_test.INITIAL), []
+    for round_num in range(1, 9):
+        cohort = [client for client in range(3) if client != round_num % 3]
+        inputs = {client: process_test.make_client(client + 2, 10 * round_num + client) for client in cohort}
+        uploading = []
+        for client, one in inputs.items():
+            downloaded, local = clients[client]
+            old = {name: tf.constant(downloaded[name], tf.float32) for name in ("outer", "reward")}
+            action = policy.probabilities(None, tf.constant(one.features), old).numpy().argmax(axis=1)
+            log = one.features, action, process_test.REWARDS[one.labels, action]
+            new = {policies.COUNT: float(len(action)), **policy.statistics(*log)}
+            clients[client] = downloaded, {name: part + np.asarray(new[name], float) for name, part in local.items()}
+            if policy.uploads(*clients[client]):
+                uploading.append(client)
+        for client in uploading:
+            totals = {name: part + clients[client][1][name] for name, part in totals.items()}
+        for client in uploading:
+            clients[client] = totals, zeros
+        state_of_policy = {policies.ROUND: np.int32(round_num)} | {
+            name: np.zeros(spec.shape, np.float32) for name, spec in definition.sums_spec.items()
+        }
+        given = [
+            (one._replace(policy_state=state_of_policy, counted=np.ones(len(one.labels), bool)), client)
+            for client, one in inputs.items()
+        ]
+        state, reports, messages = rounds.next(state, shared, given, round_num)
+        assert messages == 2 * len(uploading)
+        assert [sums["examples"] for _, sums in reports] == [len(one.labels) for one in inputs.values()]
+        for name, total in totals.items():
+            np.testing.assert_allclose(state.totals[name], total, atol=1e-4)
+        sent.append(len(uploading))
+    assert 0 < sum(sent) < 16
+    assert state.totals[policies.COUNT] > 0
