@@ -9,8 +9,8 @@ exists.
 Ties for the best action are broken at random: tied actions share the greedy action's probability equally. With
 `first_of_ties`, the first of the tied actions counts as the best one instead.
 
-In a set of actions that changes from row to row, the predicted reward of an action that is not offered is -infinity, and
-its probability is exactly 0.
+If sets of actions change from row to row, the predicted reward of an action that is not offered is -infinity, and its
+probability is exactly 0.
 """
 
 import abc

@@ -50,7 +50,7 @@ def of_entries(contexts: np.ndarray | text.Bags, entries: np.ndarray) -> ActionS
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """Concatenates features of one form: arrays, bags of words, or sets, which are padded to the same number of slots."""
+    """Concatenates arrays, bags of words, or sets of actions, which are padded to the same number of slots."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
     if isinstance(parts[0], text.Bags):

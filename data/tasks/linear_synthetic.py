@@ -11,7 +11,7 @@ import hashlib
 
 import numpy as np
 
-from data import clients, keys, tasks
+from data import clients, keys, reward_bounds, tasks
 from data.action_sets import ActionSets
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
@@ -76,5 +76,6 @@ def load(options: TaskOptions) -> tasks.Task:
         multi_label=True,
         has_reward_labels=True,
         label_range=(-2.0, 2.0),
+        reward_bounds=reward_bounds.parse(options.reward_bounds) if options.reward_bounds else None,
         **tasks.sets_model(options, shape, options.context_features, options.action_features),
     )

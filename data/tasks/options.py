@@ -182,7 +182,7 @@ class Sets:
 
     largest_set: Count | None = setting(
         None,
-        "Largest number of actions with features that a row offers (default: the largest in the data; linear_synthetic 25)",
+        "Largest number of actions with features in a row (default: the largest in the data; linear_synthetic 25)",
         low=1,
     )
 
