@@ -97,7 +97,7 @@ class Experiment:
         )
 
     def expected_rewards(self, actions: tf.Tensor) -> tf.Tensor:
-        """X' theta, float64 [..., actions], of float64 [..., actions, features]."""
+        """Expected rewards, x' theta, float64 [..., actions], of float64 [..., actions, features]."""
         return tf.reduce_sum(actions, axis=-1) * self.num_features**-0.5
 
     def advance(self, key: tf.Tensor, before: Progress) -> Progress:
@@ -176,7 +176,7 @@ def largest_difference(own: np.ndarray, means: np.ndarray, deviations: np.ndarra
     return np.where(variances > 0, scaled, np.where(differences > 0, np.inf, 0.0)).max(axis=-1)
 
 
-def joint_test(own: np.ndarray, means: np.ndarray, deviations: np.ndarray, num_runs: int, seed: int = 0):
+def joint_test(own: np.ndarray, means: np.ndarray, deviations: np.ndarray, num_runs: int) -> tuple[float, float]:
     """Tests whether all measures have the same means in two groups of runs, of which one is only summarized.
 
     The statistic is the largest absolute Welch statistic. Its distribution under equal means is that of normal samples
@@ -188,7 +188,6 @@ def joint_test(own: np.ndarray, means: np.ndarray, deviations: np.ndarray, num_r
       means: float64 [measures], means of the other group.
       deviations: float64 [measures], standard deviations of the other group.
       num_runs: Number of runs of the other group.
-      seed: Random seed.
 
     Returns:
       The statistic and its p value.
@@ -197,7 +196,7 @@ def joint_test(own: np.ndarray, means: np.ndarray, deviations: np.ndarray, num_r
     centred, deviation = own - own.mean(axis=0), own.std(axis=0, ddof=1)
     # Rows of independent normal numbers times `correlated` have the correlations of `own`.
     correlated = centred / np.where(deviation > 0, deviation, 1.0) / np.sqrt(len(own) - 1)
-    generator, exceeds = keys.generator(seed, keys.Purpose.LABORATORY, _PLACE), 0
+    generator, exceeds = keys.generator(0, keys.Purpose.LABORATORY, _PLACE), 0
     for _ in range(_SAMPLES):
         first, second = (generator.normal(size=(count, len(own))) @ correlated for count in (len(own), num_runs))
         second *= deviations
