@@ -199,7 +199,7 @@ def check_has_columns(options: Any, path: str) -> None:
 
 def learned(options: Any) -> tuple[str, ...]:
     """Description of what a task with these options computes from the times of all clients."""
-    is_latest = bool(options.reward_window and options.action_column and not options.log_until)
+    is_latest = bool(options.reward_window and options.is_log and not options.log_until)
     return (*[_LATEST] * is_latest, *[_CUT] * (options.hold_out == "time"))
 
 

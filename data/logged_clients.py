@@ -3,6 +3,7 @@
 A log has only the reward of the logged action. A cross-fitted regression on the log (`Regression`) supplies the others,
 either as rewards to sample or as doubly robust targets (Dudik, Langford and Li, "Doubly Robust Policy Evaluation
 and Learning", 2011, eq. 1). There is one ridge regression for each action, shrunk towards a regression on all actions.
+If actions have features, there is instead one regression on the features of context and action, and on their products.
 They are solved in closed form: least squares needs only sums over clients, and no learning rates. This module does not
 import TensorFlow.
 
@@ -25,6 +26,7 @@ SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
 LOG_COLUMNS = 3  # Action, reward and propensity.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _TOLERANCE = 1e-8  # Tolerance of LSQR; the default leaves visible errors.
+_MOST_PRODUCTS = 4000  # With more products of context and action features, they are left out.
 _UNIFORM_TOLERANCE = 0.01  # Relative tolerance, because propensities may be written with few digits.
 
 
@@ -116,7 +118,7 @@ def _fits(
     left = rewards - base - (matrix @ shared.T).T
     for action in range(num_actions):
         rows = np.flatnonzero(actions == action)
-        if len(rows):
+        if len(rows) and num_actions > 1:
             weights[:, :, action] += _ridge(matrix[rows], left[:, rows], penalties)
     return [(base, each) for each in weights]
 
@@ -174,14 +176,16 @@ def halves(num_clients: int) -> np.ndarray:
 def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     """Fits the reward models on the rows of at least two training clients.
 
-    The penalty of each regression is tuned on every fourth of its clients.
+    The penalty of each regression is tuned on every fourth of its clients. If actions have features, the regressions
+    are on pairs of a context and an action, as if there was a single action.
     """
     fold_of_row = halves(len(log.client_ids))[log.clients]
 
     def fitted(rows: np.ndarray) -> Regression:
         part = log.take(rows)
-        is_tuned = part.clients % 4 == 3
-        return fit(_contexts(part), num_features, part.actions, part.rewards, len(log.action_names), is_tuned)
+        contexts, actions, num_actions = _logged(part)
+        width = num_features if log.catalogue is None else contexts.shape[1]
+        return fit(contexts, width, actions, part.rewards, num_actions, part.clients % 4 == 3)
 
     everyone = np.arange(len(log))
     regressions = (*(fitted(np.flatnonzero(fold_of_row == fold)) for fold in range(2)), fitted(everyone))
@@ -191,10 +195,44 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
         for fold in range(2):
             rows = np.flatnonzero(fold_of_row == fold)
             part = log.take(rows)
-            predicted = regressions[1 - fold].predict(_contexts(part))
-            residuals[rows] = part.rewards - predicted[np.arange(len(rows)), part.actions]
+            contexts, actions, _ = _logged(part)
+            predicted = regressions[1 - fold].predict(contexts)
+            residuals[rows] = part.rewards - predicted[np.arange(len(rows)), actions]
         residuals -= residuals.mean()
     return Rewards(regressions, residuals, float(log.rewards.min()), float(log.rewards.max()))
+
+
+def predictions(regression: Regression, log: interaction_log.InteractionLog) -> np.ndarray:
+    """Predicts the rewards of actions, float64 [rows, actions]; 0 for actions with features that are not offered."""
+    if log.catalogue is None:
+        return regression.predict(log.plain_contexts)
+    predicted = np.zeros(log.offered.shape)
+    rows, slots = np.nonzero(log.offered)
+    predicted[rows, slots] = regression.predict(_pairs(log, rows, slots))[:, 0]
+    return predicted
+
+
+def _logged(log: interaction_log.InteractionLog) -> tuple[clients.Features, np.ndarray, int]:
+    """Contexts, logged actions and number of actions for a regression; the only action of pairs is 0."""
+    if log.catalogue is None:
+        return log.plain_contexts, log.actions, len(log.action_names)
+    return _pairs(log, np.arange(len(log)), log.actions), np.zeros(len(log), np.int32), 1
+
+
+def _pairs(log: interaction_log.InteractionLog, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """Features of contexts and actions, and their products unless there are too many, float32 [pairs, features].
+
+    Args:
+      log: A log whose actions have features.
+      rows: int [pairs].
+      slots: int [pairs].
+    """
+    contexts = log.plain_contexts[rows].reshape(len(rows), -1)
+    actions = log.catalogue[log.contexts.entries[rows, slots]]
+    parts = [contexts, actions]
+    if contexts.shape[1] * actions.shape[1] <= _MOST_PRODUCTS:
+        parts.append(np.einsum("pc,pa->pca", contexts, actions).reshape(len(rows), -1))
+    return np.concatenate(parts, axis=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -227,25 +265,26 @@ class LoggedClients(clients.ClientData):
         return self.log.client_ids
 
     def load(self, index: int) -> clients.Examples:
-        part, predicted = self.rows(index), self.predicted(index)
+        part = self.rows(index)
         if self.feedback == SIMULATOR:
-            labels = self.rewards.draw(predicted, self.seed, self.numbers[index])
+            labels = self.sampled_rewards(index)
         else:
-            labels = doubly_robust(predicted, part.actions, part.rewards, part.propensities)
+            labels = doubly_robust(self.predicted(index), part.actions, part.rewards, part.propensities)
         if self.keeps_log:
             labels = np.column_stack([labels, part.actions, part.rewards, part.propensities])
-        return clients.Examples(_contexts(part), labels.astype(np.float32))
+        return clients.Examples(part.contexts, labels.astype(np.float32))
 
     def rows(self, index: int) -> interaction_log.InteractionLog:
         return self.log.take(np.arange(*np.searchsorted(self.log.clients, [index, index + 1])))
 
     def predicted(self, index: int) -> np.ndarray:
         """Predictions for a client's rows, float64 [rows, actions], from a regression fitted without the client."""
-        return self.rewards.regressions[self.regression_of[index]].predict(_contexts(self.rows(index)))
+        return predictions(self.rewards.regressions[self.regression_of[index]], self.rows(index))
 
     def sampled_rewards(self, index: int) -> np.ndarray:
-        """Sampled rewards of a client, float64 [rows, actions]."""
-        return self.rewards.draw(self.predicted(index), self.seed, self.numbers[index])
+        """Sampled rewards of a client, float64 [rows, actions]; 0 for actions that are not offered."""
+        drawn = self.rewards.draw(self.predicted(index), self.seed, self.numbers[index])
+        return np.where(self.rows(index).offered, drawn, 0)
 
 
 def doubly_robust(
@@ -272,16 +311,10 @@ def check_uniform(log: interaction_log.InteractionLog) -> None:
     Raises:
       UsageError: If the actions were logged with different probabilities.
     """
-    share, least, most = 1 / len(log.action_names), log.propensities.min(), log.propensities.max()
-    if max(abs(least - share), abs(most - share)) > _UNIFORM_TOLERANCE * share:
+    sizes, (least, most) = log.offered.sum(axis=1), (log.propensities.min(), log.propensities.max())
+    if np.abs(log.propensities * sizes - 1).max() > _UNIFORM_TOLERANCE:
         raise UsageError(
-            f"--learn_from=replay needs a log of uniformly random actions, with propensity 1/{len(log.action_names)}, "
+            f"--learn_from=replay needs a log of uniformly random actions, with propensity 1/{sizes.max()}, "
             f"but propensities range from {least:.4g} to {most:.4g}, so the rows where actions agree would not be "
             "representative of the policy: use --learn_from=simulator, or scripts.evaluate_policy."
         )
-
-
-def _contexts(log: interaction_log.InteractionLog) -> clients.Features:
-    if log.contexts is None:
-        raise ValueError("A log without contexts cannot be used to simulate clients.")
-    return log.contexts

@@ -105,11 +105,16 @@ def _times(contexts: Any, kernel: tf.Tensor) -> tf.Tensor:
     """Product of contexts and a matrix, float32 [batch, columns]."""
     if isinstance(contexts, Mapping):
         return tf.squeeze(contexts["values"][:, tf.newaxis] @ tf.gather(kernel, contexts["ids"]), 1)
-    return tf.reshape(contexts, [-1, kernel.shape[0]]) @ kernel if kernel.shape[0] else tf.zeros([1, kernel.shape[1]])
+    if not kernel.shape[0]:
+        return tf.zeros([1, kernel.shape[1]])
+    flat = contexts if len(contexts.shape) == 2 else tf.reshape(contexts, [-1, kernel.shape[0]])
+    return flat @ kernel
 
 
 def _dot(actions: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
     """Inner products of each row's actions with its vector, float32 [batch, slots]."""
+    if actions.shape[1] == 1:  # In training, with the chosen action alone: fewer operations, and a simple gradient.
+        return tf.reduce_sum(tf.squeeze(actions, 1) * vectors, axis=1, keepdims=True)
     return tf.squeeze(actions @ vectors[..., tf.newaxis], 2)
 
 

@@ -118,6 +118,7 @@ def define() -> cli.FlagSet:
     """Flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("Log", _Log, schema.Columns)
+    flags.group("Sets of actions", schema.Sets)
     flags.group("Time in a table or log", schema.Time)
     flags.group("Late and missing rewards in a log", schema.RewardTime)
     # A final model has a single policy, so parameters with a schedule are constants here.

@@ -8,11 +8,12 @@ TensorFlow is imported when a model is trained.
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data import clients, interaction_log, keys, text
+from data import action_sets, clients, interaction_log, keys, text
+from data.action_sets import ActionSets
 from data.settings import setting
 from optimization import options
 from optimization.study import cli
@@ -42,14 +43,15 @@ def folds(client_ids: Sequence[str], seed: int) -> np.ndarray:
 
 
 def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Predictions for all actions from the other fold's model, float64 [rows, actions].
+    """Predictions for all actions from the other fold's model, float64 [rows, actions], or [rows, slots] for sets.
 
     The training rewards of each model are centered and divided by their range, so neither their unit nor their
     direction matters. Predictions stay within the range of the training rewards.
 
     Args:
       settings: The flags of `RewardModel` and the seed.
-      log: The log. Without contexts, the model depends on the action alone.
+      log: The log. If actions have features, one linear model predicts all rewards from the features of the context and
+        the action, and their products. Without contexts, the model depends on the action alone.
     """
     from optimization.runtime import worker_process
 
@@ -60,27 +62,41 @@ def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> 
 
     worker.start()
     contexts = np.zeros((len(log), 1), np.float32) if log.contexts is None else log.contexts
-    half, predicted = folds(log.client_ids, settings.seed), np.zeros((len(log), len(log.action_names)))
-    model = _model(contexts, len(log.action_names))
+    num_actions = log.slot_actions.shape[1]
+    half, predicted = folds(log.client_ids, settings.seed), np.zeros((len(log), num_actions))
+    form = _form(contexts, log.catalogue)
+    model = _model(contexts, num_actions, log.catalogue)
     for fold in (0, 1):
         seen, held = log.rewards[half[log.clients] != fold], np.flatnonzero(half[log.clients] == fold)
         low, high, center = (seen.min(), seen.max(), seen.mean()) if len(seen) else (0.0, 1.0, 0.0)
         scale = (high - low) or 1.0
         labels = np.stack([log.actions, (log.rewards - center) / scale], axis=1).astype(np.float32)
         rows = clients.ArrayClients(clients.Examples(contexts, labels), log.clients, log.client_ids, checksum="log")
-        weights = _trained(model, contexts, rows, np.flatnonzero(half != fold), settings)
-        own = contexts.take(held) if isinstance(contexts, text.Bags) else contexts[held]
-        outputs = target_policies.outputs(model, weights, own, len(held)).astype(float)
+        weights = _trained(model, form, rows, np.flatnonzero(half != fold), settings, log.catalogue)
+        own = text.take(contexts, held)
+        outputs = target_policies.outputs(model, weights, own, len(held), log.catalogue).astype(float)
         predicted[held] = np.clip(center + scale * outputs, low, high)
     return predicted
 
 
-def _model(contexts: clients.Features, num_actions: int) -> "models.Model":
+def _model(contexts: clients.Features, num_actions: int, catalogue: np.ndarray | None) -> "models.Model":
     from optimization import models
 
+    if isinstance(contexts, ActionSets):
+        if catalogue is None:
+            return models.restricted(_model(contexts.contexts, num_actions, None))
+        width = text.num_features(contexts.contexts, ())
+        return models.of_sets("linear", {"num_contexts": width, "num_features": catalogue.shape[1]})
     if isinstance(contexts, text.Bags):
         return models.bag_of_words(int(contexts.ids.max(initial=0)) + 1, num_actions)
     return models.mlp(int(np.prod(contexts.shape[1:])), (), num_actions)
+
+
+def _form(contexts: clients.Features, catalogue: np.ndarray | None) -> Any:
+    """Form of these contexts; see `tasks.Task.feature_spec`."""
+    if isinstance(contexts, ActionSets):
+        return action_sets.Spec(_form(contexts.contexts, None), 0 if catalogue is None else catalogue.shape[1])
+    return text.Bags if isinstance(contexts, text.Bags) else (contexts.shape[1:], contexts.dtype.name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +114,11 @@ class _LoggedLoss:
 
 def _trained(
     model: "models.Model",
-    contexts: clients.Features,
+    form: Any,
     rows: clients.ArrayClients,
     fold: np.ndarray,
     settings: cli.Settings,
+    catalogue: np.ndarray | None,
 ) -> "models.Weights":
     """A model trained on the clients of a fold; untrained if the fold has no clients."""
     # A model without a hidden layer can learn from any initial weights. Zeros give unseen contexts the mean reward.
@@ -111,12 +128,8 @@ def _trained(
     import tensorflow as tf
     import tensorflow_federated as tff
 
-    from optimization import client_work, cohorts, fed_avg, supervised
+    from optimization import client_work, cohorts, fed_avg, models, supervised
 
-    if isinstance(contexts, text.Bags):
-        spec = text.Bags(tf.TensorSpec((None,), tf.int32), tf.TensorSpec((None,)), tf.TensorSpec((None,), tf.int64))
-    else:
-        spec = tf.TensorSpec((None, *contexts.shape[1:]), contexts.dtype)
     learning_rate = settings.model_client_learning_rate
     server_optimizer = options.ServerOptimizer("adam", settings.model_server_learning_rate)
     process = supervised.SupervisedProcess(
@@ -124,7 +137,7 @@ def _trained(
         local_work=client_work.LocalSgd(learning_rate, settings.model_batch_size, settings.model_epochs),
         aggregator=tff.aggregators.MeanFactory(no_nan_division=True),
         server_optimizer=fed_avg.server_optimizer(server_optimizer),
-        feature_spec=spec,
+        feature_spec=models.spec(form, model.specs[-1].shape[0]),
         label_spec=tf.TensorSpec((None, 2)),
         loss=_LoggedLoss(),
     ).build(start)
@@ -132,6 +145,8 @@ def _trained(
     for round_num in range(1, settings.model_rounds + 1):
         ids = fold[cohorts.draw(cohort, len(fold), settings.seed, round_num)]
         examples = [rows.load(int(client)) for client in ids]
+        if catalogue is not None:
+            examples = [each._replace(features=action_sets.normalized(each.features, catalogue)) for each in examples]
         inputs = supervised.inputs(examples, ids, settings.seed, round_num, learning_rate)
         state, _ = process.next(state, inputs)
         if sys.stderr.isatty():

@@ -177,17 +177,6 @@ class SyntheticClients:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sets:
-    """Settings of sets of actions."""
-
-    largest_set: Count | None = setting(
-        None,
-        "Largest number of actions with features in a row (default: the largest in the data; linear_synthetic 25)",
-        low=1,
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Rewards:
     """Settings of rewards in a table or log."""
 
@@ -216,7 +205,7 @@ class RewardShift:
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Sets, Rewards, RewardShift):
+class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardShift):
     """All options that define a task, so that tasks with equal options are the same. Each task uses some of them.
 
     For tables and logs, they include the roles of the columns, see `Schema`.

@@ -105,14 +105,15 @@ def test_a_periods_policy_has_the_scheduled_parameter():
 
 
 def _of_actions(monkeypatch, of_run, of_log):
-    task, phase = types.SimpleNamespace(num_actions=3, action_names=of_run), _run_model().phase
+    phase, form = _run_model().phase, ((1,), "float32")
+    task = types.SimpleNamespace(num_actions=3, action_names=of_run, has_action_features=False, feature_spec=form)
     monkeypatch.setattr(target_policies.object_flags, "with_recorded_model", lambda *_: task)
     monkeypatch.setattr(target_policies.tasks_registry, "load", lambda options: task)
     monkeypatch.setattr(models, "of_task", lambda *_: _MODEL)
     monkeypatch.setattr(target_policies.run_folder, "load_model", lambda *_: _WEIGHTS)
     monkeypatch.setattr(target_policies, "phases", lambda *_: [phase])
     monkeypatch.setattr(
-        target_policies.RunModel, "probabilities", lambda *_: np.array([[0.1, 0.2, 0.7]] * 2, np.float64)
+        target_policies.RunModel, "probabilities", lambda *_, catalogue: np.array([[0.1, 0.2, 0.7]] * 2, np.float64)
     )
     numbers = {"actions": np.array([0, 1]), "rewards": np.zeros(2), "propensities": np.full(2, 0.5)}
     log = interaction_log.ordered(["a", "b"], np.arange(2), np.ones((2, 1), np.float32), of_log, numbers)
