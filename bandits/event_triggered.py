@@ -53,15 +53,22 @@ def added(first: Any, second: Any) -> Any:
     return tf.nest.map_structure(lambda one, other: one + other, first, second)
 
 
-def triggers(before: tf.Tensor, after: tf.Tensor, threshold: float) -> tf.Tensor:
-    """Whether det(after) > (1 + threshold) det(before), a bool scalar.
+def precision(outer: tf.Tensor, regularization: float) -> tf.Tensor:
+    """V = lambda I + sum of x x', float64 [..., features, features], of the latter sum and lambda."""
+    return outer + regularization * tf.eye(outer.shape[-1], dtype=tf.float64)
+
+
+def triggers(downloaded: tf.Tensor, local: tf.Tensor, regularization: float, threshold: float) -> tf.Tensor:
+    """Whether a client uploads, a bool scalar: whether det(V + local) > (1 + threshold) det(V).
 
     Args:
-      before: float64 [..., features, features], positive definite: the precision matrix of the last download. With
-        leading axes, such as one for each action, determinants are multiplied.
-      after: The same plus the sums since the last upload.
+      downloaded: float64 [..., features, features], the sum of x x' of the last download, which defines V. With leading
+        axes, such as one for each action, determinants are multiplied.
+      local: The same of the client's interactions since its last upload.
+      regularization: lambda, above 0.
       threshold: alpha, at least 0. With 0, every interaction with features other than 0 triggers an upload.
     """
+    before, after = (precision(outer, regularization) for outer in (downloaded, downloaded + local))
     growth = tf.linalg.logdet(after) - tf.linalg.logdet(before)  # Determinants themselves can overflow.
     return tf.reduce_sum(growth) > np.log1p(threshold)
 
@@ -80,10 +87,6 @@ class FedLinUcb:
     width: float = 0.5
     threshold: float = 1.0
 
-    def precision(self, sums: Sums) -> tf.Tensor:
-        """V = lambda I + sum of x x', float64 [features, features]."""
-        return sums.outer + self.regularization * tf.eye(sums.outer.shape[-1], dtype=tf.float64)
-
     def upper_bounds(self, downloaded: Sums, actions: tf.Tensor) -> tf.Tensor:
         """Returns x' theta + beta sqrt(x' V^-1 x), float64 [rows, actions].
 
@@ -91,7 +94,7 @@ class FedLinUcb:
           downloaded: The client's last download, which defines theta and V.
           actions: float64 [rows, actions, features].
         """
-        factor = tf.linalg.cholesky(self.precision(downloaded))
+        factor = tf.linalg.cholesky(precision(downloaded.outer, self.regularization))
         theta = tf.linalg.cholesky_solve(factor, downloaded.reward[:, tf.newaxis])
         rows = tf.reshape(actions, [-1, actions.shape[-1]])
         errors = tf.norm(tf.linalg.triangular_solve(factor, tf.transpose(rows)), axis=0)
@@ -102,8 +105,8 @@ class FedLinUcb:
         return tf.argmax(self.upper_bounds(downloaded, actions), axis=1, output_type=tf.int32)
 
     def uploads(self, downloaded: Sums, local: Sums) -> tf.Tensor:
-        """Whether a client uploads, a bool scalar."""
-        return triggers(self.precision(downloaded), self.precision(added(downloaded, local)), self.threshold)
+        """Whether a client uploads, a bool scalar; see `triggers`."""
+        return triggers(downloaded.outer, local.outer, self.regularization, self.threshold)
 
     def act(self, shared: Any, downloaded: Sums, inputs: tuple[tf.Tensor, tf.Tensor]) -> tuple[Sums, tf.Tensor]:
         """Acts on all rows of a client; see `Rounds`.

@@ -54,33 +54,29 @@ class InNumpy:
             self.downloaded[client], self.local[client] = self.totals, tuple(map(np.zeros_like, self.totals))
 
 
-def _precision(draw, *shape):
-    root = draw.normal(size=(*shape, 3, 3))
-    return root @ root.swapaxes(-1, -2) + np.eye(3)
-
-
 @pytest.mark.parametrize("shape", [(), (4,)])
 def test_the_trigger_compares_determinants(shape):
     draw, answers = np.random.default_rng(1), []
     for _ in range(40):
-        before, threshold = _precision(draw, *shape), draw.uniform(0, 2)
-        after = before + (0.05 if shape else 0.4) * (_precision(draw, *shape) - np.eye(3))
-        expected = np.prod(np.linalg.det(after)) > (1 + threshold) * np.prod(np.linalg.det(before))
-        answers.append(bool(event_triggered.triggers(tf.constant(before), tf.constant(after), threshold)))
-        assert answers[-1] == expected
+        roots, threshold = draw.normal(size=(2, *shape, 3, 3)), draw.uniform(0, 2)
+        downloaded, local = roots @ roots.swapaxes(-1, -2)
+        local *= 0.05 if shape else 0.4
+        before, after = (np.prod(np.linalg.det(0.7 * np.eye(3) + sums)) for sums in (downloaded, downloaded + local))
+        answers.append(bool(event_triggered.triggers(tf.constant(downloaded), tf.constant(local), 0.7, threshold)))
+        assert answers[-1] == (after > (1 + threshold) * before)
     assert set(answers) == {False, True}
 
 
 def test_with_threshold_zero_every_interaction_triggers_an_upload_and_nothing_new_does_not():
-    before = tf.constant(1e4 * np.eye(3))
-    assert event_triggered.triggers(before, before + np.outer([0.1, 0, 0], [0.1, 0, 0]), 0.0)
-    assert not event_triggered.triggers(before, before, 0.0)
+    downloaded, new = tf.constant(1e4 * np.eye(3)), tf.constant(np.diag([0.01, 0, 0]))
+    assert event_triggered.triggers(downloaded, new, 1.0, 0.0)
+    assert not event_triggered.triggers(downloaded, 0 * new, 1.0, 0.0)
 
 
 def test_determinants_may_exceed_floating_point():
-    before = 1e4 * tf.eye(200, dtype=tf.float64)
-    assert not event_triggered.triggers(before, 1.001 * before, 1.0)
-    assert event_triggered.triggers(before, 1.01 * before, 1.0)
+    downloaded = 1e4 * tf.eye(200, dtype=tf.float64)
+    assert not event_triggered.triggers(downloaded, 0.001 * downloaded, 1.0, 1.0)
+    assert event_triggered.triggers(downloaded, 0.01 * downloaded, 1.0, 1.0)
 
 
 def test_upper_bounds_equal_those_with_an_inverse():
@@ -140,18 +136,13 @@ class DisjointLinUcb(policies.Policy):
         return {"outer": outer, "reward": tf.einsum("nk,ni,n->ki", chosen, contexts, reward)}
 
     def probabilities(self, predicted_rewards, contexts, statistics):
-        inverse = tf.linalg.inv(self.precision(statistics))
+        inverse = tf.linalg.inv(statistics["outer"] + tf.eye(process_test.NUM_FEATURES))
         widths = tf.sqrt(tf.einsum("ni,kij,nj->nk", contexts, inverse, contexts))
         best = tf.argmax(tf.einsum("ni,kij,kj->nk", contexts, inverse, statistics["reward"]) + widths, axis=1)
         return tf.one_hot(best, process_test.NUM_ACTIONS)
 
-    @staticmethod
-    def precision(statistics):
-        return statistics["outer"] + tf.eye(process_test.NUM_FEATURES, dtype=statistics["outer"].dtype)
-
     def uploads(self, downloaded, local):
-        after = self.precision(event_triggered.added(downloaded, local))
-        return event_triggered.triggers(self.precision(downloaded), after, 2.0)
+        return event_triggered.triggers(downloaded["outer"], local["outer"], 1.0, 2.0)
 
 
 def test_clients_of_a_federated_bandit_act_with_their_own_downloads(tff_worker, tmp_path):
