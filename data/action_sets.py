@@ -86,9 +86,13 @@ def catalogued(parts: Sequence[ActionSets], actions: np.ndarray | None) -> tuple
     return sets, catalogue, actions
 
 
+def with_features(sets: ActionSets, catalogue: np.ndarray) -> ActionSets:
+    """Looks up the features of offered actions in a catalogue, float32 [entries, features]."""
+    actions = np.where(sets.entries[..., np.newaxis] >= 0, catalogue[sets.entries], np.float32(0))
+    return sets._replace(actions=actions)
+
+
 def normalized(sets: ActionSets, catalogue: np.ndarray) -> ActionSets:
-    """Drops slots that no row uses, and looks up the features of the others in a catalogue, [entries, features]."""
+    """Drops slots that no row uses, and looks up the features of the others; see `with_features`."""
     slots = max(1, int((sets.entries >= 0).sum(axis=1).max(initial=0)))
-    entries = sets.entries[:, :slots]
-    actions = np.where(entries[..., np.newaxis] >= 0, catalogue[entries], np.float32(0))
-    return ActionSets(sets.contexts, entries, actions)
+    return with_features(sets._replace(entries=sets.entries[:, :slots]), catalogue)

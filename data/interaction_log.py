@@ -118,10 +118,16 @@ class InteractionLog:
         return self.contexts.contexts if isinstance(self.contexts, action_sets.ActionSets) else self.contexts
 
     @property
+    def encoded_contexts(self) -> Contexts | None:
+        """The contexts in the form that models take: if actions have features, they are looked up."""
+        if self.catalogue is None or not isinstance(self.contexts, action_sets.ActionSets):
+            return self.contexts
+        return action_sets.with_features(self.contexts, self.catalogue)
+
+    @property
     def offered(self) -> np.ndarray:
         """Which actions each row offers, bool [rows, actions]."""
-        has_sets = isinstance(self.contexts, action_sets.ActionSets)
-        return self.contexts.entries >= 0 if has_sets else np.ones((len(self), self.num_actions), bool)
+        return np.broadcast_to(self.slot_actions >= 0, (len(self), self.num_actions))
 
     def take(self, rows: np.ndarray) -> "InteractionLog":
         """Log of these rows, int positions in ascending order; clients without rows are left out."""

@@ -203,9 +203,9 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
 
 
 def predictions(regression: Regression, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Predicts the rewards of actions, float64 [rows, actions]; 0 for actions with features that are not offered."""
+    """Predicts the rewards of actions, float64 [rows, actions]; 0 for actions that are not offered."""
     if log.catalogue is None:
-        return regression.predict(log.plain_contexts)
+        return np.where(log.offered, regression.predict(log.plain_contexts), 0)
     predicted = np.zeros(log.offered.shape)
     rows, slots = np.nonzero(log.offered)
     predicted[rows, slots] = regression.predict(_pairs(log, rows, slots))[:, 0]
@@ -220,19 +220,22 @@ def _logged(log: interaction_log.InteractionLog) -> tuple[clients.Features, np.n
 
 
 def _pairs(log: interaction_log.InteractionLog, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """Features of these rows and slots of a log whose actions have features; see `pairs`."""
+    return pairs(text.take(log.plain_contexts, rows), log.catalogue[log.contexts.entries[rows, slots]])
+
+
+def pairs(contexts: np.ndarray | text.Bags, actions: np.ndarray) -> np.ndarray:
     """Features of contexts and actions, and their products unless there are too many, float32 [pairs, features].
 
     Args:
-      log: A log whose actions have features.
-      rows: int [pairs].
-      slots: int [pairs].
+      contexts: One context for each pair. Bags of words are left out, because there are too many words.
+      actions: float32 [pairs, features of an action].
     """
-    contexts = log.plain_contexts[rows].reshape(len(rows), -1)
-    actions = log.catalogue[log.contexts.entries[rows, slots]]
-    parts = [contexts, actions]
-    if contexts.shape[1] * actions.shape[1] <= _MOST_PRODUCTS:
-        parts.append(np.einsum("pc,pa->pca", contexts, actions).reshape(len(rows), -1))
-    return np.concatenate(parts, axis=1)
+    numbers = np.zeros((len(actions), 0)) if isinstance(contexts, text.Bags) else contexts.reshape(len(actions), -1)
+    parts = [numbers, actions]
+    if numbers.shape[1] * actions.shape[1] <= _MOST_PRODUCTS:
+        parts.append(np.einsum("pc,pa->pca", numbers, actions).reshape(len(actions), -1))
+    return np.concatenate(parts, axis=1, dtype=np.float32)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

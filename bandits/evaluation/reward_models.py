@@ -61,41 +61,38 @@ def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> 
     from bandits.evaluation import target_policies
 
     worker.start()
-    contexts = np.zeros((len(log), 1), np.float32) if log.contexts is None else log.contexts
-    num_actions = log.slot_actions.shape[1]
-    half, predicted = folds(log.client_ids, settings.seed), np.zeros((len(log), num_actions))
-    form = _form(contexts, log.catalogue)
-    model = _model(contexts, num_actions, log.catalogue)
+    contexts = np.zeros((len(log), 1), np.float32) if log.contexts is None else log.encoded_contexts
+    half, predicted = folds(log.client_ids, settings.seed), np.zeros((len(log), log.num_actions))
+    model = _model(contexts, log.num_actions)
     for fold in (0, 1):
         seen, held = log.rewards[half[log.clients] != fold], np.flatnonzero(half[log.clients] == fold)
         low, high, center = (seen.min(), seen.max(), seen.mean()) if len(seen) else (0.0, 1.0, 0.0)
         scale = (high - low) or 1.0
         labels = np.stack([log.actions, (log.rewards - center) / scale], axis=1).astype(np.float32)
         rows = clients.ArrayClients(clients.Examples(contexts, labels), log.clients, log.client_ids, checksum="log")
-        weights = _trained(model, form, rows, np.flatnonzero(half != fold), settings, log.catalogue)
-        own = text.take(contexts, held)
-        outputs = target_policies.outputs(model, weights, own, len(held), log.catalogue).astype(float)
+        weights = _trained(model, contexts, rows, np.flatnonzero(half != fold), settings)
+        outputs = target_policies.outputs(model, weights, text.take(contexts, held), len(held)).astype(float)
         predicted[held] = np.clip(center + scale * outputs, low, high)
     return predicted
 
 
-def _model(contexts: clients.Features, num_actions: int, catalogue: np.ndarray | None) -> "models.Model":
+def _model(contexts: clients.Features, num_actions: int) -> "models.Model":
     from optimization import models
 
     if isinstance(contexts, ActionSets):
-        if catalogue is None:
-            return models.restricted(_model(contexts.contexts, num_actions, None))
-        width = text.num_features(contexts.contexts, ())
-        return models.of_sets("linear", {"num_contexts": width, "num_features": catalogue.shape[1]})
+        if not (num_features := contexts.actions.shape[2]):
+            return models.restricted(_model(contexts.contexts, num_actions))
+        num_contexts = text.num_features(contexts.contexts, ())
+        return models.of_sets("linear", {"num_contexts": num_contexts, "num_features": num_features})
     if isinstance(contexts, text.Bags):
         return models.bag_of_words(int(contexts.ids.max(initial=0)) + 1, num_actions)
     return models.mlp(int(np.prod(contexts.shape[1:])), (), num_actions)
 
 
-def _form(contexts: clients.Features, catalogue: np.ndarray | None) -> Any:
+def _form(contexts: clients.Features) -> Any:
     """Form of these contexts; see `tasks.Task.feature_spec`."""
     if isinstance(contexts, ActionSets):
-        return action_sets.Spec(_form(contexts.contexts, None), 0 if catalogue is None else catalogue.shape[1])
+        return action_sets.Spec(_form(contexts.contexts), contexts.actions.shape[2])
     return text.Bags if isinstance(contexts, text.Bags) else (contexts.shape[1:], contexts.dtype.name)
 
 
@@ -114,11 +111,10 @@ class _LoggedLoss:
 
 def _trained(
     model: "models.Model",
-    form: Any,
+    contexts: clients.Features,
     rows: clients.ArrayClients,
     fold: np.ndarray,
     settings: cli.Settings,
-    catalogue: np.ndarray | None,
 ) -> "models.Weights":
     """A model trained on the clients of a fold; untrained if the fold has no clients."""
     # A model without a hidden layer can learn from any initial weights. Zeros give unseen contexts the mean reward.
@@ -137,7 +133,7 @@ def _trained(
         local_work=client_work.LocalSgd(learning_rate, settings.model_batch_size, settings.model_epochs),
         aggregator=tff.aggregators.MeanFactory(no_nan_division=True),
         server_optimizer=fed_avg.server_optimizer(server_optimizer),
-        feature_spec=models.spec(form, model.specs[-1].shape[0]),
+        feature_spec=models.spec(_form(contexts), model.specs[-1].shape[0]),
         label_spec=tf.TensorSpec((None, 2)),
         loss=_LoggedLoss(),
     ).build(start)
@@ -145,8 +141,6 @@ def _trained(
     for round_num in range(1, settings.model_rounds + 1):
         ids = fold[cohorts.draw(cohort, len(fold), settings.seed, round_num)]
         examples = [rows.load(int(client)) for client in ids]
-        if catalogue is not None:
-            examples = [each._replace(features=action_sets.normalized(each.features, catalogue)) for each in examples]
         inputs = supervised.inputs(examples, ids, settings.seed, round_num, learning_rate)
         state, _ = process.next(state, inputs)
         if sys.stderr.isatty():

@@ -5,7 +5,7 @@ TensorFlow is imported when a run's model is first used.
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -194,16 +194,13 @@ class RunModel:
         value = self.phase.scheduled_value(self.num_actions, self.phase.periods if period is None else period)
         return self.phase.policy.build(None if value is None else tf.constant(value, tf.float32))
 
-    def probabilities(
-        self, contexts: clients.Features, count: int, period: int | None = None, *, catalogue: np.ndarray | None = None
-    ) -> np.ndarray:
+    def probabilities(self, contexts: clients.Features, count: int, period: int | None = None) -> np.ndarray:
         """Action probabilities, float64 [rows, actions], or [rows, slots] if actions have features.
 
         Args:
-          contexts: Contexts in the form that the model expects, or sets of actions without the actions' features.
+          contexts: Contexts of all rows, in the form that the model expects.
           count: Number of rows.
           period: See `policy`.
-          catalogue: float32 [entries, features], the features of actions; None if there are none.
 
         Raises:
           UsageError: If the contexts do not fit the model.
@@ -216,7 +213,7 @@ class RunModel:
         slots = contexts.entries.shape[1] if isinstance(contexts, ActionSets) else self.num_actions
         policy, parts = self.policy(period), [np.zeros((0, slots))]
         try:
-            for number, part in enumerate(_batches(contexts, count, catalogue)):
+            for number, part in enumerate(_batches(contexts, count)):
                 seen = models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))
                 key = tf.constant([0, number])  # A policy that uses random numbers samples them once here.
                 with policies.shows_invalid_rows():
@@ -226,42 +223,27 @@ class RunModel:
             shapes = ", ".join(str(part.shape[1:]) for part in clients.arrays(contexts))
             shape = "bags of words" if isinstance(contexts, text.Bags) else shapes
             raise UsageError(f"--policy: the run's model rejects the log's contexts, {shape}: {error}") from error
-        rows = _joined(parts, contexts)
+        rows = np.concatenate(parts)
         return rows / rows.sum(axis=1, keepdims=True)  # In float64, the sums are closer to 1.
 
 
-def _batches(contexts: clients.Features, count: int, catalogue: np.ndarray | None) -> Iterator[Any]:
-    """Yields contexts in batches that fit into memory, with the features of actions."""
+def _batches(contexts: clients.Features, count: int) -> Iterator[Any]:
+    """Yields contexts in batches that fit into memory."""
     for start in range(0, count, _BATCH):
-        part = text.take(contexts, np.arange(start, min(start + _BATCH, count)))
-        yield part if catalogue is None else action_sets.normalized(part, catalogue)
+        yield text.take(contexts, np.arange(start, min(start + _BATCH, count)))
 
 
-def _joined(parts: Sequence[np.ndarray], contexts: clients.Features) -> np.ndarray:
-    """Values of all rows, [rows, ..., slots]; batches have as many slots as their largest set."""
-    if not isinstance(contexts, ActionSets):
-        return np.concatenate(parts)
-    slots = contexts.entries.shape[1]
-    return np.concatenate([np.pad(part, [(0, 0)] * (part.ndim - 1) + [(0, slots - part.shape[-1])]) for part in parts])
-
-
-def outputs(
-    model: "models.Model",
-    weights: "models.Weights",
-    contexts: clients.Features,
-    count: int,
-    catalogue: np.ndarray | None = None,
-) -> np.ndarray:
-    """A model's outputs, float32 [rows, actions]; see `RunModel.probabilities` for the arguments."""
+def outputs(model: "models.Model", weights: "models.Weights", contexts: clients.Features, count: int) -> np.ndarray:
+    """A model's outputs, float32 [rows, actions], on encoded contexts."""
     import tensorflow as tf
 
     from optimization import models
 
     parts = [
         model.forward(weights, models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))).numpy()
-        for part in _batches(contexts, count, catalogue)
+        for part in _batches(contexts, count)
     ]
-    return _joined(parts, contexts) if parts else np.zeros((0, *model.specs[-1].shape), np.float32)
+    return np.concatenate(parts) if parts else np.zeros((0, *model.specs[-1].shape), np.float32)
 
 
 def of_final_model(
@@ -313,13 +295,13 @@ def of_final_model(
         policy = entry.chosen({name: settings[f"bandits_{name}"] for name in entry.parameters})
         phase = dataclasses.replace(phase, policy=policy)
     run_model = RunModel(phase, task.num_actions, model, weights, sums=policy_sums(folder))
-    return run_model.probabilities(contexts, len(log), catalogue=log.catalogue)[:, order]
+    return run_model.probabilities(contexts, len(log))[:, order]
 
 
 def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str) -> clients.Features:
     """The log's contexts, encoded for a run's model; they are read from the task if the log has none."""
-    if log.contexts is not None:
-        return log.contexts
+    if log.encoded_contexts is not None:
+        return log.encoded_contexts
     place = {name: index for index, name in enumerate(task.clients.client_ids)}
     if log.rows is None or not set(log.client_ids) <= place.keys():
         raise UsageError(f"--policy=run:{folder}: the log has no contexts, and its clients are not those of the run.")

@@ -18,6 +18,5 @@ def probabilities(run: interactions.LoggedRun) -> np.ndarray:
         weights = tuple(arrays[name] for name in model.shapes)
         rows = np.flatnonzero(acted == period)
         run_model = target_policies.RunModel(phase, num_actions, model, weights)
-        contexts = run.log.take(rows).contexts
-        by_row[rows] = run_model.probabilities(contexts, len(rows), int(period), catalogue=run.log.catalogue)
+        by_row[rows] = run_model.probabilities(run.log.take(rows).encoded_contexts, len(rows), int(period))
     return by_row

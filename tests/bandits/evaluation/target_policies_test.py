@@ -113,7 +113,7 @@ def _of_actions(monkeypatch, of_run, of_log):
     monkeypatch.setattr(target_policies.run_folder, "load_model", lambda *_: _WEIGHTS)
     monkeypatch.setattr(target_policies, "phases", lambda *_: [phase])
     monkeypatch.setattr(
-        target_policies.RunModel, "probabilities", lambda *_, catalogue: np.array([[0.1, 0.2, 0.7]] * 2, np.float64)
+        target_policies.RunModel, "probabilities", lambda *_: np.array([[0.1, 0.2, 0.7]] * 2, np.float64)
     )
     numbers = {"actions": np.array([0, 1]), "rewards": np.zeros(2), "propensities": np.full(2, 0.5)}
     log = interaction_log.ordered(["a", "b"], np.arange(2), np.ones((2, 1), np.float32), of_log, numbers)
