@@ -255,6 +255,9 @@ class PooledProcess(process.BanditProcess):
         rows = group.bounds[-1]
         return fed_avg.Log(examples, rows, tf.cast(rows, tf.float32), client.key, sums=sums)
 
+    def only_chosen(self, examples):
+        return examples  # The logs of all clients are joined with their sets.
+
     @property
     def _columns(self) -> dict[str, tuple[tf.DType, tuple]]:
         """Dtypes and shapes of the columns that training reads from a client's log, besides its features."""

@@ -102,6 +102,8 @@ def _total(losses: tf.Tensor, batch: Mapping[str, tf.Tensor], half_sum: bool) ->
 
 
 def _of_action(outputs: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
+    if outputs.shape[1] == 1:
+        return tf.squeeze(outputs, 1)
     # The gradient of a gather with batch dimensions would add sixty operations to each step of a client.
     return tf.gather_nd(outputs, tf.stack([tf.range(tf.size(action)), action], axis=1))
 

@@ -141,6 +141,11 @@ class BanditProcess(fed_avg.Process):
         log = {**cache, "contexts": features}
         if "representation" in self.policy.reads:
             log["representation"] = self.model.body(weights, features)
+        if "predicted_rewards" in self.policy.reads:
+            outputs = self.model.forward(weights, features)
+            log["predicted_rewards"] = predicted_rewards(self.model, self.loss, outputs)
+        if "target" in self.policy.reads:
+            log["target"] = self.mapped({"reward": cache["reward"]})["reward"]
         rows = masked({name: log[name] for name in self.policy.reads}, cache["counted"])
         count = tf.reduce_sum(tf.cast(cache["counted"], tf.float32))
         return {policies.COUNT: count, **self.policy.statistics(**rows)}
@@ -155,10 +160,22 @@ class BanditProcess(fed_avg.Process):
             sums |= self.half_sums(cache, client.position)
         if self.own_metrics:
             sums["own"] = metric_sums(self.own_metrics, cache, examples["features"])
-        log = fed_avg.Log(examples, count, tf.cast(count, tf.float32), client.keys.training, sums=sums)
+        trained = self.only_chosen(examples)
+        log = fed_avg.Log(trained, count, tf.cast(count, tf.float32), client.keys.training, sums=sums)
         if not self.policy.sums:
             return log
         return log._replace(statistics=self.policy_sums(deployed[0], examples["features"], cache))
+
+    def only_chosen(self, examples: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Replaces sets of actions with features by the chosen action, if the loss depends on no other."""
+        sets = examples["features"]
+        has_features = isinstance(sets, ActionSets) and sets.actions.shape[-1]
+        if not has_features or not self.loss.needs_only_chosen_output:
+            return examples
+        action = examples["action"][:, tf.newaxis]
+        entries, actions = (tf.gather(part, action, axis=1, batch_dims=1) for part in sets[1:])
+        first = tf.zeros_like(examples["action"])
+        return {**examples, "features": ActionSets(sets.contexts, entries, actions), "action": first}
 
     def half_sums(self, cache: Mapping[str, tf.Tensor], position: tf.Tensor) -> dict[str, tf.Tensor]:
         """Expected rewards and numbers of examples of a client's halves, at its position, [2, positions] each."""

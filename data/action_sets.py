@@ -64,9 +64,35 @@ def joined(parts: Sequence[Any]) -> Any:
     )
 
 
+def catalogued(parts: Sequence[ActionSets], actions: np.ndarray | None) -> tuple[ActionSets, np.ndarray, np.ndarray]:
+    """Moves the features of actions from sets to a catalogue; see `normalized` for the opposite.
+
+    Args:
+      parts: Parts of the sets, with features.
+      actions: int32 [entries], the action of each entry of the catalogue. None if there is no catalogue yet: then, each
+        offered action becomes an entry, whose action is its slot.
+
+    Returns:
+      All parts without features; float32 [entries, features]; and int32 [entries], the action of each entry.
+    """
+    sets = joined([part._replace(actions=part.actions[..., :0]) for part in parts])
+    features = np.concatenate([part.actions[part.entries >= 0] for part in parts])
+    is_offered = sets.entries >= 0
+    if actions is None:
+        sets.entries[is_offered] = np.arange(len(features))
+        return sets, features, np.nonzero(is_offered)[1].astype(np.int32)
+    catalogue = np.zeros((len(actions), features.shape[1]), np.float32)
+    catalogue[sets.entries[is_offered]] = features
+    return sets, catalogue, actions
+
+
+def with_features(sets: ActionSets, catalogue: np.ndarray) -> ActionSets:
+    """Looks up the features of offered actions in a catalogue, float32 [entries, features]."""
+    actions = np.where(sets.entries[..., np.newaxis] >= 0, catalogue[sets.entries], np.float32(0))
+    return sets._replace(actions=actions)
+
+
 def normalized(sets: ActionSets, catalogue: np.ndarray) -> ActionSets:
-    """Drops slots that no row uses, and looks up the features of the others in a catalogue, [entries, features]."""
+    """Drops slots that no row uses, and looks up the features of the others; see `with_features`."""
     slots = max(1, int((sets.entries >= 0).sum(axis=1).max(initial=0)))
-    entries = sets.entries[:, :slots]
-    actions = np.where(entries[..., np.newaxis] >= 0, catalogue[entries], np.float32(0))
-    return ActionSets(sets.contexts, entries, actions)
+    return with_features(sets._replace(entries=sets.entries[:, :slots]), catalogue)

@@ -118,10 +118,16 @@ class InteractionLog:
         return self.contexts.contexts if isinstance(self.contexts, action_sets.ActionSets) else self.contexts
 
     @property
+    def encoded_contexts(self) -> Contexts | None:
+        """The contexts in the form that models take: if actions have features, they are looked up."""
+        if self.catalogue is None or not isinstance(self.contexts, action_sets.ActionSets):
+            return self.contexts
+        return action_sets.with_features(self.contexts, self.catalogue)
+
+    @property
     def offered(self) -> np.ndarray:
         """Which actions each row offers, bool [rows, actions]."""
-        has_sets = isinstance(self.contexts, action_sets.ActionSets)
-        return self.contexts.entries >= 0 if has_sets else np.ones((len(self), self.num_actions), bool)
+        return np.broadcast_to(self.slot_actions >= 0, (len(self), self.num_actions))
 
     def take(self, rows: np.ndarray) -> "InteractionLog":
         """Log of these rows, int positions in ascending order; clients without rows are left out."""
@@ -136,6 +142,32 @@ class InteractionLog:
             contexts=None if self.contexts is None else text.take(self.contexts, rows),
             **fields,
         )
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether rows offer sets of actions; otherwise, every row offers all of them."""
+        return isinstance(self.contexts, action_sets.ActionSets)
+
+    @property
+    def slot_actions(self) -> np.ndarray:
+        """Action in each slot, int32 [rows, slots], a position in `action_names`; -1 where none is offered.
+
+        Without sets, the shape is [1, actions], because all rows are the same.
+        """
+        if not isinstance(self.contexts, action_sets.ActionSets):
+            return np.arange(len(self.action_names), dtype=np.int32)[np.newaxis]
+        entries = self.contexts.entries
+        return entries if self.catalogue_actions is None else np.where(entries < 0, -1, self.catalogue_actions[entries])
+
+    @property
+    def logged_actions(self) -> np.ndarray:
+        """Logged actions as positions in `action_names`, int32 [rows]."""
+        return self.slot_actions[np.arange(len(self)), self.actions] if self.has_sets else self.actions
+
+    @property
+    def set_sizes(self) -> np.ndarray:
+        """Number of actions that each row offers, int64 [rows]."""
+        return np.broadcast_to((self.slot_actions >= 0).sum(axis=1), len(self))
 
 
 def ordered(

@@ -144,7 +144,7 @@ def check_random(propensities: np.ndarray, path: str) -> None:
         raise UsageError(f"{path} holds an empty log, because no client has acted or no reward was observed.")
     if (propensities >= 1).all():
         raise UsageError(
-            f"All propensities of {path} are 1: its policy is deterministic, such as greedy, UCB, or Thompson "
+            f"All propensities of {path} are 1: its policy is deterministic, such as greedy, LinUCB, or Thompson "
             "sampling without probabilities. Such a log has no information about other actions, and weights cannot "
             "correct that: log a randomized policy and its probabilities."
         )
@@ -166,17 +166,19 @@ def check_action(name: str, action_names: Sequence[str], flag: str) -> int:
 
 
 def mean_inverse_propensity(log: "InteractionLog") -> Finding:
-    """Compares the mean of 1 / propensity with the number of actions, which it equals under full support.
+    """Compares the mean of 1 / propensity with the mean number of offered actions, its expectation under full support.
 
     The standard error is over clients, because the rows of a client are dependent.
     """
-    inverse = 1 / log.propensities
-    mean, count, num_clients = float(inverse.mean()), len(log.action_names), len(log.client_ids)
-    residuals = np.bincount(log.clients, inverse - mean, num_clients)
+    inverse, sizes = 1 / log.propensities, log.set_sizes
+    mean, count, num_clients = float(inverse.mean()), float(sizes.mean()), len(log.client_ids)
+    residuals = np.bincount(log.clients, inverse - sizes - (mean - count), num_clients)
     error = float(np.sqrt((residuals**2).sum() * num_clients / max(num_clients - 1, 1)) / len(log))
     is_off = abs(mean - count) > _STANDARD_ERRORS * error + _ROUNDING * count
     text = f"The mean of 1 / propensity is {mean:.3g} (standard error over clients {error:.2g}). "
-    text += f"If every action was possible in every row, its expectation is the number of actions, {count}."
+    what = "offered action was possible, its expectation is the mean size of a row's set"
+    what = what if log.has_sets else "action was possible in every row, its expectation is the number of actions"
+    text += f"If every {what}, {round(count, 2):g}."
     if is_off:
         causes = "propensities that are too small"
         if mean < count:
@@ -219,10 +221,14 @@ def support(log: "InteractionLog", target: np.ndarray) -> Finding:
 
     Args:
       log: The log.
-      target: float [rows, actions], the policy's probabilities.
+      target: float [rows, slots], the policy's probabilities.
     """
-    is_logged = np.bincount(log.actions, minlength=len(log.action_names)) > 0
-    chosen = np.where(is_logged, 0, target.mean(axis=0))
+    num_actions, shares = len(log.action_names), target.mean(axis=0)
+    is_logged = np.bincount(log.logged_actions, minlength=num_actions) > 0
+    if log.has_sets:
+        is_offered = log.slot_actions >= 0
+        shares = np.bincount(log.slot_actions[is_offered], target[is_offered], num_actions) / len(log)
+    chosen = np.where(is_logged, 0, shares)
     missing = np.argsort(-chosen, kind="stable")[: np.count_nonzero(chosen)]
     if not len(missing):
         return Finding("support", False, "The log has every action that the policy chooses.")
@@ -288,10 +294,14 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
     if (checked := log.report.get("propensity_columns")) and checked[1]:
         return Finding(PROPENSITIES, True, f"The propensities are wrong. {checked[2]}")
     values, names, count = _features(log)
-    pvalues = [_pvalues(log, (log.actions == a) / log.propensities, values) for a in range(log.num_actions)]
+    logged, offered, pvalues = log.logged_actions, log.slot_actions, []
+    for action in np.flatnonzero(np.bincount(logged) >= _FEWEST_ROWS):
+        # In rows that do not offer the action, both sides of the comparison are 0.
+        features = values * (offered == action).any(axis=1, keepdims=True) if log.has_sets else values
+        pvalues.append(_pvalues(log, (logged == action) / log.propensities, features))
     num_tests = sum(map(len, pvalues))
     pvalues += [] if weights is None else [_pvalues(log, weights, values[:, :1], is_policys=True)]
-    family = np.concatenate(pvalues)
+    family = np.concatenate([np.zeros(0), *pvalues])
     if not len(family):
         return Finding("balance", False, "No action has enough rows and clients to test the propensities.")
     # Holm's step-down. statsmodels' multipletests runs the garbage collector, which takes seconds with TensorFlow.
@@ -329,12 +339,12 @@ def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
     If there are many features, only those that vary most are included. Each is shifted, and flipped if needed, so that
     the end of its range that is nearer to its mean becomes 0.
     """
-    if log.plain_contexts is None:
+    contexts = log.plain_contexts
+    if contexts is None or not (width := num_features(contexts, log.feature_names)):
         return np.ones((len(log), 1)), [""], 0
     from scipy import sparse
 
-    width = num_features(log.plain_contexts, log.feature_names)
-    matrix = sparse.csc_matrix(design(log.plain_contexts, width))
+    matrix = sparse.csc_matrix(design(contexts, width))
     means = matrix.mean(axis=0).A1
     variances = (matrix.power(2).mean(axis=0).A1 - means**2)[:width]
     most = max(1, min(_MOST_TESTS // log.num_actions, _MOST_NUMBERS // len(log)))

@@ -211,31 +211,38 @@ def predictions(regression: Regression, log: interaction_log.InteractionLog) -> 
     """Predicts the rewards of actions, float64 [rows, actions]; 0 for actions that are not offered."""
     if log.catalogue is None:
         return np.where(log.offered, regression.predict(log.plain_contexts), 0)
-    contexts, shape = _vectors(log), (_vectors(log).shape[1], log.catalogue.shape[1])
-    *weights, intercept = regression.weights[:, 0]
+    contexts = _vectors(log.plain_contexts, len(log))
+    shape, (*weights, intercept) = (contexts.shape[1], log.catalogue.shape[1]), regression.weights[:, 0]
     of_context, of_action, of_products = np.split(weights, np.cumsum(shape))
     products = of_products.reshape(shape) if len(of_products) else np.zeros(shape)
     added = np.einsum("rsa,ra->rs", log.catalogue[log.contexts.entries], contexts @ products + of_action)
     return np.where(log.offered, regression.rewards(added + (contexts @ of_context + intercept)[:, np.newaxis]), 0)
 
 
-def _vectors(log: interaction_log.InteractionLog) -> np.ndarray:
-    """Contexts of a log whose actions have features, [rows, features]."""
-    return log.plain_contexts.reshape(len(log), -1)
-
-
 def _logged(log: interaction_log.InteractionLog, most_products: int) -> tuple[clients.Features, np.ndarray, int]:
-    """Contexts, logged actions and number of actions for a regression.
-
-    If actions have features, the contexts are those of pairs of a context and an action, and there is a single action:
-    the features of both, and their products unless there are more than `most_products`.
-    """
+    """Contexts, logged actions and number of actions for a regression; the only action of `pairs` is 0."""
     if log.catalogue is None:
         return log.plain_contexts, log.actions, len(log.action_names)
-    parts = [_vectors(log), log.catalogue[log.contexts.entries[np.arange(len(log)), log.actions]]]
-    if parts[0].shape[1] * parts[1].shape[1] <= most_products:
-        parts.append(np.einsum("rc,ra->rca", *parts).reshape(len(log), -1))
-    return np.concatenate(parts, axis=1), np.zeros(len(log), np.int32), 1
+    actions = log.catalogue[log.contexts.entries[np.arange(len(log)), log.actions]]
+    return pairs(log.plain_contexts, actions, most_products), np.zeros(len(log), np.int32), 1
+
+
+def pairs(contexts: np.ndarray | text.Bags, actions: np.ndarray, most_products: int = _MOST_PRODUCTS) -> np.ndarray:
+    """Features of contexts and actions, and their products unless there are too many, float32 [pairs, features].
+
+    Args:
+      contexts: One context for each pair. Bags of words are left out, because there are too many words.
+      actions: float32 [pairs, features of an action].
+      most_products: Maximum number of products.
+    """
+    parts = [_vectors(contexts, len(actions)), actions]
+    if parts[0].shape[1] * actions.shape[1] <= most_products:
+        parts.append(np.einsum("pc,pa->pca", *parts).reshape(len(actions), -1))
+    return np.concatenate(parts, axis=1, dtype=np.float32)
+
+
+def _vectors(contexts: np.ndarray | text.Bags, rows: int) -> np.ndarray:
+    return np.zeros((rows, 0)) if isinstance(contexts, text.Bags) else contexts.reshape(rows, -1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -44,12 +44,13 @@ def linear(num_contexts: int, num_features: int, bits: int | None = None) -> Par
 
     def body(weights, contexts, actions):
         del weights
-        contexts = tf.reshape(as_array(contexts, num_contexts), [-1, 1, num_contexts])
-        both = tf.reshape(contexts[..., tf.newaxis] * actions[:, :, tf.newaxis], [-1, tf.shape(actions)[1], pairs])
+        rows, slots = tf.unstack(tf.shape(actions)[:2])
+        contexts = tf.reshape(as_array(contexts, num_contexts), [rows, 1, num_contexts])
+        both = tf.reshape(contexts[..., tf.newaxis] * actions[:, :, tf.newaxis], [rows, slots, pairs])
         if bits is not None:
             summed = tf.math.unsorted_segment_sum(tf.transpose(both * signs, [2, 0, 1]), weight_of, products)
             both = tf.transpose(summed, [1, 2, 0])
-        repeated = tf.repeat(contexts, tf.shape(actions)[1], axis=1)
+        repeated = tf.repeat(contexts, slots, axis=1)
         return tf.concat([repeated, actions, both], axis=2)
 
     return {"dense_0/kernel": (units, 1), "dense_0/bias": (1,)}, scores, body
@@ -105,11 +106,16 @@ def _times(contexts: Any, kernel: tf.Tensor) -> tf.Tensor:
     """Product of contexts and a matrix, float32 [batch, columns]."""
     if isinstance(contexts, Mapping):
         return tf.squeeze(contexts["values"][:, tf.newaxis] @ tf.gather(kernel, contexts["ids"]), 1)
-    return tf.reshape(contexts, [-1, kernel.shape[0]]) @ kernel if kernel.shape[0] else tf.zeros([1, kernel.shape[1]])
+    if not kernel.shape[0]:
+        return tf.zeros([1, kernel.shape[1]])
+    flat = contexts if len(contexts.shape) == 2 else tf.reshape(contexts, [-1, kernel.shape[0]])
+    return flat @ kernel
 
 
 def _dot(actions: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
     """Inner products of each row's actions with its vector, float32 [batch, slots]."""
+    if actions.shape[1] == 1:  # In training, with the chosen action alone: fewer operations, and a simple gradient.
+        return tf.reduce_sum(tf.squeeze(actions, 1) * vectors, axis=1, keepdims=True)
     return tf.squeeze(actions @ vectors[..., tf.newaxis], 2)
 
 

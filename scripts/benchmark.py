@@ -12,8 +12,10 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from data.errors import UsageError
 from data.settings import setting
@@ -30,22 +32,25 @@ Measures whole rounds, or the evaluation of a log: seconds, and the peak memory 
   benchmark                                         # rounds of EMNIST's CNN, 64 clients
   benchmark --what=stackoverflow --aggregator_type=dpsgd --noise_multiplier=1 --clip_norm=0.1
   benchmark --what=fedkp --clients_per_round=20     # FedKP with EMNIST-62's model
+  benchmark --what=sets                             # sets of 25 actions with 50 features, bilinear model
+  benchmark --what=dense                            # the same number of inputs and actions, linear model
   benchmark --what=evaluation                       # IPS, SNIPS and DR with intervals, on a million rows
 
 Random data in the shapes of the data sets replace downloads. Other flags are passed on to the measured runs (of
 run_federated, or of run_posterior for fedkp).
 """
-_COMMON = ("--random_data", "--max_validation_samples=100", "--total_rounds=100000", "--seed=0")
+_COMMON = ("--max_validation_samples=100", "--total_rounds=100000", "--seed=0")
 # Module and flags of each run that can be measured.
 _RUNS = {
     "emnist": (
         "bandits.run_federated",
-        ("--task_type=emnist_chars", "--client_learning_rate=0.1", "--server_learning_rate=0.002"),
+        ("--task_type=emnist_chars", "--random_data", "--client_learning_rate=0.1", "--server_learning_rate=0.002"),
     ),
     "stackoverflow": (
         "bandits.run_federated",
         (
             "--task_type=stackoverflow_tag",
+            "--random_data",
             "--vocabulary_size=10000",
             "--num_tags=50",
             "--max_words=256",
@@ -54,8 +59,47 @@ _RUNS = {
             "--server_learning_rate=0.002",
         ),
     ),
-    "fedkp": ("optimization.posterior.run_posterior", ("--preset=emnist62_alpha_1", "--algorithm=fedkp_cluster_mean")),
+    "fedkp": (
+        "optimization.posterior.run_posterior",
+        ("--preset=emnist62_alpha_1", "--random_data", "--algorithm=fedkp_cluster_mean"),
+    ),
+    "sets": (
+        "bandits.run_federated",
+        (
+            "--task_type=linear_synthetic",
+            "--partition_clients=64",
+            "--partition_examples=200",
+            "--context_features=50",
+            "--action_features=50",
+            "--largest_set=25",
+            "--model=bilinear",
+            "--clients_per_round=64",
+            "--client_learning_rate=0.1",
+        ),
+    ),
+    "dense": (
+        "bandits.run_federated",
+        (
+            "--data=scripts.benchmark:DenseClients()",
+            "--reward_bounds=0,1",
+            "--clients_per_round=64",
+            "--client_learning_rate=0.1",
+        ),
+    ),
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class DenseClients:
+    """80 clients with 200 random contexts of 1,250 features, and rewards of 25 actions."""
+
+    client_ids: Sequence[int] = range(80)
+
+    def __call__(self, client_id: int) -> tuple[np.ndarray, np.ndarray]:
+        draw = np.random.default_rng(client_id)
+        return draw.random((200, 1250), np.float32), draw.random((200, 25), np.float32)
+
+
 _EVALUATION = "evaluation"
 _ROWS, _CLIENTS, _ACTIONS = 1_000_000, 10_000, 50  # Size of the log.
 

@@ -86,6 +86,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
     findings = [*log_checks.reading(log), validity, inverse, log_checks.duplicates(log)]
     findings += [Finding(*checked)] if (checked := log.report.get("propensity_columns")) else []
     findings += [Finding("policy", True, LEARNED)] if betting.is_own_model(settings.log, target) else []
+    findings += target_policies.where_not_offered(target, log)
     findings += [log_checks.support(log, probabilities)] if probabilities.ndim == 2 else []
     findings += [*log_checks.overlap(log, weights), *filter(None, [few_clients, few_outcomes])]
     if headline := estimates.headline(results):
@@ -121,8 +122,13 @@ def _read(
         log_time.check_has_columns(settings, cli.shown_path(settings.log))
     if interactions.is_logged(settings.log):
         run = interactions.read_run(settings.log)
+        if run.options.bandit.policy == "linucb":
+            raise UsageError(
+                f"{settings.log} is the log of LinUCB, which is deterministic: it has no information about other "
+                "actions. Log a randomized policy, such as lints."
+            )
         log_checks.check_random(run.log.propensities, settings.log)  # Before the run's task is read.
-        return run.with_contexts().log if with_contexts else run.log
+        return run.with_contexts().log if with_contexts or run.log.report.get(interactions.SETS) else run.log
     if is_runs:
         log = interaction_log.read(settings.log)
         log_checks.check_random(log.propensities, settings.log)

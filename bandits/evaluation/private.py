@@ -192,7 +192,7 @@ def evaluate(
     Raises:
       UsageError: If the log violates its bounds, or the budget is used up.
     """
-    limits, actions = bounds_lib.of_settings(settings), len(log.action_names)
+    limits = bounds_lib.of_settings(settings)
     query = private_sums.Query(limits, settings.clip_norm)
     rows, counted = bounds_lib.apply(terms_of_log(log, probabilities), limits, log.client_ids, settings.seed)
     others = {"delta": settings.target_delta, "accountant": settings.accountant}
@@ -202,7 +202,7 @@ def evaluate(
     path = pathlib.Path(settings.privacy_ledger or f"{settings.log}.privacy.jsonl")
     report = pay(path, released, spent, target_epsilon=settings.target_epsilon)
     report |= {"noise_multiplier": released.noise_multiplier, "clip_norm": query.norm}
-    vectors = query.vectors(rows, 1 / log.propensities[counted] / actions)
+    vectors = query.vectors(rows, (1 / log.propensities / log.set_sizes)[counted])
     answer = private_sums.values(private_sums.release(vectors, query, released), query, released)
     unit = bounds_lib.reward_bounds(settings) or UNIT
     estimates = [value.in_unit_of(unit) for value in answer.values]
@@ -242,7 +242,7 @@ def checks(answer: Answer) -> list[Finding]:
     findings = []
     for interval, what in (
         (answer.mean_weight, "The mean of the policy's weights, its probabilities divided by propensities,"),
-        (answer.uniform_weight, "The mean of 1 / propensity, divided by the number of actions,"),
+        (answer.uniform_weight, "The mean of 1 / propensity, divided by the number of offered actions,"),
     ):
         is_wrong = bool(interval.low > _ROUNDING)
         cause = _ABOVE if is_wrong else _BELOW if interval.high * _ROUNDING < 1 else "Its expectation is 1."

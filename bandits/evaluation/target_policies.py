@@ -13,8 +13,9 @@ import numpy as np
 from bandits import flags, object_flags, registry, run_federated
 from bandits.options import BanditOptions, Phase, phases
 from bandits.results import runs
-from data import clients, files, interaction_log, log_checks, schema, statistics, tasks, text
-from data.errors import UsageError
+from data import action_sets, clients, files, interaction_log, log_checks, schema, statistics, tasks, text
+from data.action_sets import ActionSets
+from data.errors import UsageError, counted
 from data.tasks import registry as tasks_registry
 from optimization.study import cli, frame, run_folder
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 KINDS = {
     "logged": "the logging policy itself, with weights of 1",
-    "uniform": "every action equally often",
-    "constant:ACTION": "always that action",
+    "uniform": "every offered action equally often",
+    "constant:ACTION": "always that action; uniform in rows that do not offer it",
     "column:NAME,...": "a column with the probability of the logged action; or a column for each action, matched "
     "by name (column low or pi_low for action low) or by pairs: column:low=pi_1,high=pi_2",
     "run:FOLDER": "a run's model, with the exploration of the run or of --bandits_type",
@@ -82,24 +83,41 @@ def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.nda
       log: The log. It needs `probabilities` if the policy is of kind `column`.
 
     Returns:
-      float64 [rows, actions]. For `logged` and for a single column, only the probabilities of the logged actions,
-      float64 [rows].
+      float64 [rows, actions], or [rows, slots] if actions have features. For `logged` and for a single column, only the
+      probabilities of the logged actions, float64 [rows].
 
     Raises:
-      UsageError: If the log does not have the action or the probabilities.
+      UsageError: If the log does not have the action or the probabilities, or a column's policy chooses an action that
+        is not offered.
     """
-    count = len(log.action_names)
     if target.kind == "logged":
         return log.propensities
-    if target.kind == "uniform":
-        return np.broadcast_to(1 / count, (len(log), count))
+    is_offered = log.slot_actions >= 0
+    if target.kind == "column":
+        if log.probabilities is None:
+            raise UsageError(f"--policy={target}: the log has no such columns.")
+        if log.probabilities.ndim == 2 and (wrong := int(((log.probabilities > 0) & ~is_offered).any(axis=1).sum())):
+            raise UsageError(f"--policy={target} chooses actions that are not offered in {counted(wrong, 'row')}.")
+        return log.probabilities
+    rows = is_offered / is_offered.sum(axis=1, keepdims=True)
     if target.kind == "constant":
-        row = np.zeros(count)
-        row[log_checks.check_action(target.name, log.action_names, f"--policy={target}")] = 1
-        return np.broadcast_to(row, (len(log), count))
-    if log.probabilities is None:
-        raise UsageError(f"--policy={target}: the log has no such columns.")
-    return log.probabilities
+        is_action = _is_action(target, log)
+        rows = np.where(is_action.any(axis=1, keepdims=True), is_action, rows)
+    return np.broadcast_to(rows, (len(log), rows.shape[1]))
+
+
+def _is_action(target: Target, log: interaction_log.InteractionLog) -> np.ndarray:
+    """Whether each slot has the action of a policy of kind `constant`, bool [rows, slots] or [1, actions]."""
+    return log.slot_actions == log_checks.check_action(target.name, log.action_names, f"--policy={target}")
+
+
+def where_not_offered(target: Target, log: interaction_log.InteractionLog) -> list[log_checks.Finding]:
+    """Says what a policy of kind `constant` does in rows that do not offer its action; empty for other policies."""
+    if target.kind != "constant" or not log.has_sets:
+        return []
+    missing = int(len(log) - _is_action(target, log).any(axis=1).sum())
+    text = f"{missing:,} of {len(log):,} rows do not offer {target.name!r}: there, the policy is uniform over the set."
+    return [log_checks.Finding("offered", False, text)]
 
 
 def options_of_run(folder: str) -> BanditOptions:
@@ -177,10 +195,10 @@ class RunModel:
         return self.phase.policy.build(None if value is None else tf.constant(value, tf.float32))
 
     def probabilities(self, contexts: clients.Features, count: int, period: int | None = None) -> np.ndarray:
-        """Action probabilities, float64 [rows, actions].
+        """Action probabilities, float64 [rows, actions], or [rows, slots] if actions have features.
 
         Args:
-          contexts: [rows, ...] or bags of words, in the form that the model expects.
+          contexts: Contexts of all rows, in the form that the model expects.
           count: Number of rows.
           period: See `policy`.
 
@@ -192,7 +210,8 @@ class RunModel:
         from bandits import policies, process
         from optimization import models
 
-        policy, parts = self.policy(period), [np.zeros((0, self.num_actions))]
+        slots = contexts.entries.shape[1] if isinstance(contexts, ActionSets) else self.num_actions
+        policy, parts = self.policy(period), [np.zeros((0, slots))]
         try:
             for number, part in enumerate(_batches(contexts, count)):
                 seen = models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))
@@ -201,17 +220,17 @@ class RunModel:
                     rows, _ = process.probabilities(policy, self.model, self.weights, self.loss, seen, key, self.state)
                 parts.append(rows.numpy().astype(np.float64))
         except (tf.errors.InvalidArgumentError, ValueError) as error:
-            shape = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
+            shapes = ", ".join(str(part.shape[1:]) for part in clients.arrays(contexts))
+            shape = "bags of words" if isinstance(contexts, text.Bags) else shapes
             raise UsageError(f"--policy: the run's model rejects the log's contexts, {shape}: {error}") from error
         rows = np.concatenate(parts)
         return rows / rows.sum(axis=1, keepdims=True)  # In float64, the sums are closer to 1.
 
 
 def _batches(contexts: clients.Features, count: int) -> Iterator[Any]:
-    """Yields contexts, [rows, ...] or bags of words, in batches that fit into memory."""
+    """Yields contexts in batches that fit into memory."""
     for start in range(0, count, _BATCH):
-        rows = np.arange(start, min(start + _BATCH, count))
-        yield contexts.take(rows) if isinstance(contexts, text.Bags) else contexts[rows]
+        yield text.take(contexts, np.arange(start, min(start + _BATCH, count)))
 
 
 def outputs(model: "models.Model", weights: "models.Weights", contexts: clients.Features, count: int) -> np.ndarray:
@@ -246,13 +265,16 @@ def of_final_model(
     from optimization import models
 
     task = object_flags.with_recorded_model(tasks_registry.load(chosen.task), pathlib.Path(folder))
-    if task.num_actions != len(log.action_names):
+    if task.has_action_features != (log.catalogue is not None):
+        has = "has" if task.has_action_features else "has no"
+        raise UsageError(f"--policy=run:{folder} {has} features of actions, unlike the log: read both in the same way.")
+    if not task.has_action_features and task.num_actions != len(log.action_names):
         raise UsageError(
             f"--policy=run:{folder} chooses among {task.num_actions} actions, but the log has {len(log.action_names)}: "
             "--action_names adds actions that were never chosen."
         )
-    order = list(range(task.num_actions))
-    if task.action_names and log.action_names != tuple(map(str, order)):
+    order = list(range(log.slot_actions.shape[1]))
+    if not task.has_action_features and task.action_names and log.action_names != tuple(map(str, order)):
         by_action = schema.by_name(task.action_names, log.action_names)
         if by_action is None:
             raise UsageError(
@@ -260,7 +282,12 @@ def of_final_model(
                 f"{', '.join(log.action_names)}: rename the log's actions, so that it is clear which are the same."
             )
         order = [task.action_names.index(name) for name in by_action.values()]
-    model = models.of_task(task, chosen.heads)
+    model, contexts = models.of_task(task, chosen.heads), _contexts(log, task, folder)
+    if not task.has_action_features and (log.has_sets or isinstance(task.feature_spec, action_sets.Spec)):
+        is_offered = np.broadcast_to(log.slot_actions >= 0, (len(log), len(order)))[:, np.argsort(order)]
+        contexts = contexts.contexts if isinstance(contexts, ActionSets) else contexts
+        contexts = action_sets.of_entries(contexts, np.where(is_offered, np.arange(len(order)), -1))
+        model = model if isinstance(task.feature_spec, action_sets.Spec) else models.restricted(model)
     weights = tuple(run_folder.load_model(folder, model.shapes))
     phase = phases(chosen, task)[-1]
     if settings.bandits_type:
@@ -268,13 +295,13 @@ def of_final_model(
         policy = entry.chosen({name: settings[f"bandits_{name}"] for name in entry.parameters})
         phase = dataclasses.replace(phase, policy=policy)
     run_model = RunModel(phase, task.num_actions, model, weights, sums=policy_sums(folder))
-    return run_model.probabilities(_contexts(log, task, folder), len(log))[:, order]
+    return run_model.probabilities(contexts, len(log))[:, order]
 
 
 def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str) -> clients.Features:
     """The log's contexts, encoded for a run's model; they are read from the task if the log has none."""
-    if log.contexts is not None:
-        return log.contexts
+    if log.encoded_contexts is not None:
+        return log.encoded_contexts
     place = {name: index for index, name in enumerate(task.clients.client_ids)}
     if log.rows is None or not set(log.client_ids) <= place.keys():
         raise UsageError(f"--policy=run:{folder}: the log has no contexts, and its clients are not those of the run.")
@@ -282,5 +309,4 @@ def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str
     for client, name in enumerate(log.client_ids):
         rows = log.rows[log.clients == client]
         parts.append(task.normalize(task.clients.load(place[name]).take(rows).features))
-    bags = [part for part in parts if isinstance(part, text.Bags)]
-    return text.joined(bags) if bags else np.concatenate(parts)
+    return action_sets.joined(parts)

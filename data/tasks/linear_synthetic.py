@@ -7,11 +7,12 @@ standard deviation 0.3. With contexts c, uniform in [-1, 1]^m, the expected rewa
 entries of W are normal with variance 1 / (d m).
 """
 
+import functools
 import hashlib
 
 import numpy as np
 
-from data import clients, keys, tasks
+from data import clients, keys, reward_bounds, tasks
 from data.action_sets import ActionSets
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
@@ -19,10 +20,11 @@ from data.tasks.options import TaskOptions
 NOISE = 0.3  # Standard deviation of a reward.
 LARGEST_SET = 25
 _HELD_OUT_EXAMPLES = 2000
+_KEPT = 64
 
 
 class LinearClients(clients.ClientData):
-    """Clients whose examples are generated when they are loaded."""
+    """Clients whose examples are generated when they are loaded; those of the last clients are kept."""
 
     def __init__(self, options: TaskOptions, client_ids: list[str], sizes: list[int], first: int = 0):
         """Stores the setting.
@@ -35,25 +37,33 @@ class LinearClients(clients.ClientData):
         """
         self.client_ids, self._options, self._sizes, self._first = client_ids, options, sizes, first
         self._largest = options.largest_set or LARGEST_SET
+        self._generated = functools.lru_cache(_KEPT)(self._generate)
         self.checksum = hashlib.sha256(repr((options, client_ids, sizes)).encode()).hexdigest()[:16]
         features, contexts = options.action_features, options.context_features
         draw = keys.generator(options.partition_seed, keys.Purpose.PARTITION)
         self._products = draw.normal(0, 1 / np.sqrt(features * max(contexts, 1)), (contexts, features))
 
     def load(self, index: int) -> clients.Examples:
+        return self._generated(index)
+
+    def _generate(self, index: int) -> clients.Examples:
         options, rows = self._options, self._sizes[index]
         draw = keys.generator(options.partition_seed, keys.Purpose.ARMS, self._first + index)
-        features, largest = options.action_features, self._largest
-        contexts = draw.uniform(-1, 1, (rows, options.context_features))
-        actions = draw.uniform(-1, 1, (rows, largest, features)) / np.sqrt(features)
-        sizes = draw.integers(options.smallest_set or largest, largest, rows, endpoint=True)
-        is_offered = np.arange(largest) < sizes[:, np.newaxis]
-        weights = 1 / np.sqrt(features) + contexts @ self._products
-        rewards = np.einsum("rsf,rf->rs", actions, weights) + draw.normal(0, NOISE, (rows, largest))
-        entries = np.where(is_offered, np.arange(largest), -1).astype(np.int32)
-        actions = np.where(is_offered[..., np.newaxis], actions, 0).astype(np.float32)
-        sets = ActionSets(contexts.astype(np.float32), entries, actions)
-        return clients.Examples(sets, np.where(is_offered, rewards, 0).astype(np.float32))
+        scale, largest = np.float32(1 / np.sqrt(options.action_features)), self._largest
+        contexts = draw.uniform(-1, 1, (rows, options.context_features)).astype(np.float32)
+        actions = draw.random((rows, largest, options.action_features), np.float32)
+        actions *= 2 * scale
+        actions -= scale
+        weights = (scale + contexts @ self._products).astype(np.float32)
+        rewards = np.matmul(actions, weights[..., np.newaxis])[..., 0]
+        rewards += np.float32(NOISE) * draw.standard_normal((rows, largest), np.float32)
+        entries = np.broadcast_to(np.arange(largest, dtype=np.int32), rewards.shape)
+        if options.smallest_set:
+            sizes = draw.integers(options.smallest_set, largest, (rows, 1), endpoint=True)
+            entries = np.where(entries < sizes, entries, np.int32(-1))
+            actions[entries < 0] = 0
+            rewards[entries < 0] = 0
+        return clients.Examples(ActionSets(contexts, entries, actions), rewards)
 
 
 def load(options: TaskOptions) -> tasks.Task:
@@ -76,5 +86,6 @@ def load(options: TaskOptions) -> tasks.Task:
         multi_label=True,
         has_reward_labels=True,
         label_range=(-2.0, 2.0),
+        reward_bounds=reward_bounds.parse(options.reward_bounds) if options.reward_bounds else None,
         **tasks.sets_model(options, shape, options.context_features, options.action_features),
     )
