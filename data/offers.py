@@ -115,16 +115,16 @@ class Source(NamedTuple):
       table: The file.
       schema: The schema from the flags.
       roles: The columns by role.
-      catalogue: The table of actions; None if there is none.
+      catalogue: The `Catalogue`; None if there is none.
     """
 
     table: table_file.Table
     schema: Schema
     roles: Roles
-    catalogue: Catalogue | None
+    catalogue: Any
 
-    def listed(self, frame: pd.DataFrame) -> pd.DataFrame | None:
-        """Offered ids of a file with one row per decision; None if every row offers the whole catalogue.
+    def listed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Ids in `--offered_column` of a file with one row per decision.
 
         Each row must offer its label or logged action.
 
@@ -137,8 +137,6 @@ class Source(NamedTuple):
         """
         if self.roles.rewards:
             return self._rewarded(frame)
-        if not self.schema.offered_column:
-            return None
         ids, labels = self._ids(frame), frame[self.roles.label]
         is_chosen = ids.astype(object) == labels.astype(object)[ids.index]
         is_wrong = ~is_chosen.groupby(level=0).any()[frame.index]
@@ -219,7 +217,8 @@ class Source(NamedTuple):
         Args:
           frame: One row per decision, with the index of the file.
           names: Names of all actions; empty to take those of the catalogue, or the ids in `offered`.
-          offered: Result of `listed` or `decisions`; the decisions may have other rows.
+          offered: Result of `listed` or `decisions`, which may have further decisions; None if every row offers the
+            whole catalogue.
         """
         names = self.catalogue.ids if self.catalogue else names
         if offered is None:
@@ -260,13 +259,12 @@ class Source(NamedTuple):
             refuse(is_empty, shown, self.table, "Features of actions", "is an offered action without any features")
         else:
             slots, entries, of_entries, width = actions, actions, np.arange(len(names), dtype=np.int32), len(names)
-        sets, chosen, rewards = np.full((len(frame), width), -1, np.int32), None, None
+        sets, names = np.full((len(frame), width), -1, np.int32), names or [str(slot + 1) for slot in range(width)]
         sets[rows, slots] = entries
         if "reward" in offered:
             rewards = np.zeros(sets.shape, np.float32)
             rewards[rows, slots] = offered["reward"]
-        else:
-            is_chosen, chosen = offered["is_chosen"].to_numpy(bool), np.zeros(len(sets), np.int32)
-            chosen[rows[is_chosen]] = slots[is_chosen]
-        names = names or [str(slot + 1) for slot in range(width)]
-        return Offers(names, sets, of_entries, features, chosen, rewards, table)
+            return Offers(names, sets, of_entries, features, None, rewards, table)
+        is_chosen, chosen = offered["is_chosen"].to_numpy(bool), np.zeros(len(sets), np.int32)
+        chosen[rows[is_chosen]] = slots[is_chosen]
+        return Offers(names, sets, of_entries, features, chosen, None, table)
