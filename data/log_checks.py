@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from data import table_file, table_report
-from data.action_sets import ActionSets
 from data.errors import UsageError, counted, first
 from data.schema import as_flag, described
 from data.text import design, num_features
@@ -340,7 +339,7 @@ def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
     If there are many features, only those that vary most are included. Each is shifted, and flipped if needed, so that
     the end of its range that is nearer to its mean becomes 0.
     """
-    contexts = log.contexts.contexts if isinstance(log.contexts, ActionSets) else log.contexts
+    contexts = log.plain_contexts
     if contexts is None or not (width := num_features(contexts, log.feature_names)):
         return np.ones((len(log), 1)), [""], 0
     from scipy import sparse

@@ -203,9 +203,9 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
 
 
 def predictions(regression: Regression, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Predicts the rewards of actions, float64 [rows, actions]; 0 for actions with features that are not offered."""
+    """Predicts the rewards of actions, float64 [rows, actions]; 0 for actions that are not offered."""
     if log.catalogue is None:
-        return regression.predict(log.plain_contexts)
+        return np.where(log.offered, regression.predict(log.plain_contexts), 0)
     predicted = np.zeros(log.offered.shape)
     rows, slots = np.nonzero(log.offered)
     predicted[rows, slots] = regression.predict(_pairs(log, rows, slots))[:, 0]

@@ -38,10 +38,11 @@ def of(rows: tables.Rows, *encoded: columns.Encoded, knows_labels: bool = False)
     report |= {name: getattr(rows, name) for name in ("dropped_rows", "notes", "synthetic_clients")}
     sizes: dict[str, Any] = {"rows": len(rows.frame), "clients": len(rows.client_ids)}
     if rows.offered:
-        counts = (rows.offered.entries >= 0).sum(axis=1)
-        sets = {"smallest": int(counts.min()), "mean": float(counts.mean()), "largest": int(counts.max())}
+        offered = (rows.offered.entries >= 0).sum(axis=1)
+        sets = {"smallest": int(offered.min()), "mean": float(offered.mean()), "largest": int(offered.max())}
         features = [{"name": name} | kind for name, kind in encoded[1].kinds.items()]
-        sizes["sets"] = sets | {"actions": len(rows.offered.names), "features": features}
+        counts = {"actions": len(rows.offered.names), "entries": len(rows.offered.actions)}
+        sizes["sets"] = sets | counts | {"features": features}
     return report | sizes | {"warnings": warnings, "columns": _of_columns(rows, *encoded)}
 
 

@@ -1,7 +1,6 @@
 """Simple policies on tables and logs whose rows offer sets of actions."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from bandits import references
@@ -42,9 +41,7 @@ def held_out(log, task) -> np.ndarray:
 
 
 def test_a_table_of_rewards_in_long_form(folder, log):
-    found, task = policies_of(
-        folder, "long.csv", decision_column="decision", reward_column="paid", action_column="id"
-    )
+    found, task = policies_of(folder, "long.csv", decision_column="decision", reward_column="paid", action_column="id")
     rows = held_out(log, task)
     expected, offered = log.expected[rows], log.offered[rows]
     uniform = np.where(offered, expected, 0).sum(axis=1) / offered.sum(axis=1)
@@ -74,9 +71,7 @@ def test_a_table_with_the_right_action_and_the_offered_ones(folder, log, with_fe
 def test_a_log(folder, log, with_features, learn_from):
     more = {"action_table": str(folder / "actions.csv")} if with_features else {}
     columns = {"action_column": "item", "reward_column": "paid", "propensity_column": "p", "offered_column": "items"}
-    found, task = policies_of(
-        folder, "log.csv", task_type="logged", learn_from=learn_from, **columns, **more
-    )
+    found, task = policies_of(folder, "log.csv", task_type="logged", learn_from=learn_from, **columns, **more)
     rows = held_out(log, task)
     expected = np.where(log.offered[rows], log.expected[rows], 0).sum(axis=1) / log.offered[rows].sum(axis=1)
     interval = found.rewards[references.UNIFORM]
