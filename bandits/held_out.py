@@ -138,7 +138,8 @@ class Evaluation:
         held_out = self._held_out
         if isinstance(held_out.examples.features, ActionSets):
             ranking = references.set_values(self._task, self._phase.population)
-            by_reference = references.of_sets(self._task, held_out.examples, ranking)
+            uniform, fixed = references.of_sets(self._task, held_out.examples, ranking).values()
+            by_reference = {references.UNIFORM: uniform, "the best fixed available action": fixed}
         else:
             matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
             rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))

@@ -7,6 +7,7 @@ standard deviation 0.3. With contexts c, uniform in [-1, 1]^m, the expected rewa
 entries of W are normal with variance 1 / (d m).
 """
 
+import functools
 import hashlib
 
 import numpy as np
@@ -19,10 +20,11 @@ from data.tasks.options import TaskOptions
 NOISE = 0.3  # Standard deviation of a reward.
 LARGEST_SET = 25
 _HELD_OUT_EXAMPLES = 2000
+_KEPT = 64
 
 
 class LinearClients(clients.ClientData):
-    """Clients whose examples are generated when they are loaded."""
+    """Clients whose examples are generated when they are loaded; those of the last clients are kept."""
 
     def __init__(self, options: TaskOptions, client_ids: list[str], sizes: list[int], first: int = 0):
         """Stores the setting.
@@ -35,12 +37,16 @@ class LinearClients(clients.ClientData):
         """
         self.client_ids, self._options, self._sizes, self._first = client_ids, options, sizes, first
         self._largest = options.largest_set or LARGEST_SET
+        self._generated = functools.lru_cache(_KEPT)(self._generate)
         self.checksum = hashlib.sha256(repr((options, client_ids, sizes)).encode()).hexdigest()[:16]
         features, contexts = options.action_features, options.context_features
         draw = keys.generator(options.partition_seed, keys.Purpose.PARTITION)
         self._products = draw.normal(0, 1 / np.sqrt(features * max(contexts, 1)), (contexts, features))
 
     def load(self, index: int) -> clients.Examples:
+        return self._generated(index)
+
+    def _generate(self, index: int) -> clients.Examples:
         options, rows = self._options, self._sizes[index]
         draw = keys.generator(options.partition_seed, keys.Purpose.ARMS, self._first + index)
         scale, largest = np.float32(1 / np.sqrt(options.action_features)), self._largest
