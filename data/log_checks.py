@@ -176,9 +176,8 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     error = float(np.sqrt((residuals**2).sum() * num_clients / max(num_clients - 1, 1)) / len(log))
     is_off = abs(mean - count) > _STANDARD_ERRORS * error + _ROUNDING * count
     text = f"The mean of 1 / propensity is {mean:.3g} (standard error over clients {error:.2g}). "
-    what = "offered action was possible, its expectation is the mean size of a row's set"
-    what = what if log.has_sets else "action was possible in every row, its expectation is the number of actions"
-    text += f"If every {what}, {round(count, 2):g}."
+    what = "mean size of a row's set" if log.has_sets else "number of actions"
+    text += f"If every offered action was possible, its expectation is the {what}, {round(count, 2):g}."
     if is_off:
         causes = "propensities that are too small"
         if mean < count:

@@ -137,6 +137,17 @@ class Source(NamedTuple):
         """
         if not self.schema.offered_column:
             return None
+        ids, labels = self.ids(frame), frame[self.roles.label]
+        is_chosen = ids.astype(object) == labels.astype(object)[ids.index]
+        is_wrong = ~is_chosen.groupby(level=0).any()[frame.index]
+        what = "is not in the --offered_column of its row"
+        refuse(is_wrong, labels, self.table, f"Column {labels.name!r}", what)
+        return pd.DataFrame({"decision": ids.index, "id": ids, "is_chosen": is_chosen})
+
+    def ids(self, frame: pd.DataFrame) -> pd.Series:
+        """Ids that rows offer, with the index of these rows; the whole catalogue without `--offered_column`."""
+        if not self.schema.offered_column and self.catalogue:
+            return pd.Series(self.catalogue.ids * len(frame), frame.index.repeat(len(self.catalogue.ids)))
         cells, flag, mark = frame[self.schema.offered_column], "--offered_column", None
         if not table_file.holds_lists(cells):
             cells = table_file.as_text(cells, missing=("",))
@@ -145,11 +156,7 @@ class Source(NamedTuple):
         refuse(sets.map(len) == 0, cells, self.table, flag, "is an empty set: every row must offer an action")
         ids = columns.named(sets.explode().infer_objects())
         refuse(ids.isna(), cells[ids.index], self.table, flag, "has an empty id")
-        labels = frame[self.roles.label]
-        is_chosen = ids.astype(object) == labels.astype(object)[ids.index]
-        is_wrong = ~is_chosen.groupby(level=0).any()[frame.index]
-        refuse(is_wrong, labels, self.table, f"Column {labels.name!r}", f"is not in the {flag} of its row")
-        return pd.DataFrame({"decision": ids.index, "id": ids, "is_chosen": is_chosen})
+        return ids
 
     def decisions(self, frame: pd.DataFrame, known: Collection[str]) -> tuple[Roles, pd.DataFrame, pd.DataFrame]:
         """Decisions of a file in long form, whose rows need not be adjacent, and which have one chosen action in a log.
