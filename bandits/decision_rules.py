@@ -272,7 +272,7 @@ def select_epsilon_greedy(values: Array, epsilon: float | Array, key: Array, *, 
       values: float32 [..., actions].
       epsilon: Exploration rate, a number or float32 [...].
       key: int32 [..., 2].
-      spares_greedy: Whether the random action is never the best one. A single action is executed anyway.
+      spares_greedy: Whether the random action is never the best one, unless it is the only action.
     """
     num_actions = values.shape[-1]
     draws = _uniform(key, num_actions + 2)

@@ -43,7 +43,7 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("--reward_delay needs --cache=persistent, which stores actions until their rewards arrive.")
     if settings.reward_delay == "uniform" and settings.delay_rounds % 1:
         raise UsageError(f"--delay_rounds={settings.delay_rounds:g} must be an integer with --reward_delay=uniform.")
-    if settings.reset and not registry.BANDITS[settings.bandits_type].trains:
+    if settings.reset and not registry.chosen(settings).trains:
         raise UsageError(f"--reset has no effect with --bandits_type={settings.bandits_type}, which never trains.")
     if settings.reset == "optimizer" and settings.server_optimizer == "sgd" and not settings.server_sgd_momentum:
         raise UsageError("--reset=optimizer: sgd has no state to reset without --server_sgd_momentum.")

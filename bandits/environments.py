@@ -180,7 +180,7 @@ class Drift:
         if not points.any():
             return f"{nothing}its first change comes later."
         if (points == points[0]).all():
-            return f"{nothing}all of them come after its change."
+            return f"{nothing}all rounds come after its change."
         if acted is not None and not np.ptp(self.at(acted, None)):
             return f"{nothing}clients with --cache=persistent act once per deployment, always in one environment."
         if self.every and self.start + self.every > total_rounds:

@@ -145,13 +145,20 @@ class BanditRounds(runner.Rounds):
 
     def evaluate(self, state: RoundState) -> dict[str, float]:
         """Metrics of the trained model on held-out examples; see `held_out.Evaluation`."""
-        return self.evaluation.evaluate(state.server)
+        return self.evaluation.evaluate(self._served(state))
 
     def model(self, state: RoundState) -> dict[str, np.ndarray]:
         """The trained model; empty if clients train alone."""
         if self._phase.is_alone:
             return {}
-        return dict(zip(self._definition.model.shapes, state.server.weights, strict=True))
+        return dict(zip(self._definition.model.shapes, self._served(state).weights, strict=True))
+
+    def _served(self, state: RoundState) -> fed_avg.State:
+        """The server's state with the model that is evaluated and saved."""
+        server = state.server
+        for part, own in zip(self._parts, state.parts, strict=True):
+            server = part.served(own, server)
+        return server
 
     def finish(self, state: RoundState, folder: run_folder.RunFolder) -> list[str]:
         """Writes the files of the optional parts at the end of a run, and returns lines to print."""
@@ -159,7 +166,7 @@ class BanditRounds(runner.Rounds):
         if self._unusable_rows:
             lines.append(f"Since the run was last started, {counted(self._unusable_rows, 'action')}{_UNUSABLE}")
         for part, own in zip(self._parts, state.parts, strict=True):
-            lines += part.finish(own, folder)
+            lines += part.finish(own, state.server, folder)
         if self.secrets:
             lines.append(f"Keep {folder.path}/checkpoints secret: they hold {' and '.join(self.secrets)}.")
         if self._clients.secrets:

@@ -43,8 +43,23 @@ _PERSONALIZED = {
     "log_interactions": _NO_LOG,
     "reward_delay": ((None,), "adaptation needs rewards that are observed in the same round"),
 }
+_SUMS = "clients act with sums over the log of one shared model, in which each interaction counts once"
+_OF_SUMS = {
+    "federation": (("federated",), _SUMS),
+    "personalization": (("none",), _SUMS),
+    "client_algorithm": ((None,), _SUMS),
+    "bandits_deploy_delay": ((0,), _SUMS),
+    "client_selection": (("uniform",), _SUMS),
+    "model_aggregation": (("mean",), "the server adds up the clients' sums"),
+    "aggregator": ((None,), "the server adds up the clients' sums"),
+    "aggregator_type": (("mean", "secure_sum"), "the server adds up the clients' sums"),
+}
 # For each setting and value: which values of other settings are allowed, and why.
 _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
+    **{("bandits_type", name): _OF_SUMS for name, entry in registry.BANDITS.items() if entry.sums},
+    ("statistics", "restart"): {
+        "cache": (("round",), "a client that keeps its log would act with sums that change from round to round")
+    },
     ("federation", ALONE): {
         "aggregator_type": (("mean", "none"), "nothing leaves a client, so there is no update to protect or sum"),
         "reset": ((None,), "a reset restarts the shared model"),
@@ -79,7 +94,7 @@ def check(settings: cli.Settings) -> None:
         if settings[name] != value:
             continue
         flag = f"--{name}" if value is True else f"--{name}={value}"
-        if value is not True and not registry.BANDITS[settings.bandits_type].trains:
+        if name in NAMES and value is not True and not registry.chosen(settings).trains:
             raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
         online = ((None, task_options.SIMULATOR), "the rewards of other actions are not known")
         for other, (values, reason) in {**allowed, "learn_from": online}.items():
@@ -106,13 +121,22 @@ def aggregation(settings: cli.Settings) -> Aggregation:
 def check_layers(options: BanditOptions, task: tasks.Task) -> None:
     """Refuses a local head for a model with a single layer, and training only the last layer of a Keras model.
 
+    Also refuses models whose last layer a linear bandit cannot use.
+
     Raises:
       UsageError: If the model lacks such a layer.
     """
     if options.personalization and options.personalization.layers == "last" and task.model == "keras":
         kind = options.personalization.kind
         raise UsageError(f"--personalization={kind} needs the last layer, which a Keras model does not expose.")
-    has_one = task.model in ("linear_l2", "bag_of_words") or task.model_arguments.get("hidden") == ()
+    has_one = task.model in ("linear", "linear_l2", "bag_of_words") or task.model_arguments.get("hidden") == ()
+    if options.bandit.sums:
+        if task.model in ("keras", "bilinear"):
+            raise UsageError(f"--bandits_type={options.name} needs the inputs of a last layer: give another --model.")
+        if has_one == options.name.startswith("neural"):
+            has_none = "the model has no hidden layer: give linucb, lints or another --model"
+            has_some = "the model has hidden layers: give --model=linear, neural_linucb or neural_lints"
+            raise UsageError(f"--bandits_type={options.name}: {has_none if has_one else has_some}.")
     if options.personalization and options.personalization.kind == LOCAL_HEAD and has_one:
         raise UsageError(f"--personalization={LOCAL_HEAD} needs a model with several layers, such as --model=mlp.")
 

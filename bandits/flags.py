@@ -135,7 +135,7 @@ def check(settings: cli.Settings) -> None:
     Raises:
       UsageError: If a flag has no effect, or if values conflict.
     """
-    bandit = registry.BANDITS[settings.bandits_type]
+    bandit = registry.chosen(settings)
     logged_flags.check(settings)
     object_flags.check(settings)
     _check_effect(settings, bandit)
@@ -196,15 +196,18 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in options_lib.UNTRAINED:
         of_clients = {"loss", "client_work", "client_algorithm", *corrections.CORRECTIONS}
-        for name in sorted(settings.set_by_user & {*aggregation_flags.OF_TRAINING, *of_clients}):
+        of_training = aggregation_flags.OF_TRAINING - ({"aggregator_type"} if bandit.sums else set())
+        for name in sorted(settings.set_by_user & {*of_training, *of_clients}):
             raise UsageError(f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
 
 
 def options(settings: cli.Settings) -> BanditOptions:
     """Options of a run, from its flags."""
-    bandit = registry.BANDITS[settings.bandits_type]
+    bandit = registry.chosen(settings)
     policy = registry.POLICIES[bandit.policy]
     parameters = {name: settings[f"bandits_{name}"] for name in policy.parameters}
+    if policy.sums and bandit.trains:
+        parameters["restarts"] = True
     if settings.ties == "first":
         parameters["first_of_ties"] = True
     exploration = object_flags.policy(settings.policy) if settings.policy else policy.chosen(parameters)

@@ -46,6 +46,8 @@ def check(settings: cli.Settings) -> None:
     has_initial = settings.scenario in PRETRAINED or settings.initial_model_path
     if settings.bandits_type == "init" and not has_initial:
         raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
+    if settings.statistics == "freeze" and not has_initial:
+        raise UsageError("--statistics=freeze needs an initial model: give --scenario=init or --initial_model_path.")
     if settings.initial_model_is_public and not has_initial:
         raise UsageError("--initial_model_is_public needs an initial model: --scenario=init or --initial_model_path.")
     if (

@@ -56,7 +56,7 @@ class LogFiles(loggers.Callback):
     """Writes a run's log in parts. Each part is complete before its last round's checkpoint is saved."""
 
     def __init__(self, task: tasks.Task, deploy_every: int, last_logged: Callable[[], LoggedRound]):
-        """Stores what identifies the rows of the log.
+        """Stores the task and the source of the rows.
 
         Args:
           task: The run's task.
@@ -146,7 +146,7 @@ def action_names(task: tasks.Task) -> list[str]:
 
 
 def privacy_notice(folder: pathlib.Path) -> str:
-    """Message that names a run's log file and warns that it is not private."""
+    """Message that names a run's log folder and warns that it is not private."""
     return (
         f"Interactions are in {folder / run_folder.INTERACTIONS}. Keep them secret: they show each client's rounds, "
         "actions and rewards, and no privacy guarantee covers them."

@@ -94,7 +94,7 @@ class Study:
     )
     dist_shift_type: str | None = setting(
         None,
-        "Rewards for running only one step of init_shift: the initial training, or the bandits after it",
+        "Use the rewards of only one step of init_shift: the initial training, or the bandits after it",
         ["init", "bandits"],
         only={"scenario": UNTRAINED},
     )
@@ -176,6 +176,16 @@ class Learning:
             "first": "the first action; default with --variant=reference_code",
         },
         only=_bandits(lambda entry: POLICIES[entry.policy].breaks_ties),
+    )
+    statistics: str | None = setting(
+        None,
+        "Model whose last layer has the features of a neural bandit",
+        {
+            "restart": "the deployed model; sums start at 0 at each deployment",
+            "freeze": "the initial model, which is not trained further; sums cover all rounds",
+        },
+        only=_bandits(lambda entry: entry.sums and entry.trains),
+        applied_default="restart",
     )
     cache: str = setting(
         "round",
@@ -331,7 +341,7 @@ class InitialTraining:
     rewards: str
     num_clients: Count | None = setting(
         of_task("init_clients"),
-        "Number of clients, from the first on; the bandits get the rest (default: the task's; a fifth of a table's)",
+        "Number of clients, from the first on; the bandits get the rest (default: the task's; for a table, a fifth)",
         name="init_clients",
     )
     total_rounds: Count = setting(of_task("init_rounds"), "Number of rounds", name="init_rounds")
@@ -535,8 +545,8 @@ class Phase(BanditOptions):
 
     @property
     def releases(self) -> bool:
-        """Whether something that clients trained leaves them."""
-        return self.bandit.trains and not self.is_alone
+        """Whether something that clients trained, or sums of their interactions, leave them."""
+        return (self.bandit.trains or self.bandit.sums) and not self.is_alone
 
     def accounted(self, round_num: int) -> int:
         """Number of rounds to account for after `round_num` rounds of this phase."""

@@ -27,6 +27,7 @@ import tensorflow as tf
 from data.errors import Failure
 
 Parameter: TypeAlias = float | tf.Tensor
+Sums: TypeAlias = Mapping[str, np.ndarray]
 
 ROUNDING = 1e-3  # Larger than a row's total rounding error, smaller than any real mistake.
 _LARGEST, _SMALLEST = tf.float32.max, 1e-37  # The latter does not round to 0, nor its inverse to infinity.
@@ -42,9 +43,10 @@ MORE: Mapping[str, str] = {
     "interactions": "float32 scalar, the number of interactions of all clients up to the last deployment",
     "statistics": "the policy's `statistics`, summed over all clients, as of the last deployment; at first all are 0",
 }
-LOGGED = ("contexts", "representation", "action", "reward", "propensity")  # Arguments of `Policy.statistics`.
+# Arguments of `Policy.statistics`.
+LOGGED = ("contexts", "representation", "action", "reward", "propensity", "predicted_rewards", "target")
 ROUND, COUNT = "round_num", "interactions"  # No statistic may have these names.
-ACCUMULATE, RESTART = "accumulate", "restart"
+ACCUMULATE, RESTART, WITHIN = "accumulate", "restart", "within"
 _INVALID = "returned the invalid row"
 
 
@@ -55,7 +57,8 @@ class Policy(abc.ABC):
       asks: Arguments from MORE that `probabilities` names.
       reads: Arguments in LOGGED that `statistics` names.
       at_deployment: What happens to statistics at a deployment: with `accumulate`, those since the last deployment are
-        added to the deployed sums; with `restart`, they replace them. A policy with statistics must declare it.
+        added to the deployed sums; with `restart`, they replace them. With `within`, clients act with the sums of the
+        earlier rounds since the last deployment. A policy with statistics must declare it.
       bound: Largest absolute value of a client's statistics and of its number of interactions in a round. Needed only
         for secure sums.
       name: Name in messages.
@@ -105,11 +108,24 @@ class Policy(abc.ABC):
 
         Args:
           *args: The arguments that the policy names, with one row for each interaction: `contexts` as in MORE;
-            `representation`, float32 [batch, units], the inputs of the last layer of the model that acted; `action`,
-            int32 [batch]; `reward`, float32 [batch], in the unit of the data; and `propensity`, float32 [batch].
+            `representation`, float32 [batch, units], the inputs of the last layer of the model that acted; its
+            `predicted_rewards`, float32 [batch, actions]; `action`, int32 [batch]; `reward`, float32 [batch], in the
+            unit of the data; `target`, float32 [batch], the reward that the model learns to predict; and `propensity`,
+            float32 [batch].
           **kwargs: The same, by keyword.
         """
         return {}
+
+    def served(self, weights: Sequence[np.ndarray], deployed: Sums, total: Sums) -> tuple[Sequence[np.ndarray], Sums]:
+        """Returns the model that is evaluated and saved, and the sums that are saved with it.
+
+        Args:
+          weights: The trained model.
+          deployed: The sums that clients act with, float64 by name.
+          total: The sums of all rounds that belong to the same model.
+        """
+        del total
+        return weights, deployed
 
     def __call__(self, predicted_rewards: tf.Tensor, offered: tf.Tensor | None = None, **more: Any) -> tf.Tensor:
         """Returns `probabilities`, with uniform rows where they are invalid or a prediction is not finite.

@@ -141,6 +141,11 @@ class BanditProcess(fed_avg.Process):
         log = {**cache, "contexts": features}
         if "representation" in self.policy.reads:
             log["representation"] = self.model.body(weights, features)
+        if "predicted_rewards" in self.policy.reads:
+            outputs = self.model.forward(weights, features)
+            log["predicted_rewards"] = predicted_rewards(self.model, self.loss, outputs)
+        if "target" in self.policy.reads:
+            log["target"] = self.mapped({"reward": cache["reward"]})["reward"]
         rows = masked({name: log[name] for name in self.policy.reads}, cache["counted"])
         count = tf.reduce_sum(tf.cast(cache["counted"], tf.float32))
         return {policies.COUNT: count, **self.policy.statistics(**rows)}

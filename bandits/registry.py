@@ -27,6 +27,7 @@ class PolicyEntry:
       schedule: Fixed schedule from `schedule_flags` for that parameter; empty if `--bandits_schedule` selects one.
       exponent: Default exponent, if the fixed schedule is a power of time.
       heads: The flag `--bandits_heads` for the number of heads of its model; None for a single head.
+      sums: Whether clients send sums over their interactions; see `bandits.linear_bandits`.
     """
 
     target: str
@@ -37,6 +38,7 @@ class PolicyEntry:
     schedule: str = ""
     exponent: float | None = None
     heads: Parameter | None = None
+    sums: bool = False
 
     @property
     def settings(self) -> Mapping[str, Parameter]:
@@ -79,6 +81,11 @@ class PolicySpec:
 _MU = "inverse probability, before scaling, of a non-best action with reward gap 0; larger explores less"
 _MU_OF_ACTIONS = Parameter(None, f"{_MU} (default: the number of actions)", above=True)
 _INVERSE_GAP = "bandits.policies:InverseGapWeighting"
+_LINEAR = {
+    "width": Parameter(0.5, "factor of an estimate's deviation, in rewards; higher explores more"),
+    "ridge": Parameter(1.0, "lambda of the ridge regression, the inverse of the weights' prior variance", above=True),
+    "bound": Parameter(1e4, "with secure sums: largest absolute value of a client's sums in a round", above=True),
+}
 POLICIES = {
     "greedy": PolicyEntry("bandits.policies:Greedy", breaks_ties=True),
     "uniform": PolicyEntry("bandits.policies:Uniform"),
@@ -130,6 +137,16 @@ POLICIES = {
         breaks_ties=True,
         heads=Parameter(5, "number of heads (last layers) in the bootstrap ensemble", low=1, high=100, whole=True),
     ),
+    "linucb": PolicyEntry("bandits.linear_bandits:LinUcb", _LINEAR, sums=True),
+    "lints": PolicyEntry(
+        "bandits.linear_bandits:LinTs",
+        _LINEAR
+        | {
+            "num_draws": Parameter(100, "number of draws, whose shares are the probabilities", low=1, whole=True),
+            "floor": Parameter(0.001, "smallest probability of an action", above=True, high=1.0),
+        },
+        sums=True,
+    ),
 }
 
 
@@ -152,6 +169,11 @@ class BanditEntry:
     cross_entropy: bool = False
     supervised: bool = False
     trains: bool = True
+
+    @property
+    def sums(self) -> bool:
+        """Whether clients send sums that the policy depends on."""
+        return POLICIES[self.policy].sums
 
     @property
     def learns(self) -> bool:
@@ -185,7 +207,17 @@ BANDITS = {
     "supervised_mse": BanditEntry("greedy", "full feedback, squared loss", supervised=True),
     "supervised_ce": BanditEntry("greedy", "full feedback, cross-entropy loss", supervised=True, cross_entropy=True),
     "init": BanditEntry("greedy", "greedy on the initial model, never trained (baseline)", trains=False),
+    "linucb": BanditEntry("linucb", "upper confidence bounds of a linear model, from sums (LinUCB)", trains=False),
+    "lints": BanditEntry("lints", "Thompson sampling of a linear model, from sums", trains=False),
+    "neural_linucb": BanditEntry("linucb", "linucb on the last layer of a model; see --statistics"),
+    "neural_lints": BanditEntry("lints", "lints on the last layer of a model; see --statistics"),
 }
+
+
+def chosen(settings: Mapping[str, Any]) -> BanditEntry:
+    """The bandit of a run's settings, which does not train if statistics belong to a frozen model."""
+    entry = BANDITS[settings["bandits_type"]]
+    return dataclasses.replace(entry, trains=False) if settings["statistics"] == "freeze" else entry
 
 
 # Names that differ in the paper's published code.

@@ -154,9 +154,14 @@ class Part:
         del ended
         return own, {}
 
-    def finish(self, own: Any, folder: run_folder.RunFolder) -> Sequence[str]:
+    def served(self, own: Any, server: fed_avg.State) -> fed_avg.State:
+        """Returns the server's state with the model that is evaluated and saved."""
+        del own
+        return server
+
+    def finish(self, own: Any, server: fed_avg.State, folder: run_folder.RunFolder) -> Sequence[str]:
         """Writes the part's files after the run, and returns lines to print."""
-        del own, folder
+        del own, server, folder
         return ()
 
 
@@ -246,7 +251,7 @@ class OwnMetrics(_OfPhase):
 
 
 class OwnPolicyState(NamedTuple):
-    """What the server keeps for the user's policy.
+    """What the server keeps for a policy with sums or the round.
 
     Attributes:
       pending: Sums since the last deployment, float64 by name.
@@ -261,7 +266,7 @@ class OwnPolicyState(NamedTuple):
 
 @dataclasses.dataclass
 class OwnPolicy(_OfPhase):
-    """The round and the sums over clients that the user's policy depends on.
+    """The round and the sums over clients that a policy depends on.
 
     Attributes:
       definition: Definition of the rounds.
@@ -305,17 +310,27 @@ class OwnPolicy(_OfPhase):
         counted_in, deployed = own.counted_in.copy(), own.deployed
         counted_in[[each.client for each in ended.cohort.participations]] = ended.round_num
         pending = {name: total + counts.statistics[name] for name, total in own.pending.items()}
+        if policy.at_deployment == policies.WITHIN:
+            pending = self.initial_state().pending if counts.deployed else pending
+            return OwnPolicyState(pending, pending, counted_in), {}
         if counts.deployed:
             kept = deployed if policy.at_deployment != policies.RESTART else {policies.COUNT: deployed[policies.COUNT]}
             deployed = {name: total + kept.get(name, 0) for name, total in pending.items()}
             pending = {name: np.zeros_like(total) for name, total in pending.items()}
         return OwnPolicyState(pending, deployed, counted_in), {}
 
-    def finish(self, own: OwnPolicyState, folder: run_folder.RunFolder) -> Sequence[str]:
+    def _served(self, own: OwnPolicyState, server: fed_avg.State) -> tuple[Sequence[np.ndarray], policies.Sums]:
+        total = {name: sums + own.pending[name] for name, sums in own.deployed.items()}
+        return self.definition.policy.served(server.weights, own.deployed, total)
+
+    def served(self, own: OwnPolicyState, server: fed_avg.State) -> fed_avg.State:
+        return server._replace(weights=tuple(self._served(own, server)[0]))
+
+    def finish(self, own: OwnPolicyState, server: fed_avg.State, folder: run_folder.RunFolder) -> Sequence[str]:
         if own.deployed:
             path = folder.path / run_folder.POLICY_FILE
             path.parent.mkdir(exist_ok=True)  # A run that was stopped has no model yet.
-            files.save_arrays(path, own.deployed)
+            files.save_arrays(path, dict(self._served(own, server)[1]))
         return ()
 
 
@@ -377,7 +392,8 @@ class ClientReports(Part):
             own[client] += [1, *(part[inputs.position] for half in halves for part in half)]
         return own, {}
 
-    def finish(self, own: np.ndarray, folder: run_folder.RunFolder) -> Sequence[str]:
+    def finish(self, own: np.ndarray, server: fed_avg.State, folder: run_folder.RunFolder) -> Sequence[str]:
+        del server
         folder.write_json(run_folder.CLIENT_REPORT_FILE, self.content(own))
         shown = f"{folder.path / run_folder.CLIENT_REPORT_FILE} and {folder.path / 'checkpoints'}"
         return [f"Keep {shown} private: they hold what each client earned."]
@@ -443,8 +459,8 @@ class RobustAggregation(Part):
         has_clients = bool(ended.cohort.participations)
         return own + np.array([share, 1]) if has_clients else own, {metrics.ZERO_SHARE: share}
 
-    def finish(self, own: np.ndarray, folder: run_folder.RunFolder) -> Sequence[str]:
-        del folder
+    def finish(self, own: np.ndarray, server: fed_avg.State, folder: run_folder.RunFolder) -> Sequence[str]:
+        del server, folder
         share = mean(*own)
         line = f"The aggregate was 0 in {share:.1%} of the coordinates (mean over rounds), so these learned nothing."
         cause = "With sparse features or many actions, most clients change only a few coordinates: try the mean."

@@ -61,6 +61,7 @@ class Purpose(enum.IntEnum):
     REWARD_SCALE = 71, 0
     HASHING = 72, 0
     ARMS = 73, 1
+    DISTRACTORS = 90, 1
 
 
 def _sequence(seed: int, purpose: Purpose, *place: int) -> np.random.SeedSequence:

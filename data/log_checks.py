@@ -144,7 +144,7 @@ def check_random(propensities: np.ndarray, path: str) -> None:
         raise UsageError(f"{path} holds an empty log, because no client has acted or no reward was observed.")
     if (propensities >= 1).all():
         raise UsageError(
-            f"All propensities of {path} are 1: its policy is deterministic, such as greedy, UCB, or Thompson "
+            f"All propensities of {path} are 1: its policy is deterministic, such as greedy, LinUCB, or Thompson "
             "sampling without probabilities. Such a log has no information about other actions, and weights cannot "
             "correct that: log a randomized policy and its probabilities."
         )

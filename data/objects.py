@@ -97,7 +97,7 @@ def blamed(name: str) -> Iterator[None]:
         yield
     except UsageError:
         raise
-    except Exception as error:  # The user's code can raise anything.
+    except (Exception, SystemExit) as error:  # The user's code can raise anything.
         raise UsageError(f"{name} fails: {first_line(error)}") from error
 
 
@@ -221,7 +221,7 @@ def _rebuilt(text: str) -> Any:
             value = getattr(value, name)
     except UsageError:
         raise
-    except Exception as error:  # The module's code can raise anything.
+    except (Exception, SystemExit) as error:  # The module's code can raise anything.
         raise UsageError(f"{where} cannot be imported: {first_line(error)}.") from error
     if match["call"] is None and not isinstance(value, type):
         return value

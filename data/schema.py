@@ -207,7 +207,7 @@ class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
           UsageError: If N is not a whole number, or is below 2.
         """
         kind, _, number = self.client_column.partition(":")
-        if self.is_log or kind != "rows" or ":" not in self.client_column:
+        if kind != "rows" or ":" not in self.client_column:
             return 0
         if not number.isdecimal() or int(number) < 2:
             raise UsageError(f"--client_column={self.client_column} must be a column, or rows:N with N at least 2.")

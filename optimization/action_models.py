@@ -44,12 +44,13 @@ def linear(num_contexts: int, num_features: int, bits: int | None = None) -> Par
 
     def body(weights, contexts, actions):
         del weights
-        contexts = tf.reshape(as_array(contexts, num_contexts), [-1, 1, num_contexts])
-        both = tf.reshape(contexts[..., tf.newaxis] * actions[:, :, tf.newaxis], [-1, tf.shape(actions)[1], pairs])
+        rows, slots = tf.unstack(tf.shape(actions)[:2])
+        contexts = tf.reshape(as_array(contexts, num_contexts), [rows, 1, num_contexts])
+        both = tf.reshape(contexts[..., tf.newaxis] * actions[:, :, tf.newaxis], [rows, slots, pairs])
         if bits is not None:
             summed = tf.math.unsorted_segment_sum(tf.transpose(both * signs, [2, 0, 1]), weight_of, products)
             both = tf.transpose(summed, [1, 2, 0])
-        repeated = tf.repeat(contexts, tf.shape(actions)[1], axis=1)
+        repeated = tf.repeat(contexts, slots, axis=1)
         return tf.concat([repeated, actions, both], axis=2)
 
     return {"dense_0/kernel": (units, 1), "dense_0/bias": (1,)}, scores, body

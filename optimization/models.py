@@ -200,10 +200,10 @@ def _convolutional(
         return dense.body(weights[num_kernels:], tf.reshape(values, [-1, flat]), key)
 
     shapes |= dense.shapes
-    return _ending_in_dense(shapes, _also_of_no_example(body), is_random=bool(dropouts))
+    return _ending_in_dense(shapes, _allow_empty_batch(body), is_random=bool(dropouts))
 
 
-def _also_of_no_example(body):
+def _allow_empty_batch(body):
     """Body that also accepts an empty batch, which does not occur in training.
 
     oneDNN's convolution miscounts the channels of an empty batch, so a blank example is added and later removed.
@@ -295,7 +295,7 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
             values = tf.nn.relu(inner + (_convolve(values, left, stride, norm) if stride > 1 else values))
         return tf.reduce_mean(values, axis=(1, 2))
 
-    return _ending_in_dense(shapes, _also_of_no_example(body))
+    return _ending_in_dense(shapes, _allow_empty_batch(body))
 
 
 def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm: str) -> tf.Tensor:

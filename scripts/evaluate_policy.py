@@ -122,7 +122,8 @@ def define() -> cli.FlagSet:
     flags.group("Time in a table or log", schema.Time)
     flags.group("Late and missing rewards in a log", schema.RewardTime)
     # A final model has a single policy, so parameters with a schedule are constants here.
-    constant = {name: dict(entry.parameters) for name, entry in registry.POLICIES.items() if not entry.schedule}
+    of_model = {name: entry for name, entry in registry.POLICIES.items() if not (entry.schedule or entry.sums)}
+    constant = {name: dict(entry.parameters) for name, entry in of_model.items()}
     kinds = (f"{name}: {text}" for name, text in target_policies.KINDS.items())
     policies = declared(_Policy, policy={"help": "; ".join(kinds)}, bandits_type={"type": list(constant)})
     flags.group("Policy", *policies, *parameters("bandits_", "bandits_type", constant))

@@ -39,8 +39,8 @@ class _Figures:
 
     figure: str = setting(
         None,
-        "Names of figures and tables, separated by commas; 1 means 1a to 1d, and the name of a paper's file means all "
-        "of that paper; all means those of all papers, and flagship those of this project, whose only scale is paper",
+        "Figures and tables, separated by commas: names; 1 for 1a to 1d; the name of a paper's file for all of that "
+        "paper; all for those of all papers; flagship for this project's, which have only --scale=paper",
     )
     list: bool = setting(False, "Print the names of all figures and tables, and exit")
     configurations: str = setting(

@@ -23,7 +23,7 @@ _MOST_CLICKS = 10**9
 
 
 class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
-    """Federated MAB: epsilon-greedy and other decision rules on devices, value differentials averaged."""
+    """Federated MAB: devices run epsilon-greedy or another rule, and value differentials are averaged."""
 
     flags = flags
     usage = flags.USAGE

@@ -22,7 +22,8 @@ from bandits.advice.session import Session
 from bandits.results import baselines, federating, phrases
 from bandits.results.comparison import Comparison
 from bandits.results.configuration import Configuration, ReferenceValue
-from bandits.results.phrases import capital, count, effect, estimate
+from bandits.results.phrases import capital, effect, estimate
+from data.errors import counted
 from optimization.privacy.mechanisms import Mechanism
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def paragraphs(text: str) -> list[tuple[str, list[str]]]:
 def scope(context: Context) -> str:
     """The horizon, the deployment period and the clients."""
     plan, data, greedy = context.session.plan, context.data, context.results.configurations.get(GREEDY)
-    rounds = count(plan.rounds, "round")
+    rounds = counted(plan.rounds, "round")
     if plan.rounds < context.session.full.rounds:
         rounds = f"{plan.rounds:,} of {context.session.full.rounds:,} planned rounds"
     horizon = f"One run has {rounds}"
@@ -125,7 +126,7 @@ def scope(context: Context) -> str:
     if plan.rounds <= plan.deploy_every:
         deployed = "No round comes after a deployment, so every strategy acts with the initial model."
     parts = [*["Rewards are simulated."] * bool(data.scores), f"{horizon}.", deployed]
-    return " ".join([*parts, f"{count(data.clients, 'client')} train, {data.cohort:,} per round."])
+    return " ".join([*parts, f"{counted(data.clients, 'client')} train, {data.cohort:,} per round."])
 
 
 def exploration(context: Context) -> str:
@@ -251,7 +252,7 @@ def _no_strategy(context: Context) -> str:
     results, plan, full = context.results, context.session.plan, context.session.full
     if results.verdict.all_diverged:
         return "None: every strategy diverged or failed. Set lower learning rates."
-    rounds, is_cut_short = count(plan.rounds, "round"), plan.is_cut_short(full)
+    rounds, is_cut_short = counted(plan.rounds, "round"), plan.is_cut_short(full)
     if is_cut_short:
         text = f"Undecided: the search was cut short at {plan.points} of {full.points} settings and {rounds}."
     else:
@@ -330,7 +331,7 @@ def not_tried(session: Session) -> str:
     shown, others = parts_left_out(session)
     if not shown:
         return "Nothing was left out for lack of time."
-    items = "; ".join([*shown, *[count(len(others), "other part")] * bool(others)])
+    items = "; ".join([*shown, *[counted(len(others), "other part")] * bool(others)])
     minutes = max(math.ceil(session.full.seconds(session.pace) / 60), int(session.state.minutes)) + 1
     text = f"Left out, to keep to --minutes={session.state.minutes:g}: {items}."
     return f"{text} To run all, repeat the command with --minutes={minutes}."

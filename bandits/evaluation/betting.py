@@ -45,8 +45,8 @@ from data.errors import UsageError
 from data.reward_bounds import UNIT, RewardBounds
 from optimization.study import cli, intervals
 
-# With fewer effective clients that have another reward, large-sample intervals contain the value in as few as 63% of
-# logs; with more, in at least 93%. Large-sample intervals are also used if such clients are a large fraction of all
+# If fewer than FEW effective clients have a reward other than the mode, large-sample intervals contain the value in as
+# few as 63% of logs; otherwise, in at least 93%. Even so, they are used if such clients are a large fraction of all
 # effective clients (docs/logs.md).
 FEW, FEW_OF_CLIENTS = 10, 0.25
 FEW_OUTCOMES = "few distinct outcomes"  # Name of the finding.
@@ -56,7 +56,7 @@ _LOG_SHARES = np.log(np.repeat([1 / 8, 1 / 14], [4, 7]))  # Logarithm of each st
 # Stakes of a sequence. The best stake decreases with the spread of the observations and the square root of the number
 # of rounds: 2^-16 is small enough for a million rounds with weights up to a hundred.
 _FRACTIONS = 2.0 ** -np.arange(1, 17)
-# Flags of a run: the values for which its rounds are uniform samples with the same value, and why others are not valid.
+# For each flag: settings that keep rounds uniform samples with a constant expected reward, and why others do not.
 _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "reward_drift": ((), "changes that value"),
     "client_selection": (("uniform",), "chooses clients by what is known about them"),

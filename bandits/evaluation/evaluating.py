@@ -122,6 +122,11 @@ def _read(
         log_time.check_has_columns(settings, cli.shown_path(settings.log))
     if interactions.is_logged(settings.log):
         run = interactions.read_run(settings.log)
+        if run.options.bandit.policy == "linucb":
+            raise UsageError(
+                f"{settings.log} is the log of LinUCB, which is deterministic: it has no information about other "
+                "actions. Log a randomized policy, such as lints."
+            )
         log_checks.check_random(run.log.propensities, settings.log)  # Before the run's task is read.
         return run.with_contexts().log if with_contexts or run.log.report.get(interactions.SETS) else run.log
     if is_runs:

@@ -123,7 +123,7 @@ def shown_log(path: str) -> str:
 
 
 def check_new(folder: pathlib.Path) -> None:
-    """Rejects a folder that already contains an evaluation or the log, before anything is read.
+    """Rejects a folder that already contains a file to be written, before anything is read.
 
     Raises:
       UsageError: If the folder contains one of `FILES`.

@@ -53,6 +53,11 @@ def of_run(run: results.Run) -> Predictor:
     Raises:
       UsageError: If the run is not a run of run_federated on a user's table or log, or if it has no model yet.
     """
+    if run.flags.get("task_type") == "own":
+        raise UsageError(
+            f"{run.folder} was trained on arrays (--data), whose features have no names for `predict` and `export`: "
+            "apply run.weights to arrays, see docs/own_parts.md, or train on a table, whose columns have names."
+        )
     is_log = run.flags.get("task_type") == "logged" and (run.folder / run_folder.STATISTICS_FILE).exists()
     if not (is_log or run.flags.get("task_type") == "tabular") or "bandits_type" not in run.flags:
         raise UsageError(

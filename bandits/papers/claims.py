@@ -8,15 +8,15 @@ once. So at most 5% of figures have any false significant result. Intervals are 
 
 - An order is tested against a difference of 0; a tolerance (`within`) and a range (`between`) are tested at the limit
   nearest to our mean. Then p is twice the one-sided p, so p < 5% means that the whole 95% interval lies on one side of
-  the limit. A tolerance is this project's reading of words such as "similar", relative to the mean compared with.
+  the limit. A tolerance is this project's reading of words such as "similar", relative to the second mean.
 - On the paper's data a claim `agrees` if each statement that it needs is true with adjusted p < 5%, and `disagrees` if
   one is false with adjusted p < 5%. On a stand-in these are called `same direction` and `opposite direction`: other
   data neither confirm nor refute a paper. Everything else is `inconclusive`, as is every result of a single
   seed, of a configuration with a diverged run, and of two configurations that both never reach the target.
 - A published number is compared only on the paper's data and settings, else it is `not comparable`; so are claims that
   name numbers (`between`). If our mean lies within 5% of it, or half a unit of its last digit, `agrees` is tested as a
-  tolerance. Otherwise `disagrees` is tested: whether it could be the mean of as many new seeds as the paper has (one,
-  if it does not say). A learning rate picked by a search has no test. An epsilon is computed without a run, and agrees
+  tolerance. Otherwise `disagrees` is tested: whether the number could be the mean of as many new seeds as the paper's
+  (one, if unstated). A learning rate picked by a search has no test. An epsilon is computed without a run, and agrees
   within the same bounds.
 
 A claim whose premises fail is `premise not met`; its statements still count in the family:
@@ -204,7 +204,7 @@ def _tested_number(published: Published, results: Results) -> _Statement | Verdi
     beyond = abs(ours - theirs) - rounding
     p = 2 * float(stats.t.sf(beyond / error, seeds - 1)) if error else value.minus(None, theirs).p
     reach = float(stats.t.isf(comparison.LEVEL / 2, seeds - 1)) * error + rounding
-    shown += f"; 95% of means of {phrases.seeds(figure.published_seeds)} of ours: {number(ours)} ± {number(reach)}"
+    shown += f"; 95% prediction interval, {phrases.seeds(figure.published_seeds)}: {number(ours)} ± {number(reach)}"
     return _Statement(False, (label, name, "published"), p, shown, seeds)
 
 

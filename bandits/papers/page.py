@@ -17,6 +17,7 @@ from bandits.papers.results import Results, number
 from bandits.results import baselines, phrases, runs, sections, tables
 from bandits.results.comparison import Comparison
 from bandits.results.configuration import Baseline
+from data.errors import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,7 +175,7 @@ def made(folder: pathlib.Path) -> str:
         ],
         papers=runs.grouped(shown, lambda judged: judged.figure.text),
         table=lambda heads, rows: f"{tables.markdown(heads, rows)}\n",
-        count=phrases.count,
+        count=counted,
     )
 
 

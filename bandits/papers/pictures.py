@@ -21,7 +21,7 @@ _LABELS = ("title", "xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale")
 
 
 def draw(figure: Figure, finished: Mapping[str, Sequence[Run]], folder: pathlib.Path) -> None:
-    """Draws the curves of a figure as `NAME.png`, or as one picture for each label of its other axes.
+    """Draws a figure's curves as `NAME.png`, or one picture per combination of labels after the first.
 
     Args:
       figure: The figure.

@@ -213,7 +213,7 @@ def running(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
     except KeyboardInterrupt as error:
         interruption.print_line("\nStopping after the rounds in progress; interrupt once more to stop at once.")
         executor.stop()
-        interruption.print_line(f"Stopped; what was done is saved. The same command continues {folder}.")
+        interruption.print_line(f"Stopped; finished rounds are saved. The same command continues {folder}.")
         raise (SystemExit(128 + received[0]) if received else error) from None
     finally:
         executor.close()

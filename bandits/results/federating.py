@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits import metrics
-from bandits.results import comparison, phrases, runs
+from bandits.results import comparison, runs
 from bandits.results.configuration import Configuration
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from optimization.study import run_folder
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
     text = ["Expected reward on half B, mean over clients (95% intervals by a bootstrap over seeds and clients):"]
     for one in configurations:
         values = of_b[one.name]
-        sizes = ", ".join(map(phrases.count, values.shape, ("seed", "client")))
+        sizes = ", ".join(map(counted, values.shape, ("seed", "client")))
         reward, other = runs.bootstrapped(values.to_numpy(), mean).text(), mean(one.values[HALF_A].to_numpy())
         # No interval: bootstrap samples have fewer distinct seeds, which biases the worst clients' means downwards.
         worst = worst_tenth(values.to_numpy())

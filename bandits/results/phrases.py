@@ -10,6 +10,7 @@ from typing import Any
 from bandits.results import runs
 from bandits.results.comparison import MOST_SEEDS, UNPAIRED, Comparison
 from data import objects
+from data.errors import counted
 from optimization.study.intervals import Interval
 
 WHAT_INTERVALS_ARE_OVER = "Intervals over seeds generalize to other seeds on this data, not to other clients."
@@ -60,7 +61,7 @@ def seeds_needed(comparison: Comparison) -> str:
 
 def seeds(number: int) -> str:
     """Returns a number of seeds as text."""
-    return count(number, "seed")
+    return counted(number, "seed")
 
 
 def p_value(p: float) -> str:
@@ -79,11 +80,6 @@ def effect(comparison: Comparison) -> str:
     """Formats a difference, such as `+0.136 (95% CI +0.119 to +0.153, 8 seeds)`."""
     mean, _, bounds = estimate(comparison.interval, signed=True).partition(" (")
     return f"{mean} ({', '.join(filter(None, [bounds.removesuffix(')'), seeds(comparison.pairs)]))})"
-
-
-def count(size: int, what: str) -> str:
-    """Formats a count with its noun, such as `1 round`."""
-    return f"{size:,} {what}{'s' * (size != 1)}"
 
 
 def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, noise: bool = False) -> str:

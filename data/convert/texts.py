@@ -56,7 +56,7 @@ def stackexchange(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
       UsageError: If there is no dump, or, when the function is called, if one is damaged.
     """
     if not (paths := sorted(source.glob("*/Posts.xml"))):
-        raise UsageError(f"There is no folder with a Posts.xml in {source}: SOURCE_DIR must hold one for each site.")
+        raise UsageError(f"There is no folder with a Posts.xml in {source}: SOURCE must hold one for each site.")
 
     def write(target: pathlib.Path) -> None:
         report: collections.Counter[str] = collections.Counter()

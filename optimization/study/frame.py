@@ -184,6 +184,10 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """
         worker_flags.start(settings)
 
+    def read(self, folder: pathlib.Path) -> results.Run:
+        """Reads the results of a run."""
+        return results.read(folder, [self.columns], self.predictor)
+
     def report(self, runs: Sequence[Run[OptionsT, DataT]]) -> None:
         """Writes and prints the results of all runs after all are finished."""
 
@@ -422,7 +426,7 @@ def _execute(study: Study, run: Run) -> int | None:
         status = signal.Signals(signum).name if signum else "finished"
         return signum
     finally:
-        run.callbacks.finish(status, lambda: results.read(run.folder.path, [study.columns], study.predictor))
+        run.callbacks.finish(status, study.read)
 
 
 def run_rounds(

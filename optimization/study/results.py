@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from data import files
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from optimization.study import run_folder
 from optimization.study.metrics import Metric
 
@@ -53,7 +53,7 @@ class Run:
 
     def __repr__(self) -> str:
         last = int(self.metrics["round_num"].iloc[-1])
-        return f"<run {self.folder}, {last} round{'s' * (last != 1)}>"
+        return f"<run {self.folder}, {counted(last, 'round')}>"
 
     @property
     def weights(self) -> "dict[str, np.ndarray] | None":

@@ -46,7 +46,7 @@ def play(policy: policies.Policy, predicted, heads=None) -> np.ndarray:
 
 
 def test_every_registered_policy_is_tested_by_hand():
-    assert set(EXPECTED) == set(registry.POLICIES)
+    assert set(EXPECTED) == {name for name, entry in registry.POLICIES.items() if not entry.sums}
     assert {name for name, entry in registry.POLICIES.items() if entry.breaks_ties} == {
         name for name, (_, _, first) in EXPECTED.items() if first
     }

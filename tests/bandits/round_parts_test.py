@@ -72,9 +72,9 @@ def test_a_robust_aggregation_warns_if_most_coordinates_never_change():
     for participations, share in (([_participation(3)], 0.9), ([], np.nan), ([_participation(3)], 0.4)):
         own, row = part.after(own, _ended(participations, aggregator={"zero_share": share}))
         np.testing.assert_equal(row, {metrics.ZERO_SHARE: share})
-    (line,) = part.finish(own, None)
+    (line,) = part.finish(own, None, None)
     assert line.startswith("Warning: The aggregate was 0 in 65.0% of the coordinates")
-    assert part.finish(np.array([0.4, 1]), None)[0].startswith("The aggregate was 0 in 40.0%")
+    assert part.finish(np.array([0.4, 1]), None, None)[0].startswith("The aggregate was 0 in 40.0%")
 
 
 def _own_policy(at_deployment, keeps_cache=False, delay=environments.NO_DELAY):

@@ -1,0 +1,164 @@
+"""Linear bandits on the inputs of a model's last layer: upper confidence bounds and Thompson sampling.
+
+The features x of an action are the inputs of the last layer, and a 1 for its bias. If actions have features that change
+from row to row, all actions share one vector of weights; otherwise, each action has its own. Clients send sums over
+their interactions, and the server adds them up. The target of an interaction is its residual: the reward, on the scale
+of the loss, minus the prediction of the deployed model, whose last layer is therefore the prior mean. With
+gram = sum x x', moment = sum x residual and V = ridge I + gram, the estimate is the last layer plus V^-1 moment.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bandits import policies
+
+_ROUNDING = 2.0**-23  # Of float32.
+
+
+def cholesky(gram: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
+    """Cholesky factor of V, float64 [groups, units, units].
+
+    Args:
+      gram: float [groups, units, units]. The ridge grows by a bound on its rounding to float32.
+      ridge: Scalar.
+    """
+    gram = tf.cast(gram, tf.float64)
+    diagonal = tf.cast(ridge, tf.float64) + _ROUNDING * tf.maximum(tf.linalg.trace(gram), 0.0)
+    return tf.linalg.cholesky(gram + diagonal[:, tf.newaxis, tf.newaxis] * tf.eye(gram.shape[-1], dtype=tf.float64))
+
+
+class Projected(NamedTuple):
+    """Features and moment, multiplied by the inverse L^-1 of the Cholesky factor of V.
+
+    Attributes:
+      vectors: float64 [groups, units, columns], L^-1 x. If all actions share a group, columns are pairs of a row and an
+        action; otherwise they are rows.
+      center: float64 [groups, units], L^-1 moment.
+      features: The features x.
+    """
+
+    vectors: tf.Tensor
+    center: tf.Tensor
+    features: tf.Tensor
+
+    def products(self, whitened: tf.Tensor) -> tf.Tensor:
+        """X' L'^-1 w for vectors w, float64 [groups, units]; float32 [rows, actions]. The center gives estimates."""
+        return self._by_action(tf.einsum("gu,guc->gc", whitened, self.vectors))
+
+    def deviations(self) -> tf.Tensor:
+        """sqrt(x' V^-1 x), float32 [rows, actions]."""
+        return self._by_action(tf.norm(self.vectors, axis=1))
+
+    def _by_action(self, values: tf.Tensor) -> tf.Tensor:
+        values = tf.cast(values, tf.float32)
+        return (
+            tf.reshape(values, tf.shape(self.features)[:2]) if self.features.shape.rank == 3 else tf.transpose(values)
+        )
+
+
+def project(features: tf.Tensor, gram: tf.Tensor, moment: tf.Tensor, ridge: tf.Tensor | float) -> Projected:
+    """Projects features, float [rows, units], or [rows, slots, units] if all actions share a group.
+
+    Args:
+      features: The features.
+      gram: float [groups, units, units].
+      moment: float [groups, units].
+      ridge: Scalar.
+    """
+    root = cholesky(gram, ridge)
+    columns = tf.transpose(tf.reshape(tf.cast(features, tf.float64), [-1, gram.shape[-1]]))
+    vectors = tf.linalg.triangular_solve(root, tf.repeat(columns[tf.newaxis], gram.shape[0], axis=0))
+    center = tf.linalg.triangular_solve(root, tf.cast(moment, tf.float64)[..., tf.newaxis])
+    return Projected(vectors, tf.squeeze(center, 2), features)
+
+
+def with_bias(representation: tf.Tensor) -> tf.Tensor:
+    """Inputs of the last layer, float32 [..., units], and a 1 for its bias: [..., units + 1]."""
+    return tf.concat([representation, tf.ones_like(representation[..., :1])], axis=-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Linear(policies.Policy):
+    """Policy that depends on sums over the features of chosen actions.
+
+    Attributes:
+      width: Factor of the deviations.
+      ridge: Inverse of the prior variance, above 0.
+      bound: See `Policy`.
+      restarts: Whether sums belong to one deployment of a model that trains, instead of to a body that never changes.
+    """
+
+    width: float
+    ridge: float = 1.0
+    bound: float = 1e4
+    restarts: bool = False
+    is_checked = False
+
+    @property
+    def at_deployment(self) -> str:  # type: ignore[override]
+        return policies.WITHIN if self.restarts else policies.ACCUMULATE
+
+    def statistics(self, representation, action, predicted_rewards, target):
+        features = with_bias(representation)
+        residual = target - tf.gather(predicted_rewards, action, axis=1, batch_dims=1)
+        if features.shape.rank == 3:
+            features, groups = tf.gather(features, action, axis=1, batch_dims=1), tf.ones_like(residual)[:, tf.newaxis]
+        else:
+            groups = tf.one_hot(action, predicted_rewards.shape[1])
+        return {
+            "gram": tf.einsum("ng,ni,nj->gij", groups, features, features),
+            "moment": tf.einsum("ng,ni,n->gi", groups, features, residual),
+        }
+
+    def projected(self, representation, statistics) -> Projected:
+        """Features of all actions, projected with the sums."""
+        return project(with_bias(representation), statistics["gram"], statistics["moment"], self.ridge)
+
+    def served(self, weights, deployed, total):
+        if self.restarts:  # The next deployment is that of the model in training, with sums of 0.
+            return weights, {name: np.zeros_like(each) for name, each in total.items()}
+        root = cholesky(total["gram"], self.ridge)
+        estimate = tf.linalg.cholesky_solve(root, total["moment"][..., np.newaxis]).numpy()[..., 0]
+        kernel, bias = weights[-2] + estimate[:, :-1].T, weights[-1] + estimate[:, -1]
+        served = *weights[:-2], kernel.astype(np.float32), bias.astype(np.float32)
+        return served, {**total, "moment": np.zeros_like(total["moment"])}
+
+
+@dataclasses.dataclass(frozen=True)
+class LinUcb(_Linear):
+    """Chooses the action with the largest upper confidence bound (Li et al. 2010); tied actions share it equally."""
+
+    def probabilities(self, predicted_rewards, representation, statistics):
+        projected = self.projected(representation, statistics)
+        estimates = predicted_rewards + projected.products(projected.center)
+        return policies.Greedy().probabilities(estimates + self.width * projected.deviations())
+
+
+@dataclasses.dataclass(frozen=True)
+class LinTs(_Linear):
+    """Chooses the best action for weights from N(estimate, width^2 V^-1) (Agrawal and Goyal 2013).
+
+    Probabilities are the actions' shares among several draws, mixed with the uniform policy; see
+    `policies.FromSamples`. All rows of a client have the same weights in a draw.
+
+    Attributes:
+      num_draws: Number of draws.
+      floor: Smallest probability of an action.
+    """
+
+    num_draws: float = 100
+    floor: float = 0.001
+
+    def probabilities(self, predicted_rewards, representation, statistics, key):
+        projected = self.projected(representation, statistics)
+
+        def draw(key, predicted_rewards):
+            noise = tf.random.stateless_normal(tf.shape(projected.center), key, dtype=tf.float64)
+            scores = predicted_rewards + projected.products(projected.center + self.width * noise)
+            return tf.argmax(scores, axis=1, output_type=tf.int32)
+
+        sampler = policies.from_samples(draw, self.floor, int(self.num_draws))
+        return sampler.probabilities(predicted_rewards, key)

@@ -1,0 +1,116 @@
+"""Tests of bandits.linear_bandits, against NumPy in float64."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bandits import linear_bandits
+
+UNITS, ROWS, SLOTS = 3, 6, 4
+
+
+def _sums(groups: int, seed: int = 0) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    features = draw.normal(size=(groups, 20, UNITS + 1))
+    gram = np.einsum("gni,gnj->gij", features, features)
+    moment = np.einsum("gni,gn->gi", features, draw.normal(size=(groups, 20)))
+    return {"gram": gram.astype(np.float32), "moment": moment.astype(np.float32)}
+
+
+def _case(*, is_shared: bool):
+    """Predictions, representation, sums, and each pair's features, estimate and V^-1, in float64."""
+    draw, actions = np.random.default_rng(1), SLOTS
+    shape = (ROWS, SLOTS, UNITS) if is_shared else (ROWS, UNITS)
+    representation = draw.normal(size=shape).astype(np.float32)
+    predicted = draw.normal(size=(ROWS, actions)).astype(np.float32)
+    sums = _sums(1 if is_shared else actions)
+    inverses = np.linalg.inv(sums["gram"].astype(float) + 0.5 * np.eye(UNITS + 1))
+    features = np.concatenate([representation, np.ones((*shape[:-1], 1))], axis=-1)
+    if is_shared:
+        inverses = np.repeat(inverses, actions, axis=0)
+        moments = np.repeat(sums["moment"], actions, axis=0)
+    else:
+        features, moments = np.repeat(features[:, np.newaxis], actions, axis=1), sums["moment"]
+    theta = np.einsum("aij,aj->ai", inverses, moments)
+    deviations = np.sqrt(np.einsum("nai,aij,naj->na", features, inverses, features))
+    return predicted, representation, sums, predicted + np.einsum("nai,ai->na", features, theta), deviations
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_linucb_takes_the_largest_upper_bound_of_numpy(is_shared):
+    predicted, representation, sums, estimates, deviations = _case(is_shared=is_shared)
+    projected = linear_bandits.project(linear_bandits.with_bias(representation), sums["gram"], sums["moment"], 0.5)
+    np.testing.assert_allclose(predicted + projected.products(projected.center), estimates, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(projected.deviations(), deviations, rtol=1e-5)
+    for width in (0.0, 0.3, 3.0):
+        rows = linear_bandits.LinUcb(width, 0.5)(predicted, representation=representation, statistics=sums)
+        np.testing.assert_array_equal(rows, np.eye(SLOTS)[np.argmax(estimates + width * deviations, axis=1)])
+
+
+def test_linucb_never_takes_an_action_that_is_not_offered_and_shares_ties():
+    policy, offered = linear_bandits.LinUcb(1.0), np.arange(SLOTS) > np.arange(ROWS)[:, np.newaxis] % SLOTS - 1
+    zeros = {name: tf.zeros_like(each) for name, each in _sums(1).items()}
+    rows = policy(tf.zeros((ROWS, SLOTS)), offered, representation=tf.ones((ROWS, SLOTS, UNITS)), statistics=zeros)
+    np.testing.assert_allclose(rows, offered / offered.sum(axis=1, keepdims=True), rtol=1e-6)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_shares_of_lints_are_those_of_the_posterior(is_shared):
+    predicted, representation, sums, _, _ = _case(is_shared=is_shared)
+    policy = linear_bandits.LinTs(0.7, 0.5, num_draws=4000, floor=0.01)
+    key = tf.constant([1, 2])
+    rows = policy(predicted, representation=representation, statistics=sums, key=key).numpy()
+    draw, groups = np.random.default_rng(3), len(sums["gram"])
+    features = np.concatenate([representation, np.ones((*representation.shape[:-1], 1))], axis=-1)
+    covariances = np.linalg.inv(sums["gram"].astype(float) + 0.5 * np.eye(UNITS + 1))
+    thetas = [
+        draw.multivariate_normal(covariance @ moment, 0.7**2 * covariance, size=100_000)
+        for covariance, moment in zip(covariances, sums["moment"], strict=True)
+    ]
+    pairs = "nai,gdi->dna" if is_shared else "ni,gdi->dng"
+    best = np.argmax(predicted + np.einsum(pairs, features, np.array(thetas)), axis=2)
+    shares = np.mean(best[..., np.newaxis] == np.arange(SLOTS), axis=0)
+    np.testing.assert_allclose(rows, 0.01 + (1 - 0.01 * SLOTS) * shares, atol=4 * 0.5 / np.sqrt(4000))
+    assert groups == (1 if is_shared else SLOTS)
+
+
+def test_lints_mixes_in_its_floor_and_never_takes_an_action_that_is_not_offered():
+    predicted, representation, sums, _, _ = _case(is_shared=True)
+    offered = np.arange(SLOTS) != np.arange(ROWS)[:, np.newaxis] % SLOTS
+    policy = linear_bandits.LinTs(0.1, 0.5, num_draws=20, floor=0.02)
+    rows = policy(predicted, offered, representation=representation, statistics=sums, key=tf.constant([1, 2])).numpy()
+    assert (rows[~offered] == 0).all()
+    assert rows[offered].min() == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_statistics_are_sums_over_the_chosen_actions(is_shared):
+    predicted, representation, _, _, _ = _case(is_shared=is_shared)
+    draw = np.random.default_rng(4)
+    action, target = draw.integers(SLOTS, size=ROWS).astype(np.int32), draw.normal(size=ROWS).astype(np.float32)
+    sums = linear_bandits.LinUcb(1.0).statistics(representation, action, predicted, target)
+    gram, moment = np.zeros(sums["gram"].shape), np.zeros(sums["moment"].shape)
+    for row, chosen in enumerate(action):
+        features = np.append(representation[row, chosen] if is_shared else representation[row], 1.0).astype(float)
+        group = 0 if is_shared else chosen
+        gram[group] += np.outer(features, features)
+        moment[group] += features * (target[row] - predicted[row, chosen])
+    np.testing.assert_allclose(sums["gram"], gram, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(sums["moment"], moment, rtol=1e-5, atol=1e-5)
+
+
+def test_a_served_model_predicts_the_estimates_and_its_sums_keep_the_policy():
+    predicted, representation, sums, estimates, _ = _case(is_shared=False)
+    policy = linear_bandits.LinUcb(0.8, 0.5)
+    weights = np.zeros((UNITS, SLOTS), np.float32), np.zeros(SLOTS, np.float32)
+    (kernel, bias), kept = policy.served(weights, {}, {name: each.astype(float) for name, each in sums.items()})
+    served = predicted + representation @ kernel + bias
+    np.testing.assert_allclose(served, estimates, rtol=1e-5, atol=1e-5)
+    before = policy(predicted, representation=representation, statistics=sums)
+    np.testing.assert_array_equal(policy(served, representation=representation, statistics=kept), before)
+
+
+def test_a_singular_gram_matrix_of_large_numbers_has_a_factor():
+    features = np.full((1, 50, 3), 1000.0)
+    gram = np.einsum("gni,gnj->gij", features, features).astype(np.float32)
+    assert np.isfinite(linear_bandits.cholesky(gram, 1e-6)).all()

@@ -1,0 +1,136 @@
+"""Whole runs of linear bandits: their sums, their model, and what is refused."""
+
+import numpy as np
+import pytest
+
+from bandits import interactions, round_parts
+from data.action_sets import ActionSets
+from data.errors import UsageError
+from tests.bandits import whole_runs
+
+SMALL = ("--total_rounds=7", "--clients_per_round=10", "--bandits_deploy_freq=3", "--rounds_per_eval=5")
+SETS = ("--task_type=linear_synthetic", "--partition_examples=30", "--context_features=2", "--action_features=3")
+KEPT = ("--cache=persistent",)
+LATE = (*KEPT, "--reward_delay=uniform", "--delay_rounds=2")
+play = whole_runs.player(*SMALL)
+
+
+def _central(run, *, keeps: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of x x' and x r over a run's log, each interaction once; float64 [groups, ...]."""
+    read = interactions.read_run(run)
+    log, task = read.log, whole_runs.run_federated.STUDY.open(read.options)
+    place_of = {name: place for place, name in enumerate(task.clients.client_ids)}
+    acted = log.periods if keeps else log.rounds
+    _, once = np.unique(np.stack([log.clients, acted, log.rows]), axis=1, return_index=True)
+    gram = moment = 0.0
+    for place in once:
+        client = place_of[log.client_ids[log.clients[place]]]
+        examples = task.clients.load(client).take(np.array([log.rows[place]]))
+        contexts, action = task.normalize(examples.features), int(log.actions[place])
+        if isinstance(contexts, ActionSets):
+            context, arm = contexts.contexts[0].astype(float), contexts.actions[0, action].astype(float)
+            features, group = np.concatenate([context, arm, np.outer(context, arm).ravel(), [1.0]]), np.ones(1)
+        else:
+            features, group = np.append(contexts[0].ravel().astype(float), 1.0), np.eye(task.num_actions)[action]
+        gram = gram + np.einsum("g,i,j->gij", group, features, features)
+        moment = moment + np.einsum("g,i->gi", group, features) * float(log.rewards[place])
+    return gram, moment
+
+
+def _check(*arguments: str) -> None:
+    chosen, task = whole_runs.opened(*arguments)
+    whole_runs.run_federated.STUDY.check(chosen, task)
+
+
+def _sums(run) -> dict[str, np.ndarray]:
+    with np.load(run / "model" / "policy_sums.npz") as file:
+        return dict(file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [SETS, KEPT, LATE, ("--aggregator_type=secure_sum",)])
+def test_federated_sums_and_estimates_are_the_central_ones(tmp_path, arguments):
+    shared = "--model=linear", "--bandits_type=linucb", "--bandits_ridge=2", "--log_interactions"
+    run = play(tmp_path, *shared, *arguments)
+    gram, moment = _central(run, keeps=KEPT[0] in arguments)
+    found = _sums(run)["gram"]
+    tolerance = {"rtol": 1e-6, "atol": 1e-6 * np.abs(gram).max()}
+    np.testing.assert_allclose(found, gram, **tolerance)
+    estimate = np.linalg.solve(gram + 2 * np.eye(gram.shape[1]), moment[..., np.newaxis])[..., 0]
+    kernel, bias = list(whole_runs.weights(run).values())
+    np.testing.assert_allclose(np.concatenate([kernel, bias[np.newaxis]]).T, estimate, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bandit", ["linucb", "lints"])
+def test_a_continued_run_equals_an_uninterrupted_one(tmp_path, bandit):
+    given = (*SETS, f"--bandits_type={bandit}")
+    whole = play(tmp_path / "whole", *given)
+    play(tmp_path, *given, "--total_rounds=5")
+    continued = play(tmp_path, *given)
+    whole_runs.assert_same(continued, whole)
+    for name, total in _sums(whole).items():
+        np.testing.assert_array_equal(_sums(continued)[name], total)
+
+
+@pytest.mark.slow
+def test_sums_of_a_model_that_trains_start_at_0_at_each_deployment(tff_worker):
+    rounds = whole_runs.rounds_of(*SMALL, "--bandits_type=neural_lints", "--hidden=4", "--rounds_per_eval=0")
+    state, counts, sent = rounds.initial_state(), [], []
+    (place,) = (place for place, own in enumerate(state.parts) if isinstance(own, round_parts.OwnPolicyState))
+    for round_num in range(1, 6):
+        participations = rounds._clients.next(state.clients, state.server, round_num)[0].participations
+        (first, *_) = rounds._parts[place].started(state.parts[place], participations, round_num)
+        sent.append(first.inputs.policy_state["gram"][:, -1, -1].sum())
+        before = state.server
+        state, row = rounds.run_round(state, round_num)
+        counts.append(row["train/examples"])
+        assert any((one != other).any() for one, other in zip(before.weights, state.server.weights, strict=True))
+    assert sent == [0, counts[0], counts[0] + counts[1], 0, counts[3]]
+    assert rounds._served(state).weights == tuple(state.server.weights)
+
+
+@pytest.mark.slow
+def test_a_frozen_body_never_changes_and_its_last_layer_gets_the_estimate(tmp_path):
+    freeze = ("--bandits_type=neural_linucb", "--statistics=freeze", "--hidden=4", "--scenario=init")
+    run = play(tmp_path, *freeze, "--init_rounds=3", "--log_interactions")
+    before, after = whole_runs.weights(run / "init"), whole_runs.weights(run)
+    *body, kernel, bias = before
+    for name in body:
+        np.testing.assert_array_equal(after[name], before[name])
+    read = interactions.read_run(run).with_contexts()
+    hidden = np.maximum(read.log.contexts.reshape(len(read.log), -1) @ before[body[0]] + before[body[1]], 0)
+    features, chosen = np.append(hidden, np.ones((len(hidden), 1)), axis=1).astype(float), np.eye(10)[read.log.actions]
+    last = np.vstack([before[kernel], before[bias]])
+    residuals = read.log.rewards - (features @ last)[chosen.astype(bool)]
+    gram = np.einsum("nk,ni,nj->kij", chosen, features, features) + np.eye(5)
+    moment = np.einsum("nk,ni,n->ki", chosen, features, residuals)
+    estimate = last + np.linalg.solve(gram, moment[..., np.newaxis])[..., 0].T
+    np.testing.assert_allclose(np.vstack([after[kernel], after[bias]]), estimate, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--federation=pooled",), "--federation=pooled"),
+        (("--personalization=fine_tune",), "--personalization=fine_tune"),
+        (("--bandits_deploy_delay=1",), "--bandits_deploy_delay=1 conflicts with --bandits_type=linucb: clients act"),
+        (("--client_selection=pow_d",), "--client_selection=pow_d conflicts with"),
+        (("--aggregator_type=median",), "--aggregator_type=median conflicts with"),
+        (("--aggregator_type=trimmed_mean",), "--aggregator_type=trimmed_mean conflicts with"),
+        (("--model_aggregation=fedpa",), "--model_aggregation=fedpa conflicts with"),
+        (("--bandits_type=neural_linucb", "--client_algorithm=scaffold"), "--client_algorithm=scaffold conflicts with"),
+        (("--clip_norm=1",), "--clip_norm has no effect with --bandits_type=linucb"),
+        (("--bandits_type=linucb", "--model=mlp"), "the model has hidden layers: give --model=linear, neural"),
+        (("--bandits_type=neural_lints", "--model=linear"), "the model has no hidden layer: give linucb, lints"),
+        ((*SETS, "--model=bilinear", "--clients_per_round=5"), "needs the inputs of a last layer"),
+        (
+            ("--bandits_type=neural_linucb", "--model=mlp", *KEPT),
+            "--cache=persistent conflicts with --statistics=restart",
+        ),
+        (("--bandits_type=neural_linucb", "--model=mlp", "--statistics=freeze"), "needs an initial model"),
+    ],
+)
+def test_settings_that_conflict_with_sums_are_refused(arguments, message):
+    with pytest.raises(UsageError, match=message):
+        _check("--bandits_type=linucb", *arguments)
