@@ -186,8 +186,8 @@ class LoggedRun:
         Raises:
           UsageError: If the data has changed or no longer exists.
         """
-        parts, task, fields = _contexts(self.log, self.task, self.folder), self.task, {}
-        contexts = action_sets.joined(parts)
+        fields: dict[str, Any] = {}
+        contexts, task = action_sets.joined(_contexts(self.log, self.task, self.folder)), self.task
         if task.has_action_features:
             contexts, catalogue, actions = action_sets.catalogued(contexts, task.catalogue_actions)
             names = task.action_names or self.log.action_names

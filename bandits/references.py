@@ -93,10 +93,10 @@ def simple_policies(task: tasks.Task, matrix: np.ndarray) -> References:
         from sklearn import linear_model
 
         width = task.model_arguments.get("vocabulary_size") or task.model_arguments["num_features"]
-        loaded = [clients.joined([part.load(index) for index in range(len(part))]) for part in parts]
-        contexts, of_held_out = (
-            text.design(getattr(examples.features, "contexts", examples.features), width) for examples in loaded
-        )
+        loaded: list[Any] = [
+            clients.joined([part.load(index) for index in range(len(part))]).features for part in parts
+        ]
+        contexts, of_held_out = (text.design(getattr(each, "contexts", each), width) for each in loaded)
         predicted = linear_model.Ridge().fit(contexts, everyone).predict(of_held_out)
     rows, linear = np.arange(len(rewards)), _best(predicted, is_offered)
     earned = {

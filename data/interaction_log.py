@@ -40,7 +40,7 @@ _NUMBERS = {
     "propensity": ("propensities", np.float64),
     "time": ("times", np.float64),
 }
-Contexts: TypeAlias = np.ndarray | text.Bags | action_sets.ActionSets
+Contexts: TypeAlias = Any  # An array, bags of words, or sets of actions, which callers tell apart.
 ROW_FIELDS = ("actions", "rewards", "propensities", "rounds", "periods", "probabilities", "models", "rows", "times")
 
 
@@ -76,7 +76,7 @@ class InteractionLog:
 
     client_ids: tuple[str, ...]
     clients: np.ndarray
-    contexts: Contexts | None
+    contexts: Contexts
     actions: np.ndarray
     action_names: tuple[str, ...]
     rewards: np.ndarray
@@ -113,12 +113,12 @@ class InteractionLog:
         return len(self.action_names) if self.catalogue is None else self.contexts.entries.shape[1]  # type: ignore
 
     @property
-    def plain_contexts(self) -> np.ndarray | text.Bags | None:
+    def plain_contexts(self) -> Any:
         """The contexts without sets of actions."""
         return self.contexts.contexts if isinstance(self.contexts, action_sets.ActionSets) else self.contexts
 
     @property
-    def encoded_contexts(self) -> Contexts | None:
+    def encoded_contexts(self) -> Contexts:
         """The contexts in the form that models take: if actions have features, they are looked up."""
         if self.catalogue is None or not isinstance(self.contexts, action_sets.ActionSets):
             return self.contexts
@@ -173,7 +173,7 @@ class InteractionLog:
 def ordered(
     client_ids: Sequence[str],
     clients: np.ndarray,
-    contexts: Contexts | None,
+    contexts: Contexts,
     action_names: Sequence[str],
     fields: Mapping[str, np.ndarray | None],
     **others: Any,
@@ -312,7 +312,7 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--l
             raise UsageError(f"{name} and {paths[0]} are not parts of one log: their columns or metadata differ.")
     merged = pa.concat_tables(parts).unify_dictionaries()
     cells = {name: merged[name].combine_chunks() for name in merged.column_names}
-    contexts, of_sets = None, {}
+    contexts, of_sets = None, {}  # type: Any, dict[str, Any]
     if "words" in cells:
         ids, values = cells["words"], cells["word_values"]
         offsets = np.asarray(ids.offsets.to_numpy(), np.int64)

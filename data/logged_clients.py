@@ -219,7 +219,7 @@ def predictions(regression: Regression, log: interaction_log.InteractionLog) -> 
     return np.where(log.offered, regression.rewards(added + (contexts @ of_context + intercept)[:, np.newaxis]), 0)
 
 
-def _logged(log: interaction_log.InteractionLog, most_products: int) -> tuple[clients.Features, np.ndarray, int]:
+def _logged(log: interaction_log.InteractionLog, most_products: int) -> tuple[Any, np.ndarray, int]:
     """Contexts, logged actions and number of actions for a regression; the only action of `pairs` is 0."""
     if log.catalogue is None:
         return log.plain_contexts, log.actions, len(log.action_names)

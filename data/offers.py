@@ -214,12 +214,12 @@ class Source(NamedTuple):
         names = self.catalogue.ids if self.catalogue else names
         if offered is None:
             every, labels = np.arange(len(names), dtype=np.int32), frame[self.roles.label]
-            chosen = columns.codes(labels, names)
-            refuse(chosen < 0, labels, self.table, f"Column {labels.name!r}", "is not an id in --action_table")
+            codes = columns.codes(labels, names)
+            refuse(codes < 0, labels, self.table, f"Column {labels.name!r}", "is not an id in --action_table")
             if len(names) > (self.schema.largest_set or np.inf):
                 raise UsageError(f"--largest_set is below {len(names)}, the number of actions in --action_table.")
             sets = np.broadcast_to(every, (len(frame), len(names)))  # Without a copy for each row.
-            return Offers(names, sets, every, self.catalogue.features, chosen, None, self.catalogue.table)
+            return Offers(names, sets, every, self.catalogue.features, codes, None, self.catalogue.table)  # type: ignore
         rows = frame.index.get_indexer(offered["decision"])
         offered, rows = offered[rows >= 0], rows[rows >= 0]
         slots = pd.Series(rows).groupby(rows).cumcount().to_numpy(np.int32)

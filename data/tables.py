@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data import clients, columns, keys, log_time, offers, partition, statistics, table_file, text
+from data import columns, keys, log_time, offers, partition, statistics, table_file, text
 from data.action_sets import of_entries
 from data.errors import UsageError, counted
 from data.schema import Roles, Schema, as_flag, listed, resolve
@@ -71,7 +71,7 @@ class Rows:
         categories, named, show = self.schema.categories, self.roles.named, self.table.cells
         return columns.encode(frame, is_train, of_columns, categories=categories, named=named, show=show)
 
-    def contexts(self, values: clients.Features) -> Any:
+    def contexts(self, values: Any) -> Any:
         """Contexts together with the actions that each row offers, if these differ."""
         return of_entries(values, self.offered.entries) if self.offered else values
 
@@ -89,11 +89,11 @@ class Rows:
         """
         if self.offered is None:
             return columns.encode(pd.DataFrame())
-        frame, part = self.offered.features, slice(None) if is_train is None else is_train
+        frame, entries = self.offered.features, self.offered.entries
         if known and set(known.actions) != set(frame):
             raise UsageError(f"The statistics have features {list(known.actions)} of actions, not {list(frame)}.")
-        is_learned = np.isin(np.arange(len(frame)), self.offered.entries[part])
-        how = {"categories": self.schema.categories, "show": self.offered.table.cells}
+        is_learned = np.isin(np.arange(len(frame)), entries if is_train is None else entries[is_train])
+        how: dict[str, Any] = {"categories": self.schema.categories, "show": self.offered.table.cells}
         return columns.encode(frame, is_learned, known.actions if known else None, **how)
 
 

@@ -149,7 +149,7 @@ def _sets(table: table_file.Table, predictor: Predictor) -> tuple[pd.Index, clie
     return decisions.index, sets, offered
 
 
-def _encoded(table: table_file.Table, options: TaskOptions, known: statistics.OfTable) -> clients.Features:
+def _encoded(table: table_file.Table, options: TaskOptions, known: statistics.OfTable) -> Any:
     """A table's columns encoded as features for a run's model; the constant 1 without features."""
     names, texts = list(known.columns), schema.listed(options.text_columns)
     if missing := [name for name in (*names, *texts) if name not in table.frame]:

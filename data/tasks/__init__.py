@@ -205,7 +205,7 @@ def sets_model(
 
 
 def catalogue_model(
-    options: TaskOptions, contexts: Features, num_contexts: int, catalogue: np.ndarray, actions: np.ndarray
+    options: TaskOptions, contexts: Any, num_contexts: int, catalogue: np.ndarray, actions: np.ndarray | None
 ) -> dict[str, Any]:
     """Fields of a task whose actions have features in a catalogue, and its model.
 
@@ -216,7 +216,7 @@ def catalogue_model(
       catalogue: float32 [entries, features].
       actions: int32 [entries], as in `Task.catalogue_actions`.
     """
-    spec = text.Bags if isinstance(contexts, text.Bags) else (contexts.shape[1:], "float32")
+    spec: Any = text.Bags if isinstance(contexts, text.Bags) else (contexts.shape[1:], "float32")
     fields = sets_model(options, spec, num_contexts, catalogue.shape[1])
     normalize = functools.partial(action_sets.normalized, catalogue=catalogue)
     return {**fields, "normalize": normalize, "catalogue_actions": actions}

@@ -89,7 +89,7 @@ def load(options: TaskOptions) -> tasks.Task:
     else:
         of_labels = {"rewards": tasks.label_rewards(tuple(known.labels.values()), options.init_labels)}
 
-    if actions.names:
+    if offered and actions.names:
         fields = tasks.catalogue_model(options, values, len(names), actions.values, offered.actions)
     else:
         fields = model(options, len(names), num_actions)
