@@ -42,7 +42,8 @@ def load(options: TaskOptions) -> tasks.Task:
         raise UsageError("--reward_window has no effect without --hold_out=time, because all rewards are known.")
     known = statistics.read_table(options.public_statistics)
     rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
-    labels, prices, offered = rows.labels, {}, rows.offered
+    labels: Any = rows.labels
+    prices, offered = {}, rows.offered
     if offered and offered.rewards is not None:
         labels = offered.rewards
         if rows.roles.rewards:
