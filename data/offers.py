@@ -124,17 +124,38 @@ class Source(NamedTuple):
     catalogue: Any
 
     def listed(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Ids in `--offered_column` of a file with one row per decision.
+        """Offered ids of a file with one row per decision, which has a column of offered ids, or rewards of all actions.
 
-        Each row must offer its label or logged action.
+        Each row must offer its label or logged action, if it has one.
 
         Args:
           frame: Rows of the file, with its index.
 
         Returns:
           One row for each offered action, with the index of the row that offers it as index and as `decision`; its
-          `id`, and whether it `is_chosen`.
+          `id`; and either whether it `is_chosen` or, if each action has a column of rewards, its `reward`.
         """
+        if self.roles.rewards:
+            return self._rewarded(frame)
+        ids, labels = self._ids(frame), frame[self.roles.label]
+        is_chosen = ids.astype(object) == labels.astype(object)[ids.index]
+        is_wrong = ~is_chosen.groupby(level=0).any()[frame.index]
+        problem = "is not in the --offered_column of its row"
+        refuse(is_wrong, labels, self.table, f"Column {labels.name!r}", problem)
+        return pd.DataFrame({"decision": ids.index, "id": ids, "is_chosen": is_chosen})
+
+    def _rewarded(self, frame: pd.DataFrame) -> pd.DataFrame:
+        flag, names = "--reward_columns", self.roles.rewards
+        each = {name: self.table.numbers(frame[name], flag, "reward", _FLOAT32) for name in names}
+        rewards = pd.DataFrame(each, frame.index)
+        ids = self._ids(frame) if self.schema.offered_column else rewards.stack().index.to_frame()[1].droplevel(1)
+        places = pd.Index(names).get_indexer(ids.astype(object))
+        refuse(places < 0, ids, self.table, "--offered_column", f"is not in {flag}")
+        values = rewards.to_numpy()[frame.index.get_indexer(ids.index), places]
+        return pd.DataFrame({"decision": ids.index, "id": columns.named(ids), "reward": values}, ids.index)
+
+    def _ids(self, frame: pd.DataFrame) -> pd.Series:
+        """Ids in `--offered_column`, with the index of their rows."""
         cells, flag, mark = frame[self.schema.offered_column], "--offered_column", None
         if not table_file.holds_lists(cells):
             cells = table_file.as_text(cells, missing=("",))
@@ -143,11 +164,7 @@ class Source(NamedTuple):
         refuse(sets.map(len) == 0, cells, self.table, flag, "is an empty set: every row must offer an action")
         ids = columns.named(sets.explode().infer_objects())
         refuse(ids.isna(), cells[ids.index], self.table, flag, "has an empty id")
-        labels = frame[self.roles.label]
-        is_chosen = ids.astype(object) == labels.astype(object)[ids.index]
-        is_wrong = ~is_chosen.groupby(level=0).any()[frame.index]
-        refuse(is_wrong, labels, self.table, f"Column {labels.name!r}", f"is not in the {flag} of its row")
-        return pd.DataFrame({"decision": ids.index, "id": ids, "is_chosen": is_chosen})
+        return ids
 
     def decisions(self, frame: pd.DataFrame, known: Collection[str]) -> tuple[Roles, pd.DataFrame, pd.DataFrame]:
         """Decisions of a file in long form, whose rows need not be adjacent, and which have one chosen action in a log.
@@ -219,6 +236,7 @@ class Source(NamedTuple):
         actions, entries, shown = slots, np.arange(len(rows)), pd.Series(slots + 1, offered.index)
         if "id" in offered:
             shown, flag = offered["id"], "--offered_column" if self.schema.offered_column else "--action_column"
+            flag = "--reward_columns" if self.roles.rewards and not self.schema.offered_column else flag
             names = names or columns.ordered(shown)
             actions, source = columns.codes(shown, names), "--action_table" if self.catalogue else "--public_statistics"
             refuse(actions < 0, shown, self.table, flag, f"is not an action of {source}")

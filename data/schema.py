@@ -228,8 +228,6 @@ class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
             raise UsageError("--decision_column needs --reward_column and, with --action_table, --action_column.")
         if long_form and (self.label_column or self.reward_columns or self.offered_column):
             raise UsageError("--decision_column excludes --label_column, --reward_columns and --offered_column.")
-        if self.has_sets and not (long_form or self.action_column or self.label_column):
-            raise UsageError("--action_table and --offered_column need --label_column or, in a log, --action_column.")
         if not (self.is_log or long_form) and bool(self.label_column) == bool(self.reward_columns):
             flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")

@@ -140,7 +140,8 @@ def read(
         _check_known(known, schema, roles, path)
     frame, times, notes = log_time.select(frame, table, schema)
     names, labels, offered = roles.rewards, None, None
-    each_action = source.listed(frame) if schema.offered_column else each_action
+    if schema.offered_column or (catalogue and roles.rewards):
+        each_action = source.listed(frame)
     if roles.label and not catalogue:
         names = _label_names(frame[roles.label], schema, known_labels, each_action)
         labels = columns.codes(frame[roles.label], names)

@@ -45,6 +45,10 @@ def load(options: TaskOptions) -> tasks.Task:
     labels, prices, offered = rows.labels, {}, rows.offered
     if offered and offered.rewards is not None:
         labels = offered.rewards
+        if rows.roles.rewards:
+            prices = _prices(options, rows.label_names)
+            priced = np.array(list(prices.values()), np.float32)[offered.actions[offered.entries]]
+            labels = labels - np.where(offered.entries >= 0, priced, np.float32(0))
     elif offered and len(offered.features.columns):
         labels = np.eye(offered.entries.shape[1], dtype=np.float32)[labels]
     elif labels is None:

@@ -235,12 +235,6 @@ def test_an_invalid_file_in_long_form_is_refused(write, old, new, flags, message
         log_table.read(write(LONG.replace(old, new)), _long(**flags))
 
 
-@pytest.mark.parametrize("flags", [{"action_table": "items.csv"}, {"offered_column": "offered"}])
-def test_sets_need_a_column_of_chosen_actions(flags):
-    with pytest.raises(UsageError, match="need --label_column or, in a log, --action_column"):
-        schema.Schema(client_column="user", reward_columns="a,b", **flags).check()
-
-
 def test_the_message_on_undeclared_sets_names_the_flag(write):
     log = log_table.read(write(LOG), _schema())
     assert "add --offered_column=offered" in log_checks.check(log).text
