@@ -124,7 +124,7 @@ class Source(NamedTuple):
     catalogue: Any
 
     def listed(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Offered ids of a file with one row per decision, which has a column of offered ids, or rewards of all actions.
+        """Offered ids of a file with one row per decision, which has a column of them, or rewards of all actions.
 
         Each row must offer its label or logged action, if it has one.
 
