@@ -186,13 +186,13 @@ class LoggedRun:
         Raises:
           UsageError: If the data has changed or no longer exists.
         """
-        parts, task = _contexts(self.log, self.task, self.folder), self.task
-        if not task.has_action_features:
-            return dataclasses.replace(self, log=dataclasses.replace(self.log, contexts=action_sets.joined(parts)))
-        sets, catalogue, actions = action_sets.catalogued(parts, task.catalogue_actions)
-        fields = {"contexts": sets, "catalogue": catalogue, "catalogue_actions": actions}
-        names = task.action_names or self.log.action_names
-        return dataclasses.replace(self, log=dataclasses.replace(self.log, action_names=names, **fields))
+        fields: dict[str, Any] = {}
+        contexts, task = action_sets.joined(_contexts(self.log, self.task, self.folder)), self.task
+        if task.has_action_features:
+            contexts, catalogue, actions = action_sets.catalogued(contexts, task.catalogue_actions)
+            names = task.action_names or self.log.action_names
+            fields = {"catalogue": catalogue, "catalogue_actions": actions, "action_names": names}
+        return dataclasses.replace(self, log=dataclasses.replace(self.log, contexts=contexts, **fields))
 
 
 def is_logged(folder: str | os.PathLike) -> bool:

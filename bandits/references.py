@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -93,8 +93,10 @@ def simple_policies(task: tasks.Task, matrix: np.ndarray) -> References:
         from sklearn import linear_model
 
         width = task.model_arguments.get("vocabulary_size") or task.model_arguments["num_features"]
-        loaded = [clients.joined([part.load(index) for index in range(len(part))]) for part in parts]
-        contexts, of_held_out = (text.design(_contexts(examples.features), width) for examples in loaded)
+        loaded: list[Any] = [
+            clients.joined([part.load(index) for index in range(len(part))]).features for part in parts
+        ]
+        contexts, of_held_out = (text.design(getattr(each, "contexts", each), width) for each in loaded)
         predicted = linear_model.Ridge().fit(contexts, everyone).predict(of_held_out)
     rows, linear = np.arange(len(rewards)), _best(predicted, is_offered)
     earned = {
@@ -124,30 +126,23 @@ def _means(values: np.ndarray, is_offered: np.ndarray) -> np.ndarray:
     return values.mean(axis=1) if is_offered.all() else values.mean(axis=1, where=is_offered)
 
 
-def _contexts(features: clients.Features) -> np.ndarray | text.Bags:
-    return features.contexts if isinstance(features, ActionSets) else features
-
-
 def _predicted_by_pairs(task: tasks.Task) -> np.ndarray:
     """Predicts rewards of held-out rows, float64 [rows, slots], by ridge regression on pairs of context and action."""
 
-    def pairs(examples: clients.Examples) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        sets: Any = task.normalize(examples.features)
-        places = np.nonzero(sets.entries >= 0)
-        features = logged_clients.pairs(text.take(sets.contexts, places[0]), sets.actions[places])
-        return text.design(features, features.shape[1]), places
+    def pairs(part: clients.ClientData, indices: Iterable[int]) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
+        for index in indices:
+            examples = part.load(index)
+            sets: Any = task.normalize(examples.features)
+            places = np.nonzero(sets.entries >= 0)
+            features = logged_clients.pairs(text.take(sets.contexts, places[0]), sets.actions[places])
+            yield text.design(features, features.shape[1]), examples.labels, places
 
-    products: Any = 0.0
-    moments: Any = 0.0
-    for index in _some(range(len(task.clients))):
-        examples = task.clients.load(index)
-        features, places = pairs(examples)
-        products, moments = products + features.T @ features, moments + features.T @ examples.labels[places]
+    products, moments = np.zeros((1, 1)), np.zeros(1)  # They get the shape of the first sums.
+    for features, labels, places in pairs(task.clients, _some(range(len(task.clients)))):
+        products, moments = products + features.T @ features, moments + features.T @ labels[places]
     weights, predicted = np.linalg.solve(products + np.eye(len(products)), moments), []
-    for index in range(len(task.held_out)):
-        examples = task.held_out.load(index)
-        features, places = pairs(examples)
-        predicted.append(np.zeros(examples.labels.shape))
+    for features, labels, places in pairs(task.held_out, range(len(task.held_out))):
+        predicted.append(np.zeros(labels.shape))
         predicted[-1][places] = features @ weights
     return np.concatenate(predicted)
 

@@ -176,9 +176,8 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     error = float(np.sqrt((residuals**2).sum() * num_clients / max(num_clients - 1, 1)) / len(log))
     is_off = abs(mean - count) > _STANDARD_ERRORS * error + _ROUNDING * count
     text = f"The mean of 1 / propensity is {mean:.3g} (standard error over clients {error:.2g}). "
-    what = "offered action was possible, its expectation is the mean size of a row's set"
-    what = what if log.has_sets else "action was possible in every row, its expectation is the number of actions"
-    text += f"If every {what}, {round(count, 2):g}."
+    what = "mean size of a row's set" if log.has_sets else "number of actions"
+    text += f"If every offered action was possible, its expectation is the {what}, {round(count, 2):g}."
     if is_off:
         causes = "propensities that are too small"
         if mean < count:
@@ -347,7 +346,7 @@ def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
     matrix = sparse.csc_matrix(design(contexts, width))
     means = matrix.mean(axis=0).A1
     variances = (matrix.power(2).mean(axis=0).A1 - means**2)[:width]
-    most = max(1, min(_MOST_TESTS // log.num_actions, _MOST_NUMBERS // len(log)))
+    most = max(1, min(_MOST_TESTS // len(log.action_names), _MOST_NUMBERS // len(log)))
     varying = [place for place in np.argsort(-variances, kind="stable")[:most] if variances[place] > 1e-9]
     chosen = matrix[:, varying].toarray()
     low, high = chosen.min(axis=0), chosen.max(axis=0)

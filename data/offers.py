@@ -124,9 +124,9 @@ class Source(NamedTuple):
     catalogue: Any
 
     def listed(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Offered ids of a file with one row per decision, which has a column of them, or rewards of all actions.
+        """Ids in `--offered_column` of a file with one row per decision.
 
-        Each row must offer its label or logged action, if it has one.
+        Each row must offer its label or logged action.
 
         Args:
           frame: Rows of the file, with its index.
@@ -137,7 +137,7 @@ class Source(NamedTuple):
         """
         if self.roles.rewards:
             return self._rewarded(frame)
-        ids, labels = self._ids(frame), frame[self.roles.label]
+        ids, labels = self.ids(frame), frame[self.roles.label]
         is_chosen = ids.astype(object) == labels.astype(object)[ids.index]
         is_wrong = ~is_chosen.groupby(level=0).any()[frame.index]
         problem = "is not in the --offered_column of its row"
@@ -148,14 +148,16 @@ class Source(NamedTuple):
         flag, names = "--reward_columns", self.roles.rewards
         each = {name: self.table.numbers(frame[name], flag, "reward", _FLOAT32) for name in names}
         rewards = pd.DataFrame(each, frame.index)
-        ids = self._ids(frame) if self.schema.offered_column else rewards.stack().index.to_frame()[1].droplevel(1)
+        ids = self.ids(frame) if self.schema.offered_column else rewards.stack().index.to_frame()[1].droplevel(1)
         places = pd.Index(names).get_indexer(ids.astype(object))
         refuse(places < 0, ids, self.table, "--offered_column", f"is not in {flag}")
         values = rewards.to_numpy()[frame.index.get_indexer(ids.index), places]
         return pd.DataFrame({"decision": ids.index, "id": columns.named(ids), "reward": values}, ids.index)
 
-    def _ids(self, frame: pd.DataFrame) -> pd.Series:
-        """Ids in `--offered_column`, with the index of their rows."""
+    def ids(self, frame: pd.DataFrame) -> pd.Series:
+        """Ids that rows offer, with the index of these rows; the whole catalogue without `--offered_column`."""
+        if not self.schema.offered_column and self.catalogue:
+            return pd.Series(self.catalogue.ids * len(frame), frame.index.repeat(len(self.catalogue.ids)))
         cells, flag, mark = frame[self.schema.offered_column], "--offered_column", None
         if not table_file.holds_lists(cells):
             cells = table_file.as_text(cells, missing=("",))
@@ -223,12 +225,12 @@ class Source(NamedTuple):
         names = self.catalogue.ids if self.catalogue else names
         if offered is None:
             every, labels = np.arange(len(names), dtype=np.int32), frame[self.roles.label]
-            chosen = columns.codes(labels, names)
-            refuse(chosen < 0, labels, self.table, f"Column {labels.name!r}", "is not an id in --action_table")
+            codes = columns.codes(labels, names)
+            refuse(codes < 0, labels, self.table, f"Column {labels.name!r}", "is not an id in --action_table")
             if len(names) > (self.schema.largest_set or np.inf):
                 raise UsageError(f"--largest_set is below {len(names)}, the number of actions in --action_table.")
             sets = np.broadcast_to(every, (len(frame), len(names)))  # Without a copy for each row.
-            return Offers(names, sets, every, self.catalogue.features, chosen, None, self.catalogue.table)
+            return Offers(names, sets, every, self.catalogue.features, codes, None, self.catalogue.table)  # type: ignore
         rows = frame.index.get_indexer(offered["decision"])
         offered, rows = offered[rows >= 0], rows[rows >= 0]
         slots = pd.Series(rows).groupby(rows).cumcount().to_numpy(np.int32)

@@ -32,7 +32,7 @@ def linear(num_contexts: int, num_features: int, bits: int | None = None) -> Par
     pairs = num_contexts * num_features
     draw = keys.generator(0, keys.Purpose.HASHING)
     weight_of = np.arange(pairs) if bits is None else draw.integers(2**bits, size=pairs)
-    signs = np.ones(pairs, np.float32) if bits is None else draw.choice(np.float32([-1, 1]), pairs)
+    signs = np.ones(pairs, np.float32) if bits is None else draw.choice(np.array([-1, 1], np.float32), pairs)
     products = 2**bits if bits is not None and pairs else pairs
     units = num_contexts + num_features + products
 

@@ -171,7 +171,8 @@ def evaluate(
         if run and frame is not None:
             if run.flags.get("data_file") == frames.PREFIX + frames.checksum(frame):
                 print(f"Warning: {evaluating.LEARNED}", file=sys.stderr)
-            chosen = run.predict(frame)["probability"]
+            if (chosen := run.predict(frame)["probability"]).ndim == 1:
+                raise UsageError("log: save the DataFrame to a file, since the run's actions have features.")
             flags["action_names"], chosen = list(chosen), chosen.add_prefix("policy: ")
             frame, flags["policy"] = frame.join(chosen), f"column:{cli.joined(chosen)}"
         parsed = define().parse(["", *python.words(flags if frame is not None else {**flags, "log": log})])

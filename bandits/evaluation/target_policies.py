@@ -101,21 +101,16 @@ def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.nda
         return log.probabilities
     rows = is_offered / is_offered.sum(axis=1, keepdims=True)
     if target.kind == "constant":
-        is_action = _is_action(target, log)
+        is_action = log.slot_actions == log_checks.check_action(target.name, log.action_names, f"--policy={target}")
         rows = np.where(is_action.any(axis=1, keepdims=True), is_action, rows)
     return np.broadcast_to(rows, (len(log), rows.shape[1]))
-
-
-def _is_action(target: Target, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Whether each slot has the action of a policy of kind `constant`, bool [rows, slots] or [1, actions]."""
-    return log.slot_actions == log_checks.check_action(target.name, log.action_names, f"--policy={target}")
 
 
 def where_not_offered(target: Target, log: interaction_log.InteractionLog) -> list[log_checks.Finding]:
     """Says what a policy of kind `constant` does in rows that do not offer its action; empty for other policies."""
     if target.kind != "constant" or not log.has_sets:
         return []
-    missing = int(len(log) - _is_action(target, log).any(axis=1).sum())
+    missing = len(log) - int((log.slot_actions == log.action_names.index(target.name)).sum())
     text = f"{missing:,} of {len(log):,} rows do not offer {target.name!r}: there, the policy is uniform over the set."
     return [log_checks.Finding("offered", False, text)]
 
@@ -220,8 +215,7 @@ class RunModel:
                     rows, _ = process.probabilities(policy, self.model, self.weights, self.loss, seen, key, self.state)
                 parts.append(rows.numpy().astype(np.float64))
         except (tf.errors.InvalidArgumentError, ValueError) as error:
-            shapes = ", ".join(str(part.shape[1:]) for part in clients.arrays(contexts))
-            shape = "bags of words" if isinstance(contexts, text.Bags) else shapes
+            shape = "bags of words" if isinstance(contexts, text.Bags) else f"{clients.arrays(contexts)[0].shape[1:]}"
             raise UsageError(f"--policy: the run's model rejects the log's contexts, {shape}: {error}") from error
         rows = np.concatenate(parts)
         return rows / rows.sum(axis=1, keepdims=True)  # In float64, the sums are closer to 1.
@@ -300,8 +294,8 @@ def of_final_model(
 
 def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str) -> clients.Features:
     """The log's contexts, encoded for a run's model; they are read from the task if the log has none."""
-    if log.encoded_contexts is not None:
-        return log.encoded_contexts
+    if (contexts := log.encoded_contexts) is not None:
+        return contexts
     place = {name: index for index, name in enumerate(task.clients.client_ids)}
     if log.rows is None or not set(log.client_ids) <= place.keys():
         raise UsageError(f"--policy=run:{folder}: the log has no contexts, and its clients are not those of the run.")

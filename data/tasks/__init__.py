@@ -205,7 +205,7 @@ def sets_model(
 
 
 def catalogue_model(
-    options: TaskOptions, contexts: Any, num_contexts: int, catalogue: np.ndarray, actions: Any
+    options: TaskOptions, contexts: Any, num_contexts: int, catalogue: np.ndarray, actions: np.ndarray | None
 ) -> dict[str, Any]:
     """Fields of a task whose actions have features in a catalogue, and its model.
 
