@@ -42,7 +42,8 @@ def load(options: TaskOptions) -> tasks.Task:
         raise UsageError("--reward_window has no effect without --hold_out=time, because all rewards are known.")
     known = statistics.read_table(options.public_statistics)
     rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
-    labels, prices, offered = rows.labels, {}, rows.offered
+    labels: Any = rows.labels
+    prices, offered = {}, rows.offered
     if offered and offered.rewards is not None:
         labels = offered.rewards
         if rows.roles.rewards:
@@ -82,9 +83,10 @@ def load(options: TaskOptions) -> tasks.Task:
             "no feature is left, so all rows look alike, and the best policy chooses the same action in all of them."
         )
     if known is None:
-        is_labelled, count = labels.ndim == 1, len(rows.label_names)
-        counts = np.bincount(labels[split.is_train], minlength=count).tolist() if is_labelled else []
-        by_label = dict(zip(rows.label_names, counts, strict=False))
+        counts = (
+            np.bincount(labels[split.is_train], minlength=len(rows.label_names)) if labels.ndim == 1 else np.zeros(0)
+        )
+        by_label = dict(zip(rows.label_names, counts.tolist(), strict=False))
         known = statistics.OfTable(features.learned, by_label, vocabulary, actions.learned)
     num_actions = len(rows.label_names) if offered is None else offered.entries.shape[1]
     if not known.labels:
