@@ -43,7 +43,7 @@ def load(options: TaskOptions) -> tasks.Task:
     known = statistics.read_table(options.public_statistics)
     rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
     labels: Any = rows.labels
-    prices, offered = {}, rows.offered
+    prices, offered, split = {}, rows.offered, rows.split
     if offered and offered.rewards is not None:
         labels = offered.rewards
         if rows.roles.rewards:
@@ -59,7 +59,6 @@ def load(options: TaskOptions) -> tasks.Task:
         ]
         prices = _prices(options, rows.label_names)
         labels = np.stack(each, axis=1) - np.array(list(prices.values()), np.float32)
-    split = rows.split
     features, actions = rows.features(split.is_train, known), rows.of_actions(split.is_train, known)
     report = table_report.of(rows, features, actions, knows_labels=bool(known))
     if options.action_prices:
@@ -83,10 +82,9 @@ def load(options: TaskOptions) -> tasks.Task:
             "no feature is left, so all rows look alike, and the best policy chooses the same action in all of them."
         )
     if known is None:
-        counts = (
-            np.bincount(labels[split.is_train], minlength=len(rows.label_names)) if labels.ndim == 1 else np.zeros(0)
-        )
-        by_label = dict(zip(rows.label_names, counts.tolist(), strict=False))
+        is_labelled, count = labels.ndim == 1, len(rows.label_names)
+        counts = np.bincount(labels[split.is_train], minlength=count).tolist() if is_labelled else []
+        by_label = dict(zip(rows.label_names, counts, strict=False))
         known = statistics.OfTable(features.learned, by_label, vocabulary, actions.learned)
     num_actions = len(rows.label_names) if offered is None else offered.entries.shape[1]
     if not known.labels:
