@@ -260,8 +260,9 @@ def of_final_model(
 
     task = object_flags.with_recorded_model(tasks_registry.load(chosen.task), pathlib.Path(folder))
     if task.has_action_features != (log.catalogue is not None):
-        has = "has" if task.has_action_features else "has no"
-        raise UsageError(f"--policy=run:{folder} {has} features of actions, unlike the log: read both in the same way.")
+        raise UsageError(
+            f"--policy=run:{folder}: only one of the run and --log has features of actions: give both alike."
+        )
     if not task.has_action_features and task.num_actions != len(log.action_names):
         raise UsageError(
             f"--policy=run:{folder} chooses among {task.num_actions} actions, but the log has {len(log.action_names)}: "
