@@ -41,9 +41,9 @@ _DRAWS = 2000  # Number of sampled cohorts.
 
 @dataclasses.dataclass(frozen=True)
 class References:
-    """Held-out rewards of policies that need no rounds. They are chosen on all data of the training clients.
+    """Held-out rewards of policies that need no rounds. These policies are chosen on all training clients' data.
 
-    On a log, they are doubly robust estimates.
+    On a log, the rewards are doubly robust estimates.
 
     Attributes:
       rewards: Rewards of the uniform policy, the best fixed action and the central linear model, by name.
@@ -64,7 +64,7 @@ class References:
 
     @property
     def near_linear(self) -> float:
-        """Measured reward close to the linear model's; NaN if the linear model does not beat the uniform policy."""
+        """Measured reward at `_NEAR` of the linear model's gain; NaN if the model does not beat the uniform policy."""
         return self.measured[0] + _NEAR * self.measured_gain if self.measured_gain > 0 else math.nan
 
 
@@ -162,7 +162,7 @@ def _gain(task: tasks.Task, parts: Sequence[logged_clients.LoggedClients]) -> in
 
 
 def _rewards(task: tasks.Task, part: clients.ClientData, index: int, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Returns the rewards of a client's rows, float64 [rows, slots]; doubly robust rewards for a log; and the actions.
+    """Returns a client's rewards, float64 [rows, slots], which are doubly robust for a log, and the actions.
 
     Actions are positions in the task's names, or -1 for slots without an action.
     """
@@ -389,7 +389,7 @@ class Values(NamedTuple):
 def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the rewards of the uniform policy and of a ranking, float64 [examples] each, by name.
 
-    The ranking plays the offered action that it ranks first, so it is the best fixed action among those available.
+    The ranking chooses the offered action that it ranks first, so it is the best fixed action among those available.
 
     Args:
       task: A task whose rows offer sets of actions.
@@ -406,7 +406,7 @@ def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -
 def set_values(task: tasks.Task, indices: Sequence[int]) -> np.ndarray:
     """Returns the value by which each action is ranked, float64 [actions], from the rows of some clients.
 
-    It is the action's mean reward where it is offered, shrunk to the mean of all actions as if it had been observed
+    It is the action's mean reward when offered, shrunk towards the mean of all actions as if it had been observed
     `_PRIOR_ROWS` more times with that mean. Otherwise, an action that was offered once would often be the best.
     """
     return _ranking(task, (_rewards_of_sets(task, task.clients.load(int(index))) for index in _some(indices)))
@@ -423,7 +423,7 @@ def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, .
 
 
 def _rewards_of_sets(task: tasks.Task, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-    """Rewards, and positions of actions in the task's names or -1, [examples, slots]; unnamed actions are slots."""
+    """Rewards and actions, [examples, slots]: positions in the task's names, slots if there are no names, or -1."""
     sets: ActionSets = examples.features  # type: ignore[assignment]
     actions, labels = sets.entries, examples.labels
     if not task.has_action_features:
@@ -443,7 +443,7 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
 
     Returns:
       `participating`: Bounds for the participating clients, weighted like the rewards of rounds. If a client has n
-      examples, each of them has weight min(n, cap) / n, which is the expectation over the sampled cap. A round's reward
+      examples, each of them has weight min(n, cap) / n, the probability of being sampled. A round's reward
       is the mean over its cohort's examples, however many there are (`weights_of_rounds`). The action is the best one
       on these same examples, so its value is optimistically biased. If rewards drift, the mean is over all rounds.
       This entry is missing if a selector prefers some clients, if clients can be absent, or if rewards are delayed.

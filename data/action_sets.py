@@ -33,7 +33,7 @@ class ActionSets(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """Form of the sets of a task.
+    """Format of a task's sets of actions.
 
     Attributes:
       contexts: (shape, dtype name) of one context, or `text.Bags`.

@@ -14,7 +14,7 @@ import math
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -40,7 +40,6 @@ _NUMBERS = {
     "propensity": ("propensities", np.float64),
     "time": ("times", np.float64),
 }
-Contexts: TypeAlias = Any  # An array, bags of words, or sets of actions, which callers tell apart.
 ROW_FIELDS = ("actions", "rewards", "propensities", "rounds", "periods", "probabilities", "models", "rows", "times")
 
 
@@ -76,7 +75,7 @@ class InteractionLog:
 
     client_ids: tuple[str, ...]
     clients: np.ndarray
-    contexts: Contexts
+    contexts: Any
     actions: np.ndarray
     action_names: tuple[str, ...]
     rewards: np.ndarray
@@ -88,8 +87,8 @@ class InteractionLog:
     rows: np.ndarray | None = None
     times: np.ndarray | None = None
     feature_names: tuple[str, ...] = ()
-    catalogue: np.ndarray | None = None
-    catalogue_actions: np.ndarray | None = None
+    catalogue: Any = None
+    catalogue_actions: Any = None
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -110,7 +109,7 @@ class InteractionLog:
     @property
     def num_actions(self) -> int:
         """Number of actions that a policy chooses from: those in `action_names`, or the slots if they have features."""
-        return len(self.action_names) if self.catalogue is None else self.contexts.entries.shape[1]  # type: ignore
+        return len(self.action_names) if self.catalogue is None else self.contexts.entries.shape[1]
 
     @property
     def plain_contexts(self) -> Any:
@@ -118,7 +117,7 @@ class InteractionLog:
         return self.contexts.contexts if isinstance(self.contexts, action_sets.ActionSets) else self.contexts
 
     @property
-    def encoded_contexts(self) -> Contexts:
+    def encoded_contexts(self) -> Any:
         """The contexts in the form that models take: if actions have features, they are looked up."""
         return self.contexts if self.catalogue is None else action_sets.with_features(self.contexts, self.catalogue)
 
@@ -171,7 +170,7 @@ class InteractionLog:
 def ordered(
     client_ids: Sequence[str],
     clients: np.ndarray,
-    contexts: Contexts,
+    contexts: Any,
     action_names: Sequence[str],
     fields: Mapping[str, np.ndarray | None],
     **others: Any,
@@ -310,7 +309,8 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--l
             raise UsageError(f"{name} and {paths[0]} are not parts of one log: their columns or metadata differ.")
     merged = pa.concat_tables(parts).unify_dictionaries()
     cells = {name: merged[name].combine_chunks() for name in merged.column_names}
-    contexts, of_sets = None, {}  # type: Any, dict[str, Any]
+    contexts: Any = None
+    of_sets: dict[str, Any] = {}
     if "words" in cells:
         ids, values = cells["words"], cells["word_values"]
         offsets = np.asarray(ids.offsets.to_numpy(), np.int64)

@@ -26,7 +26,7 @@ SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
 LOG_COLUMNS = 3  # Action, reward and propensity.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _TOLERANCE = 1e-8  # Tolerance of LSQR; the default leaves visible errors.
-# With more products of context and action features, or more of them in all rows, they are left out.
+# Products of context and action features are left out if there are more than this per row, or in all rows together.
 _MOST_PRODUCTS, _MOST_NUMBERS = 2000, 200_000_000
 _UNIFORM_TOLERANCE = 0.01  # Relative tolerance, because propensities may be written with few digits.
 
@@ -142,8 +142,8 @@ class Rewards:
 
     Attributes:
       regressions: Regressions on the first half, on the second half, and on all of the training clients.
-      residuals: float64 [training rows], the centred errors of the regression on the other half of the clients. Empty
-        if rewards have at most two values, because sampled rewards then have these values, too.
+      residuals: float64 [training rows], centred errors of the regression that was fitted on the other half of the
+        clients. Empty if rewards have at most two values, because sampled rewards then have these values, too.
       low: Smallest logged reward of training clients.
       high: Largest logged reward of training clients.
     """
@@ -181,7 +181,7 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     """Fits the reward models on the rows of at least two training clients.
 
     The penalty of each regression is tuned on every fourth of its clients. If actions have features, the regressions
-    are on pairs of a context and an action, as if there was a single action.
+    are on pairs of a context and an action, as if there were a single action.
     """
     fold_of_row = halves(len(log.client_ids))[log.clients]
     most_products = min(_MOST_PRODUCTS, _MOST_NUMBERS // len(log))
@@ -253,7 +253,7 @@ class LoggedClients(clients.ClientData):
       log: The rows of these clients only.
       rewards: The reward models.
       regression_of: For each client, the index of the regression that predicts the client's rewards, and that was
-        fitted without them.
+        fitted without the client.
       feedback: Type of the labels: `simulator` for sampled rewards, `doubly_robust` for doubly robust targets.
       keeps_log: Whether the logged action, reward and propensity are appended to the labels of each row.
       seed: Random seed.

@@ -19,7 +19,7 @@ Parts = tuple[Shapes, Callable[..., tf.Tensor], Callable[..., tf.Tensor] | None]
 
 
 def linear(num_contexts: int, num_features: int, bits: int | None = None) -> Parts:
-    """Bias, and a weight for each feature of the context, of the action, and for each product of two such features.
+    """Bias, and weights for the context's features, the action's features, and all products of one of each.
 
     Products can share 2^bits weights, by the hashing trick with random signs (Weinberger, Dasgupta, Langford, Smola and
     Attenberg, "Feature Hashing for Large Scale Multitask Learning", 2009).

@@ -42,7 +42,7 @@ Kinds: TypeAlias = dict[str, dict[str, Any]]
 
 
 def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
-    """Writes a run's final model to a folder, which it returns; see `results.Run.export`.
+    """Writes a run's final model to a folder, and returns the folder; see `results.Run.export`.
 
     Raises:
       UsageError: If the run has no final model, or its policy or columns cannot be exported.
@@ -129,7 +129,7 @@ def _convert(predictor: predictions.Predictor, kinds: Kinds, folder: pathlib.Pat
     try:
         content = converter.convert()
     except Exception as error:  # The converter raises many types.
-        return f"its converter refuses the model or the policy ({str(error).partition(chr(10))[0]})"
+        return f"the converter refuses the model or the policy ({str(error).partition(chr(10))[0]})"
     (folder / _LITE).write_bytes(content)
     return ""
 
@@ -170,8 +170,8 @@ def features(
     """Features in the form that the model expects.
 
     Args:
-      inputs: The columns of `kinds`, [rows] each: numbers of one dtype, NaN if missing; else text, empty if missing.
-        Those of actions are [rows, slots], and so is `OFFERED`, bool.
+      inputs: The columns of `kinds`, [rows] each. Numbers have one dtype, and are NaN if missing; categories are text,
+        and empty if missing. Columns of actions are [rows, slots], and so is `OFFERED`, bool.
       known: Statistics of the columns.
       options: The run's options.
       is_lite: Whether to use only operations of TensorFlow Lite; spaces around text are then not removed.

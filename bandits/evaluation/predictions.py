@@ -57,7 +57,7 @@ def of_run(run: results.Run) -> Predictor:
     if run.flags.get("task_type") == "own":
         raise UsageError(
             f"{run.folder} was trained on arrays (--data), whose features have no names for `predict` and `export`: "
-            "apply run.weights to arrays, see docs/own_parts.md, or train on a table, whose columns have names."
+            "apply run.weights to arrays (see docs/own_parts.md), or train on a table, whose columns have names."
         )
     is_log = run.flags.get("task_type") == "logged" and (run.folder / run_folder.STATISTICS_FILE).exists()
     if not (is_log or run.flags.get("task_type") == "tabular") or "bandits_type" not in run.flags:
@@ -128,7 +128,7 @@ def predict(run: results.Run, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sets(table: table_file.Table, predictor: Predictor) -> tuple[pd.Index, clients.Features, pd.DataFrame]:
-    """The first row of each decision in a table like the run's, the sets, and the offered actions; see `offers`."""
+    """The first row of each decision in a table of the run's form, its set, and all offered actions; see `offers`."""
     options, frame, known = predictor.task, table.frame, predictor.known
     roles = schema.Roles([], None, [], {}, [], [], [], [name for name in known.actions if name in frame])
     source = offers.Source(table, options, roles, offers.read_catalogue(options))

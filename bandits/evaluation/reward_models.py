@@ -38,7 +38,7 @@ class RewardModel:
 
 
 def folds(client_ids: Sequence[str], seed: int) -> np.ndarray:
-    """Each client's fold, 0 or 1 [clients]. It follows from the client's name, not from any other client."""
+    """Each client's fold, 0 or 1 [clients]. It depends on the client's name, but not on the other clients."""
     return np.array([keys.integer_key(seed, keys.Purpose.FOLD, keys.number_of(name)) & 1 for name in client_ids])
 
 

@@ -132,7 +132,7 @@ def options_of_run(folder: str) -> BanditOptions:
     made = flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
     is_keras = str(run.flags.get("model")).startswith("keras:")
     if is_keras and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file():
-        raise UsageError(f"{folder} trained a Keras model, which an earlier version did not save: run it again.")
+        raise UsageError(f"{folder} has a Keras model that an earlier version did not save: run it again.")
     return made
 
 
@@ -143,7 +143,7 @@ def known_statistics(folder: str) -> statistics.OfTable | None:
 
 
 def policy_sums(folder: str) -> dict[str, np.ndarray]:
-    """Deployed sums of a run's policy; empty without them."""
+    """Deployed sums of a run's policy; empty if there are none."""
     path = pathlib.Path(folder) / run_folder.POLICY_FILE
     sums = files.read_arrays(path) if path.is_file() else {}
     return {name: total.astype(np.float32) for name, total in sums.items()}
@@ -158,7 +158,7 @@ class RunModel:
       num_actions: Number of actions.
       model: The model.
       weights: Weights of the model.
-      sums: Deployed sums of the user's policy, float32 by name; empty without them.
+      sums: Deployed sums of the user's policy, float32 by name; empty if there are none.
     """
 
     phase: Phase
@@ -180,7 +180,7 @@ class RunModel:
         return {"round_num": np.int32(self.phase.total_rounds + 1), **self.sums}
 
     def policy(self, period: int | None = None) -> "policies.Policy":
-        """The policy that the run deploys in a period, counted from 0; by default in the period after the last.
+        """The policy that the run deploys in a period, counted from 0; by default the one after the last period.
 
         The policy depends on the period if a parameter is scheduled.
         """

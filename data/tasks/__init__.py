@@ -211,7 +211,7 @@ def catalogue_model(
 
     Args:
       options: As in `sets_model`.
-      contexts: Contexts of some rows.
+      contexts: float32 [rows, ...], or bags of words.
       num_contexts: Number of features of a context.
       catalogue: float32 [entries, features].
       actions: int32 [entries], as in `Task.catalogue_actions`.

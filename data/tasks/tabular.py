@@ -42,9 +42,14 @@ def load(options: TaskOptions) -> tasks.Task:
         raise UsageError("--reward_window has no effect without --hold_out=time, because all rewards are known.")
     known = statistics.read_table(options.public_statistics)
     rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
-    labels, prices, offered = rows.labels, {}, rows.offered
+    labels: Any = rows.labels
+    prices, offered = {}, rows.offered
     if offered and offered.rewards is not None:
         labels = offered.rewards
+        if rows.roles.rewards:
+            prices = _prices(options, rows.label_names)
+            priced = np.array(list(prices.values()), np.float32)[offered.actions[offered.entries]]
+            labels = labels - np.where(offered.entries >= 0, priced, np.float32(0))
     elif offered and len(offered.features.columns):
         labels = np.eye(offered.entries.shape[1], dtype=np.float32)[labels]
     elif labels is None:

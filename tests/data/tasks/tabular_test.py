@@ -588,3 +588,29 @@ def test_flags_that_do_not_fit_sets_are_refused(write, flags, message):
         flags["model"] = name
     with pytest.raises(UsageError, match=message):
         _load(write(SETS), "site", **{"label_column": "target"} | flags)
+
+
+def test_columns_of_rewards_with_offered_actions_that_have_features(tmp_path):
+    rows = [f"{client},{x},{a},{b},{c},{menu}" for client, x, a, b, c, menu in [
+        ("one", 1, 3, 4, 5, "b|a"), ("one", 2, 6, 7, 8, "c"), ("two", 3, 0, 1, 2, "a|b|c"), ("two", 4, 9, 9, 9, "c|a"),
+    ]]  # fmt: skip
+    (tmp_path / "rewards.csv").write_text("\n".join(["who,x,a,b,c,menu", *rows]) + "\n")
+    (tmp_path / "actions.csv").write_text("id,size\nc,30\na,10\nb,20\n")
+    columns = {
+        "client_column": "who",
+        "reward_columns": "a,b,c",
+        "offered_column": "menu",
+        "action_prices": "a=0,b=1,c=2",
+    }
+    files = {"data_file": str(tmp_path / "rewards.csv"), "action_table": str(tmp_path / "actions.csv")}
+    task = tabular.load(TaskOptions("tabular", **columns, **files))
+    parts = [part.load(index) for part in (task.clients, task.held_out) for index in range(len(part))]
+    names = np.array(task.action_names)[task.catalogue_actions]
+    found = sorted(
+        [*zip(names[entries[entries >= 0]], rewards[entries >= 0].tolist(), strict=True)]
+        for part in parts
+        for entries, rewards in zip(part.features.entries, part.labels, strict=True)
+    )
+    assert found == [
+        [("a", 0.0), ("b", 0.0), ("c", 0.0)], [("b", 3.0), ("a", 3.0)], [("c", 6.0)], [("c", 7.0), ("a", 9.0)],
+    ]  # fmt: skip
