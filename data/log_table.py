@@ -51,8 +51,8 @@ def read(
     contexts = rows.contexts(features.values) if features.names or rows.offered else None
     actions = rows.of_actions(is_train, known)
     counts = np.bincount(np.asarray(rows.labels), minlength=len(rows.label_names)).tolist() * (not actions.names)
-    by_action = dict(zip(rows.label_names, counts, strict=False))
-    learned = statistics.OfTable(features.learned, by_action, actions=actions.learned)
+    by_label = dict(zip(rows.label_names, counts, strict=False))
+    learned = statistics.OfTable(features.learned, by_label, actions=actions.learned)
     return interaction_log.ordered(
         rows.client_ids,
         rows.clients,
