@@ -161,9 +161,7 @@ def _gain(task: tasks.Task, parts: Sequence[logged_clients.LoggedClients]) -> in
     return row_mean(np.array([each.sum() for each in gains]), np.array([len(each) for each in gains]))
 
 
-def _rewards(
-    task: tasks.Task, part: clients.ClientData, index: int, matrix: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _rewards(task: tasks.Task, part: clients.ClientData, index: int, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
     """Returns a client's rewards, float64 [rows, slots], which are doubly robust for a log, and the actions.
 
     Actions are positions in the task's names, or -1 for slots without an action.
@@ -414,7 +412,7 @@ def set_values(task: tasks.Task, indices: Sequence[int]) -> np.ndarray:
     return _ranking(task, (_rewards_of_sets(task, task.clients.load(int(index))) for index in _some(indices)))
 
 
-def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, ...]]) -> np.ndarray:
     """Value of each action from several clients' rewards and actions; see `set_values`."""
     sums, counts = np.zeros((2, len(task.action_names) or task.num_actions))
     for rewards, actions in rewards_and_actions:

@@ -119,9 +119,7 @@ class InteractionLog:
     @property
     def encoded_contexts(self) -> Any:
         """The contexts in the form that models take: if actions have features, they are looked up."""
-        if self.catalogue is None or not isinstance(self.contexts, action_sets.ActionSets):
-            return self.contexts
-        return action_sets.with_features(self.contexts, self.catalogue)
+        return self.contexts if self.catalogue is None else action_sets.with_features(self.contexts, self.catalogue)
 
     @property
     def offered(self) -> np.ndarray:
