@@ -97,6 +97,7 @@ def test_a_frozen_body_never_changes_and_its_last_layer_gets_the_estimate(tmp_pa
     before, after = whole_runs.weights(run / "init"), whole_runs.weights(run)
     *body, kernel, bias = before
     for name in body:
+        assert before[body[0]].any()
         np.testing.assert_array_equal(after[name], before[name])
     read = interactions.read_run(run).with_contexts()
     hidden = np.maximum(read.log.contexts.reshape(len(read.log), -1) @ before[body[0]] + before[body[1]], 0)
