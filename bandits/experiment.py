@@ -90,11 +90,11 @@ class BanditRounds(runner.Rounds):
         read = self.participations, self._rounds.prepared
         self._clients: SampledClients | round_parts.SelectedClients
         if phase.selection.is_uniform:
-            is_secret = phase.bandit.trains and mechanism.rests_on_cohorts
+            is_secret = phase.releases and mechanism.rests_on_cohorts
             self._clients = SampledClients(task, phase, *read, is_secret)
         else:
             self._clients = round_parts.SelectedClients(phase, capped, *read, self._losses)
-        held = aggregators.secrets_in_state(phase.aggregation, mechanism) if phase.bandit.trains else []
+        held = aggregators.secrets_in_state(phase.aggregation, mechanism) if phase.releases else []
         self.secrets = (*held, *self._clients.secrets)
 
     def initial_state(self) -> RoundState:

@@ -22,7 +22,7 @@ from bandits.options import BanditOptions
 from data.errors import UsageError
 from data.settings import declared, make_options, parameters, setting
 from optimization import corrections
-from optimization.options import Aggregation, ClientAlgorithm, Cohorts, Target, adapts_clipping, first_clip_norm
+from optimization.options import NOISY, Aggregation, ClientAlgorithm, Cohorts, Target, adapts_clipping, first_clip_norm
 from optimization.posterior import flags as posterior_flags
 from optimization.study import aggregation_flags, cli, selector_flags, task_flags, training_flags
 
@@ -144,6 +144,8 @@ def check(settings: cli.Settings) -> None:
     training_flags.check_algorithm(settings)
     _check_model_aggregation(settings, bandit)
     aggregation_flags.check(settings)
+    if bandit.sums and settings.aggregator_type in NOISY and settings.adaptive_clipping:
+        raise UsageError(f"--bandits_type={settings.bandits_type} with noise needs a fixed --clip_norm.")
     has_initial = settings.scenario in task_defaults.PRETRAINED or settings.initial_model_path
     if settings.target_epsilon and has_initial and not settings.initial_model_is_public:
         raise UsageError(
@@ -196,7 +198,8 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in options_lib.UNTRAINED:
         of_clients = {"loss", "client_work", "client_algorithm", *corrections.CORRECTIONS}
-        of_training = aggregation_flags.OF_TRAINING - ({"aggregator_type"} if bandit.sums else set())
+        of_sums = aggregation_flags.OF_TRAINING if settings.aggregator_type in NOISY else {"aggregator_type"}
+        of_training = aggregation_flags.OF_TRAINING - (of_sums if bandit.sums else set())
         for name in sorted(settings.set_by_user & {*of_training, *of_clients}):
             raise UsageError(f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
 

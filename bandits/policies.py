@@ -45,7 +45,7 @@ MORE: Mapping[str, str] = {
 }
 # Arguments of `Policy.statistics`.
 LOGGED = ("contexts", "representation", "action", "reward", "propensity", "predicted_rewards", "target")
-ROUND, COUNT = "round_num", "interactions"  # No statistic may have these names.
+ROUND, COUNT, NOISE = "round_num", "interactions", "noise"  # No statistic may have these names.
 ACCUMULATE, RESTART, WITHIN = "accumulate", "restart", "within"
 _INVALID = "returned the invalid row"
 

@@ -52,7 +52,8 @@ class ClientInput(NamedTuple):
       counted: bool [examples], whether the policy's statistics count each example's interaction in this round; empty
         for a policy without sums.
       policy_state: What the policy depends on: int32 `round_num`, the deployed float32 sum `interactions` and the
-        deployed statistics, by name. Empty if the policy depends on none of them.
+        deployed statistics, by name. Empty if the policy depends on none of them. Statistics with noise come with
+        its standard deviation, float32 `noise`, instead of `interactions`.
     """
 
     features: clients.Features
@@ -104,6 +105,8 @@ class BanditProcess(fed_avg.Process):
         """TFF type of a `ClientInput`."""
         key = tff.TensorType(np.int32, (2,))
         state = {policies.ROUND: tf.TensorSpec((), tf.int32), **self.sums_spec} if self.policy.has_state else ()
+        if self.joint_clip_norm is not None:
+            state[policies.NOISE] = tf.TensorSpec(())
         return tff.StructWithPythonType(
             [
                 ("features", tff.types.tensorflow_to_type(self.feature_spec)),
@@ -123,7 +126,7 @@ class BanditProcess(fed_avg.Process):
 
     @functools.cached_property
     def sums_spec(self) -> dict[str, tf.TensorSpec]:
-        """Shapes of what clients sum for the policy, float32: `interactions`, and the policy's statistics."""
+        """Shapes of what clients sum for the policy, float32: the results of `policy_sums`."""
         if not self.policy.sums:
             return {}
         specs = [self.model.specs, self.feature_spec, tf.TensorSpec((None, 3))]
@@ -137,7 +140,10 @@ class BanditProcess(fed_avg.Process):
         return {name: tf.TensorSpec(each.shape, each.dtype) for name, each in outputs.items()}
 
     def policy_sums(self, weights, features, cache: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Number of a client's interactions that are `counted`, and their statistics; see `Policy.statistics`."""
+        """Number of a client's interactions that are `counted`, and their statistics; see `Policy.statistics`.
+
+        Statistics that get noise come without the number, which would get none.
+        """
         log = {**cache, "contexts": features}
         if "representation" in self.policy.reads:
             log["representation"] = self.model.body(weights, features)
@@ -147,8 +153,8 @@ class BanditProcess(fed_avg.Process):
         if "target" in self.policy.reads:
             log["target"] = self.mapped({"reward": cache["reward"]})["reward"]
         rows = masked({name: log[name] for name in self.policy.reads}, cache["counted"])
-        count = tf.reduce_sum(tf.cast(cache["counted"], tf.float32))
-        return {policies.COUNT: count, **self.policy.statistics(**rows)}
+        count = {policies.COUNT: tf.reduce_sum(tf.cast(cache["counted"], tf.float32))}
+        return {**(count if self.joint_clip_norm is None else {}), **self.policy.statistics(**rows)}
 
     def log(self, deployed: tuple, client: ClientInput) -> fed_avg.Log:
         cache, examples = self.act(deployed, client)

@@ -84,6 +84,10 @@ _INVERSE_GAP = "bandits.policies:InverseGapWeighting"
 _LINEAR = {
     "width": Parameter(0.5, "factor of an estimate's deviation, in rewards; higher explores more"),
     "ridge": Parameter(1.0, "lambda of the ridge regression, the inverse of the weights' prior variance", above=True),
+    "theta_norm": Parameter(1.0, "with noise: assumed bound on the norm of the estimated weights"),
+    "noise_delta": Parameter(
+        0.01, "with noise: probability that it exceeds its share of the width", above=True, high=0.5
+    ),
     "bound": Parameter(1e4, "with secure sums: largest absolute value of a client's sums in a round", above=True),
 }
 POLICIES = {

@@ -183,6 +183,14 @@ class Mechanism:
             return 0.0
         return self.noise_multiplier * _unit_prefix_noise(dataclasses.replace(self, noise_multiplier=1.0), rounds)
 
+    def sum_noise(self, first: int, last: int) -> float:
+        """Standard deviation of the noise on the sum of the updates of rounds first + 1 to last, in clip norms."""
+        if self.kind == "dpftrl":
+            size = self.restart_frequency or last
+            return self.noise_multiplier * math.sqrt(factorizations.tree_nodes(first, last, size))
+        column = self.column(last) if self.kind == "mf_dpftrl" else np.ones(1)
+        return self.noise_multiplier * factorizations.interval_noise(column, first, last)
+
     @property
     def phase(self) -> int:
         """Number of earlier trainings on private clients. Each of them has its own noise."""
