@@ -116,9 +116,7 @@ class _Flags:
 
 def define() -> cli.FlagSet:
     """Flags of `benchmark`. Unknown flags are passed on to the measured runs."""
-    flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    flags.group("Flags", _Flags)
-    return flags
+    return cli.FlagSet(_USAGE, "run_flags", known_only=True).group("Flags", _Flags)
 
 
 def program(settings: cli.Settings) -> None:
@@ -188,7 +186,6 @@ def _evaluation() -> dict[str, Any]:
 
     The time to generate the log is not included.
     """
-    import numpy as np
     import psutil
 
     from bandits.evaluation import estimators

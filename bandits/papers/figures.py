@@ -26,7 +26,7 @@ _FOLDER = pathlib.Path(__file__).parent / "published"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
 # Keys that describe configurations, and others that are not attributes of `Figure`.
 _OTHER_KEYS = {"arms", "compared", "flags", "grid", "searched", "sweeps", "words", "no_small", "not_judged", "small"}
-_OTHER_KEYS |= {"small_data_kind", "accounted"}
+_OTHER_KEYS |= {"small_data_kind", "accounted", "study"}
 _PARTIAL = ("order", "close")  # Kinds of claims that can be about fewer configurations.
 
 

@@ -245,7 +245,6 @@ class Figure:
       curves: Columns that are plotted over rounds.
       published: Numbers of the paper.
       claims: Claims of the paper.
-      study: The `run_mab_fl` study whose configurations are run.
       data_kind: One of `DATA_KINDS`.
       data: The data, if they are not exactly the paper's; None if they are.
       left_open: Choices that this project made because the paper does not state them.
@@ -270,7 +269,6 @@ class Figure:
     curves: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
-    study: str | None = None
     data: str | None = None
     left_open: tuple[str, ...] = ()
     own: bool = False

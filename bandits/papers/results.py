@@ -253,10 +253,12 @@ def minus(label: str, reference: str, name: str, results: Results) -> str:
 def baseline_note(label: str, name: str, results: Results) -> str:
     """Note on a first measure that is not significantly above the uniform policy or the best fixed action."""
     against = results.against_baselines(label, name)
-    if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
-        return f" ({against.summary.rpartition(', ')[2]})"
-    uniform = against.uniform if against else None
-    return f" ({against.summary})" if against and uniform and uniform.is_judged and not uniform.wins else ""
+    if not against or not against.uniform or not against.uniform.is_judged:
+        return ""
+    if not against.uniform.wins:
+        return f" ({against.summary})"
+    fixed = against.fixed
+    return f" ({against.summary.rpartition(', ')[2]})" if fixed and fixed.is_judged and not fixed.wins else ""
 
 
 def value_words(label: str, name: str, results: Results) -> str:

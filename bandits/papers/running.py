@@ -123,7 +123,6 @@ def _run(
       folder: Folder of all runs.
       executor: Executes the runs.
     """
-    metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
     # Configurations that differ only on the first axis are compared, so they run one after the other.
     others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
     ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
@@ -132,8 +131,8 @@ def _run(
         if one not in part.configurations and sweep.unfinished(planned[one.label], folder):
             planned[one.label] = []
     reported, picked, errors = dict(planned), {}, {}
-    search = sweep.Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
-    with contextlib.closing(search):
+    metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
+    with contextlib.closing(sweep.Sweep(folder, executor or executors.Executor(), metric)) as search:
         run_all = search.run if executor else search.submit
         run_all(_once(planned.values()))
         for label in (one.label for one in ordered if one.is_searched and planned[one.label]):

@@ -89,6 +89,11 @@ class Configuration:
         column = self.values[metric] if metric in self.values else dict.fromkeys(self.values.index, math.nan)
         return {int(seed): math.nan if seed in self.diverged else float(value) for seed, value in column.items()}
 
+    @property
+    def finished_rounds(self) -> int:
+        """Number of rounds that all runs have finished."""
+        return min(int(run.metrics["round_num"].iloc[-1]) for run in self.runs)
+
     def bounds(self, metric: str) -> tuple[float, float]:
         """Smallest and largest possible value of a metric; infinite if they are unknown."""
         return range_of([run.bounds for run in self.runs], metric)

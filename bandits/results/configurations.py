@@ -90,7 +90,8 @@ class ComparableRuns:
             other
             for other in self.configurations
             if other.role is Baseline.full_feedback and other.flags.get(_DRIFT_ENVIRONMENT) is not None
-            if is_finished(other) and environment_key(other.flags, _DRIFT_ENVIRONMENT) == key
+            if other.finished_rounds >= (other.flags.get("total_rounds") or 0)
+            if environment_key(other.flags, _DRIFT_ENVIRONMENT) == key
         ]
         groups = runs.grouped(alike, lambda other: int(other.flags[_DRIFT_ENVIRONMENT]))
         nearest = ((environment, _nearest(one, others)) for environment, others in sorted(groups.items()))
@@ -190,12 +191,6 @@ def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFram
     ]
     columns = "task metric configuration mean reference reference_mean difference low high p seeds verdict"
     return pd.DataFrame(rows, columns=columns.split())
-
-
-def is_finished(one: Configuration) -> bool:
-    """Whether all runs of a configuration have finished all their rounds."""
-    planned = one.flags.get("total_rounds") or 0
-    return all(run.metrics["round_num"].iloc[-1] >= planned for run in one.runs)
 
 
 def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
@@ -299,8 +294,6 @@ def _groups(all_runs: Iterable[runs.Run]) -> list[list[runs.Run]]:
 def role(run: runs.Run) -> Baseline | None:
     """Returns which baseline a run is, the uniform policy or full feedback; None for other runs."""
     entry = registry.BANDITS.get(str(run.flags.get("bandits_type")))
-    if entry is None:
-        return None
-    return (
-        Baseline.full_feedback if entry.supervised else Baseline.uniform_policy if entry.policy == "uniform" else None
-    )
+    if entry and entry.supervised:
+        return Baseline.full_feedback
+    return Baseline.uniform_policy if entry and entry.policy == "uniform" else None

@@ -19,8 +19,8 @@ from optimization.study import cli, curves, divergence
 from optimization.study.metrics import SECONDS, Metric
 
 _MOST_NAMED = 20  # Maximum number of diverged or excluded runs to list.
-_DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # SVG dash patterns by Plotly's names.
-_PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+# Plotly's name and the SVG pattern of each of Matplotlib's dashes.
+_DASHES = {"-": ("solid", ""), "--": ("dash", "9 4"), "-.": ("dashdot", "9 3 2 3"), ":": ("dot", "2 3")}
 _EDGES = ("mean", "low", "high")
 _CURVE_POINTS = 1000
 _MOST_DRAWN = 60  # Maximum number of configurations with curves, not counting baselines.
@@ -194,13 +194,13 @@ def _styles(part: ComparableRuns) -> list[dict[str, Any]]:
     entries, baselines_so_far = {}, 0
     for place, (configuration, style) in enumerate(zip(order, styles, strict=True)):
         baselines_so_far += bool(configuration.role)
-        dash = _PLOTLY[style.dash]
+        dash, pattern = _DASHES[style.dash]
         entries[configuration] = {
             "label": configuration.name,
             "name": html.escape(configuration.name),
             "colour": style.colour,
             "dash": dash,
-            "line": _DASHES[dash],
+            "line": pattern,
             "rank": ranked.index(configuration),
             "badge": configuration.role.value if configuration.role else "",
             "shown": place < sections.SHOWN or (bool(configuration.role) and baselines_so_far <= sections.SHOWN),

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import functools
+import itertools
 import math
 import os
 import pathlib
@@ -109,11 +110,7 @@ def named(settings: cli.Settings) -> list[pathlib.Path]:
 @functools.cache
 def declared() -> Mapping[str, Metric]:
     """Metrics that studies declare, by name; the first study counts if several declare the same name."""
-    metrics: dict[str, Metric] = {}
-    for columns in studies.columns():
-        for metric in columns:
-            metrics.setdefault(metric, metric)
-    return metrics | {SECONDS: SECONDS}
+    return {metric: metric for metric in dict.fromkeys(itertools.chain(*studies.columns(), [SECONDS]))}
 
 
 def about(column: str) -> str:

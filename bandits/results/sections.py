@@ -316,21 +316,16 @@ def dynamic_regret(part: ComparableRuns) -> list[Section]:
             )
     rows: list[tables.Row] = []
     for one, regret in sorted(shown, key=lambda pair: pair[1].mean):
-        rounds = finished_rounds(one)
+        rounds = one.finished_rounds
         name = f"{one.name} ({one.role.value})" if one.role else one.name
         rows.append([name, rounds, regret.size, tables.estimate(regret.scaled(rounds)), tables.estimate(regret)])
     notes = [*[_DYNAMIC_REGRET] * bool(rows), *missing]
     return [Section("Dynamic regret", _REGRET_HEADS, rows, notes)] if notes else []
 
 
-def finished_rounds(one: Configuration) -> int:
-    """Number of rounds that all runs of a configuration have finished."""
-    return min(int(run.metrics["round_num"].iloc[-1]) for run in one.runs)
-
-
 def environments(one: Configuration, shares: Shares) -> list[int]:
     """Numbers of the environments in a configuration's finished rounds."""
-    return np.flatnonzero(shares(np.arange(1, finished_rounds(one) + 1))).tolist()
+    return np.flatnonzero(shares(np.arange(1, one.finished_rounds + 1))).tolist()
 
 
 def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedback: FullFeedback) -> Interval | None:
@@ -344,7 +339,7 @@ def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedb
       shares: The environment of each round.
       full_feedback: Full-feedback baselines of all environments in these rounds.
     """
-    needed, last = environments(one, shares), finished_rounds(one)
+    needed, last = environments(one, shares), one.finished_rounds
     if not set(needed) <= set(full_feedback):
         return None
     earned = {}  # For each seed, the rewards by round. A diverged run has none.
