@@ -124,14 +124,16 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         return flags.studies_text()
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
-        chosen, study = flags.chosen_settings(settings.preset)
-        if study is None:
-            return [("", settings.with_defaults(one.values)) for one in chosen]
+        if not settings.preset:
+            return [("", settings)]
+        chosen = flags.chosen_settings(settings.preset)
+        if "/" in settings.preset:
+            return [("", settings.with_defaults(values)) for values in chosen.values()]
         is_named = settings.is_given("experiment_name")
         whole = settings if is_named else settings.replace(experiment_name=settings.preset)
         return [
-            (one.name, whole.with_defaults(one.values).replace(preset=f"{settings.preset}/{one.name}"))
-            for one in chosen
+            (name, whole.with_defaults(values).replace(preset=f"{settings.preset}/{name}"))
+            for name, values in chosen.items()
         ]
 
     def length(self, options: MabFlOptions) -> frame.Length:

@@ -142,8 +142,8 @@ def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None
     if "study" in table:
         from bandits.mab_fl import flags as mab_fl
 
-        names = [setting.name for setting in mab_fl.load_studies()[table["study"]].settings]
-        axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
+        settings = mab_fl.load_studies()[table["study"]].settings
+        axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in settings}]
     sweeps, grid, compared = table.get("sweeps", {}), table.get("grid"), table.get("compared", {})
     of_scale: dict[str, Any] = {"flags": "", "own": {}}
     if small is not None:

@@ -192,17 +192,15 @@ def _shown(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
 
 
 def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, baselines.OverTasks]:
-    """Scores of strategies across this project's own figures, by measure.
+    """Scores of strategies across this project's own figures that have both baselines, by measure.
+
+    It is empty if there is a single task.
 
     Args:
       folder: Folder of the records.
     """
-    own = [figure for figure in figures.load(figures.PAPER).values() if figure.own]
-    return _scores([results.read(figure, results.path_of(figure, folder)) for figure in own])
-
-
-def _scores(own: Sequence[Results]) -> dict[str, baselines.OverTasks]:
-    """Scores across the figures that have both baselines, by measure; empty for a single task."""
+    figures_of_project = (figure for figure in figures.load(figures.PAPER).values() if figure.own)
+    own = [results.read(figure, results.path_of(figure, folder)) for figure in figures_of_project]
     scores = {}
     by_measure = runs.grouped(own, lambda one: (one.figure.measures[0].name, one.figure.measures[0].smallest))
     for (name, smallest), some in by_measure.items():

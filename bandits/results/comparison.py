@@ -216,18 +216,15 @@ def _of_common_seeds(
       The finite values of both by seed, limited to common seeds if paired; notes on what was left out; and whether all
       runs have a value.
     """
-    notes, is_sound = [], True
-    values = configuration.by_seed(metric)
-    both = [(configuration, values)]
-    if isinstance(reference, Configuration):
-        both.append((reference, reference.by_seed(metric)))
-    for owner, numbers in both:
-        lost = {seed for seed, value in numbers.items() if not math.isfinite(value)}
+    notes = []
+    both = [(one, one.by_seed(metric)) for one in (configuration, reference) if isinstance(one, Configuration)]
+    finite = [{seed: value for seed, value in numbers.items() if math.isfinite(value)} for _, numbers in both]
+    for (owner, numbers), known in zip(both, finite, strict=True):
+        lost = numbers.keys() - known.keys()
         for seeds, what in ((lost & owner.diverged, "diverged with"), (lost - owner.diverged, "has no value for")):
             if seeds:
                 notes.append(f"{owner.name} {what} {_seeds(sorted(seeds))}: not tested")
-                is_sound = False
-    finite = [{seed: value for seed, value in numbers.items() if math.isfinite(value)} for _, numbers in both]
+    is_sound = not notes
     if isinstance(reference, ReferenceValue):
         return finite[0], dict.fromkeys(finite[0], reference.mean), notes, is_sound
     if is_paired:

@@ -58,8 +58,8 @@ def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
             raise UsageError(f"{folder} and {folders[0]} have different clients: compare runs on the same data.")
         first, earned = data, runs.read_json(path)
         columns = {name: np.array(earned[name], float) for name in _COLUMNS}
-        tables.append(pd.DataFrame({"client": earned["clients"], **columns}))
-        tables[-1] = tables[-1].assign(configuration=configuration(flags), seed=flags.get("seed"))
+        table = pd.DataFrame({"client": earned["clients"], **columns})
+        tables.append(table.assign(configuration=configuration(flags), seed=flags.get("seed")))
     joined = pd.concat(tables, ignore_index=True)
     if joined.duplicated(["configuration", "seed", "client"]).any():
         raise UsageError("Two runs have the same configuration and seed: name only one of them.")

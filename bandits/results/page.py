@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bandits.results import configurations, phrases, runs, sections, tables
-from bandits.results.configuration import Baseline
+from bandits.results.configuration import Baseline, Configuration
 from bandits.results.configurations import ComparableRuns
 from data import files
 from data.errors import UsageError, counted
@@ -150,7 +150,7 @@ def _part(part: ComparableRuns, limit: int, reference: str | None) -> dict[str, 
         "finding": finding,
         "notices": sections.notices(part),
         "main": main,
-        "styles": styles,
+        "styles": list(styles.values()),
         "panels": [_panel(part, column, limit) for column in _drawn(part)],
         "results": sections.results(part, styles),
         "sections": [*sections.dynamic_regret(part), *[comparisons] * bool(comparisons)],
@@ -185,7 +185,7 @@ def _problems(found: runs.Found, parts: Sequence[ComparableRuns]) -> dict[str, l
     return problems
 
 
-def _styles(part: ComparableRuns) -> list[dict[str, Any]]:
+def _styles(part: ComparableRuns) -> dict[Configuration, dict[str, Any]]:
     """Style of each configuration's curves; `name` is escaped, because Plotly interprets markup."""
     ranked = part.ranked()
     # Styles depend on results only if there are more configurations than are shown initially.
@@ -205,7 +205,7 @@ def _styles(part: ComparableRuns) -> list[dict[str, Any]]:
             "badge": configuration.role.value if configuration.role else "",
             "shown": place < sections.SHOWN or (bool(configuration.role) and baselines_so_far <= sections.SHOWN),
         }
-    return [entries[configuration] for configuration in part.configurations]
+    return {configuration: entries[configuration] for configuration in part.configurations}
 
 
 def _drawn(part: ComparableRuns) -> list[Metric]:
