@@ -6,7 +6,9 @@ import itertools
 import pathlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
 
 from bandits import studies
 from bandits.papers import page, pictures, results
@@ -17,9 +19,6 @@ from data import files
 from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.results import Run
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _ENDED = (sweep.FINISHED, sweep.DIVERGED)
 _THEN = "the same command writes the runs of selected points; --report_only, without --executor, reports finished runs"
@@ -36,7 +35,7 @@ class FigureRuns(NamedTuple):
     """
 
     finished: Mapping[str, Sequence[Run]]
-    table: "pd.DataFrame | None"
+    table: pd.DataFrame | None
     errors: Sequence[str] = ()
     left: Sequence[plan.Run] = ()
 

@@ -292,26 +292,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def tolerance(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
+def tolerance(first: np.ndarray, second: np.ndarray) -> float:
     """Largest difference between the values of two configurations that rounding can explain."""
     return EXACT * float(max(np.abs(first).max(), np.abs(second).max()))
 
 
-def differences(
-    first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray, *, is_paired: bool = True
-) -> np.ndarray:
+def differences(first: np.ndarray, second: np.ndarray, *, is_paired: bool = True) -> np.ndarray:
     """Returns first minus second, with rounding errors set to 0: [n] if paired, or [n, m] for all combinations."""
     result = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
     return np.where(np.abs(result) <= tolerance(first, second), 0.0, result)
 
 
-def superiority(
-    first: Sequence[float] | np.ndarray,
-    second: Sequence[float] | np.ndarray,
-    *,
-    is_paired: bool = True,
-    better: Better = "up",
-) -> float:
+def superiority(first: np.ndarray, second: np.ndarray, *, is_paired: bool, better: Better = "up") -> float:
     """Returns the win rate: the fraction of pairs in which the first is better. A tie counts one half.
 
     Args:

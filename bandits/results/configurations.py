@@ -6,7 +6,9 @@ import json
 import math
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from bandits import environment_flags, registry, studies
 from bandits.results import baselines, comparison, configuration, phrases, runs
@@ -19,9 +21,6 @@ from data.tasks.options import TaskOptions
 from optimization.study import run_folder
 from optimization.study.frame import Study
 from optimization.study.metrics import Metric
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ROLES = Baseline.uniform_policy, Baseline.full_feedback  # Baselines that are runs themselves.
 GREEDY = "greedy"  # The default reference of comparisons.
@@ -151,7 +150,7 @@ class ComparableRuns:
         return named or [one for one in by_strategy if one.flags.get(chosen) == wanted]
 
 
-def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFrame":
+def compare(several: runs.Several, reference: str | None = None) -> pd.DataFrame:
     """Compares configurations with a reference over seeds: Student's t test, Holm-adjusted within a task.
 
     Runs that differ only in their seed form one configuration. See `comparison.Comparison` for the statistics.
@@ -174,8 +173,6 @@ def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFram
     Raises:
       UsageError: If there are no runs, or if no configuration matches the reference.
     """
-    import pandas as pd
-
     parts = comparable(runs.flat(several))
     names = [one.name for part in parts for one in part.configurations]
     if reference and not any(part.named(reference) for part in parts):

@@ -76,23 +76,14 @@ def write(path: pathlib.Path, found: runs.Found, title: str, reference: str | No
         files.replace(path.with_name(script), offline.get_plotlyjs().encode())
 
 
-def page(
-    found: runs.Found,
-    title: str,
-    reference: str | None = None,
-    top: str = "",
-    *,
-    is_judged: bool = True,
-    script: str = "",
-) -> str:
+def page(found: runs.Found, title: str, reference: str | None = None, top: str = "", script: str = "") -> str:
     """The page as HTML.
 
     Args:
       found: The runs.
       title: Its title.
       reference: Configuration to compare the others with; see `ComparableRuns.compared`.
-      top: HTML to put at the top of the page.
-      is_judged: Whether the page shows its own verdicts; false if `top` already has them.
+      top: HTML to put at the top of the page. If it is not empty, it has the verdicts, so the page shows none.
       script: Name of a file beside the page, the script of its curves; empty to embed the script.
 
     Raises:
@@ -100,7 +91,7 @@ def page(
     """
     from plotly import offline
 
-    parts = configurations.comparable(found.runs, is_judged=is_judged)
+    parts = configurations.comparable(found.runs, is_judged=not top)
     if reference and not any(part.named(reference) for part in parts):
         known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is not a configuration of these runs: {known}.")

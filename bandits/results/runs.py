@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from bandits import metrics, studies
 from data.errors import UsageError
@@ -21,8 +22,6 @@ from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, Runs, find, labels, newest_command, read_json, read_metrics
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from optimization.study import panels
 
 __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
@@ -192,7 +191,7 @@ def seed_folders(folder: pathlib.Path) -> list[pathlib.Path]:
     return folders
 
 
-def headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
+def headline(tables: Mapping[str, Sequence[pd.DataFrame]]) -> str:
     """Default metric: the headline of the study that shares the most columns with the first run."""
     columns = set(next(iter(tables.values()))[0].columns)
     known = [studies.load(module) for module in studies.STUDIES.values()]
