@@ -43,9 +43,7 @@ class _Flags:
 
 def define() -> cli.FlagSet:
     """Flags of `report`."""
-    flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group("Flags", _Flags)
-    return flags
+    return cli.FlagSet(_USAGE, positional="folders").group("Flags", _Flags)
 
 
 def program(settings: cli.Settings) -> int:

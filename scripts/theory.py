@@ -30,9 +30,7 @@ class _Flags:
 
 def define() -> cli.FlagSet:
     """Flags of `theory`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("Flags", _Flags)
-    return flags
+    return cli.FlagSet(_USAGE).group("Flags", _Flags)
 
 
 def program(settings: cli.Settings) -> None:

@@ -266,8 +266,9 @@ class Session:
     @contextlib.contextmanager
     def _sweep(self, folder: str, metric: Metric) -> Iterator[Sweep]:
         """Opens a sweep that saves the elapsed time and collects the errors of failed runs."""
-        opened = Sweep(self.folder / folder, self.executor, metric, smallest=False, after_run=self.state.save)
-        with contextlib.closing(opened) as runner:
+        with contextlib.closing(
+            Sweep(self.folder / folder, self.executor, metric, after_run=self.state.save)
+        ) as runner:
             yield runner
         self.state.save()
         for name, outcome in runner.outcomes.items():

@@ -26,7 +26,7 @@ _FOLDER = pathlib.Path(__file__).parent / "published"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
 # Keys that describe configurations, and others that are not attributes of `Figure`.
 _OTHER_KEYS = {"arms", "compared", "flags", "grid", "searched", "sweeps", "words", "no_small", "not_judged", "small"}
-_OTHER_KEYS |= {"small_data_kind", "accounted"}
+_OTHER_KEYS |= {"small_data_kind", "accounted", "study"}
 _PARTIAL = ("order", "close")  # Kinds of claims that can be about fewer configurations.
 
 
@@ -142,8 +142,8 @@ def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None
     if "study" in table:
         from bandits.mab_fl import flags as mab_fl
 
-        names = [setting.name for setting in mab_fl.load_studies()[table["study"]].settings]
-        axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
+        settings = mab_fl.load_studies()[table["study"]].settings
+        axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in settings}]
     sweeps, grid, compared = table.get("sweeps", {}), table.get("grid"), table.get("compared", {})
     of_scale: dict[str, Any] = {"flags": "", "own": {}}
     if small is not None:

@@ -158,7 +158,7 @@ def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
     arguments = (*run.arguments, *short_run_flags(run))
     try:
         short = dataclasses.replace(run, arguments=arguments, settings=studies.resolve(run.module, arguments))
-        with contextlib.closing(Sweep(folder, executor, studies.load(run.module).ranked_by, smallest=False)) as sweep:
+        with contextlib.closing(Sweep(folder, executor, studies.load(run.module).ranked_by)) as sweep:
             sweep.run([short])
         return sweep.outcomes[short.name].error or round_seconds(folder / run.name, _ROUNDS)
     except UsageError as error:

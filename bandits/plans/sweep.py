@@ -260,8 +260,6 @@ class Sweep:
         folder: pathlib.Path,
         executor: executors.Executor,
         metric: Metric,
-        *,
-        smallest: bool,
         after_run: Callable[[], object] = lambda: None,
     ):
         """Initializes the sweep.
@@ -270,11 +268,10 @@ class Sweep:
           folder: Folder of all runs.
           executor: Executor of the runs.
           metric: Metric by which points are ranked.
-          smallest: Whether smaller is better.
           after_run: Function that is called at the end of each run.
         """
         self.metric = metric
-        self.smallest = smallest
+        self.smallest = metric.better == "down"
         self.outcomes: dict[str, Outcome] = {}
         self._folder = folder
         self._executor = executor

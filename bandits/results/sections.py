@@ -54,7 +54,7 @@ FullFeedback = Mapping[int, Configuration]  # Full-feedback baselines by environ
 # Maps rounds to the mean weight of each environment over them, float64 [environments].
 Shares = Callable[[npt.NDArray[np.int_]], np.ndarray]
 Compared = Sequence[tuple[Configuration, Configuration, Comparison]]
-Styles = Sequence[Mapping[str, Any]]
+Styles = Mapping[Configuration, Mapping[str, Any]]
 
 
 def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section:
@@ -69,9 +69,8 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
     comparisons = {configuration: each for configuration, _, each in compared}
     references = list(dict.fromkeys(reference.name for _, reference, _ in compared))
     rows = []
-    style = dict(zip(part.configurations, styles, strict=True))
     for configuration in part.ranked()[:ROWS]:
-        name = Cell(configuration.name, configuration.name, look=style[configuration])
+        name = Cell(configuration.name, configuration.name, look=styles[configuration])
         row: list[Any] = [name, *(tables.estimate(configuration.estimate(one)) for one in shown)]
         if compared:
             each = comparisons.get(configuration)
@@ -129,7 +128,6 @@ def notices(part: ComparableRuns) -> list[str]:
 def results(part: ComparableRuns, styles: Styles) -> Section:
     """Table of all results of the configurations, best first, with their baselines, regret and epsilon."""
     columns, ranked = part.columns, part.ranked()
-    style = dict(zip(part.configurations, styles, strict=True))
     spent = {each: _privacy(each) for each in ranked}
     has_epsilon = any(cell.kind for cell in spent.values())
     summaries = {each: part.baseline_summary(each) for each in ranked}
@@ -140,7 +138,7 @@ def results(part: ComparableRuns, styles: Styles) -> Section:
     heads += ["Regret relative to full feedback"] * has_regret + ["Epsilon"] * has_epsilon + ["Rounds"]
     rows = []
     for each in ranked:
-        cells = [Cell(each.name, each.name, look=style[each]), len(each.runs)]
+        cells = [Cell(each.name, each.name, look=styles[each]), len(each.runs)]
         cells += [tables.estimate(each.estimate(column)) for column in columns]
         cells += [Cell(summaries[each], kind="text")] * has_notes
         cells += [tables.estimate(regrets[each])] * has_regret
@@ -316,21 +314,16 @@ def dynamic_regret(part: ComparableRuns) -> list[Section]:
             )
     rows: list[tables.Row] = []
     for one, regret in sorted(shown, key=lambda pair: pair[1].mean):
-        rounds = finished_rounds(one)
+        rounds = one.finished_rounds
         name = f"{one.name} ({one.role.value})" if one.role else one.name
         rows.append([name, rounds, regret.size, tables.estimate(regret.scaled(rounds)), tables.estimate(regret)])
     notes = [*[_DYNAMIC_REGRET] * bool(rows), *missing]
     return [Section("Dynamic regret", _REGRET_HEADS, rows, notes)] if notes else []
 
 
-def finished_rounds(one: Configuration) -> int:
-    """Number of rounds that all runs of a configuration have finished."""
-    return min(int(run.metrics["round_num"].iloc[-1]) for run in one.runs)
-
-
 def environments(one: Configuration, shares: Shares) -> list[int]:
     """Numbers of the environments in a configuration's finished rounds."""
-    return np.flatnonzero(shares(np.arange(1, finished_rounds(one) + 1))).tolist()
+    return np.flatnonzero(shares(np.arange(1, one.finished_rounds + 1))).tolist()
 
 
 def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedback: FullFeedback) -> Interval | None:
@@ -344,7 +337,7 @@ def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedb
       shares: The environment of each round.
       full_feedback: Full-feedback baselines of all environments in these rounds.
     """
-    needed, last = environments(one, shares), finished_rounds(one)
+    needed, last = environments(one, shares), one.finished_rounds
     if not set(needed) <= set(full_feedback):
         return None
     earned = {}  # For each seed, the rewards by round. A diverged run has none.

@@ -55,16 +55,20 @@ class FlagSet:
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
         self._lock = threading.Lock()
 
-    def group(self, title: str, *settings: Setting | type, **only: Sequence[str] | bool) -> None:
+    def group(self, title: str, *settings: Setting | type, **only: Sequence[str] | bool) -> "FlagSet":
         """Starts a group of `--help`. Settings that are added next belong to it, and have the conditions `only`.
 
         Args:
           title: Title of the group.
           *settings: Settings, or classes that declare them.
           **only: Values of other settings for which the settings apply; see `Setting`.
+
+        Returns:
+          This set of flags.
         """
         self._groups.append((title, only, []))
         self.add(*settings)
+        return self
 
     def add(self, *settings: Setting | type) -> None:
         """Adds the flags of settings, or of classes that declare them, to the current group."""
