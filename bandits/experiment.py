@@ -138,7 +138,7 @@ class BanditRounds(runner.Rounds):
         return make_options(options.Length, vars(self._phase))
 
     def _losses(self, server: fed_avg.State, inputs: list) -> Any:
-        """Losses of the server's model that some clients report."""
+        """Losses that some clients report for the server's model."""
         key = ("poll", len(inputs), self._poll_key)
         losses_of = compiled.cached(key, lambda: self._definition.build_loss_poll(len(inputs)))
         return losses_of(server.deployed, server.weights, inputs)

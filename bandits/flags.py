@@ -27,7 +27,7 @@ from optimization.posterior import flags as posterior_flags
 from optimization.study import aggregation_flags, cli, selector_flags, task_flags, training_flags
 
 USAGE = """
-Simulates federated bandits: clients act with a deployed model and train on observed rewards; the server averages.
+Simulates federated bandits: clients act with a deployed model and train on the rewards; the server averages updates.
 
   run_federated                                          # digits, softmax: about a minute
   run_federated --bandits_type=greedy --experiment_name=my_greedy
@@ -45,13 +45,13 @@ _PUBLISHED_FIRST_CLIP_NORM = 1.0  # The default of TFF's robust aggregator.
 _NOT_HERE: Mapping[str, str] = {
     "fedavg": "the mean: use --client_weighting=num_examples",
     "fedopt": "the mean with a --server_optimizer: use those",
-    "fedag": "the mean: its posterior adds samples to predictions, but clients deploy the posterior's mean",
+    "fedag": "the mean: FedAG adds samples of the posterior to predictions, but clients deploy its mean",
     "fedbe": "impossible here: it distils on unlabelled data at the server, but all data stays with the clients",
 }
 _MODEL_AGGREGATIONS: Mapping[str, str] = (
     {"mean": "as --aggregator_type says"}
     | posterior_flags.ALGORITHMS
-    | {name: f"refused, as {reason.partition(':')[0]}" for name, reason in _NOT_HERE.items()}
+    | {name: f"refused, because it is {reason.partition(':')[0]}" for name, reason in _NOT_HERE.items()}
 )
 
 

@@ -169,7 +169,7 @@ def _check_state(policy: Any, options: BanditOptions) -> None:
     }
     if flags := [flag for flag, is_set in refused.items() if is_set]:
         what = "sums over clients" if policy.sums else "the round"
-        raise UsageError(f"{flags[0]} conflicts with policy {policy.name}, which depends on {what}: leave it out.")
+        raise UsageError(f"{flags[0]} conflicts with policy {policy.name}, which depends on {what}: remove the flag.")
 
 
 def _callable(name: str, given: UserObject) -> Any:

@@ -104,7 +104,7 @@ class BanditProcess(fed_avg.Process):
     def client_type(self) -> tff.Type:
         """TFF type of a `ClientInput`."""
         key = tff.TensorType(np.int32, (2,))
-        state = {policies.ROUND: tf.TensorSpec((), tf.int32), **self.sums_spec} if self.policy.has_state else ()
+        state: Any = {policies.ROUND: tf.TensorSpec((), tf.int32), **self.sums_spec} if self.policy.has_state else ()
         if self.joint_clip_norm is not None:
             state[policies.NOISE] = tf.TensorSpec(())
         return tff.StructWithPythonType(
@@ -173,7 +173,7 @@ class BanditProcess(fed_avg.Process):
         return log._replace(statistics=self.policy_sums(deployed[0], examples["features"], cache))
 
     def only_chosen(self, examples: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Replaces sets of actions with features by the chosen action, if the loss depends on no other."""
+        """Reduces sets of actions that have features to the chosen action, if the loss depends on no other action."""
         sets = examples["features"]
         has_features = isinstance(sets, ActionSets) and sets.actions.shape[-1]
         if not has_features or not self.loss.needs_only_chosen_output:
@@ -184,7 +184,7 @@ class BanditProcess(fed_avg.Process):
         return {**examples, "features": ActionSets(sets.contexts, entries, actions), "action": first}
 
     def half_sums(self, cache: Mapping[str, tf.Tensor], position: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Expected rewards and numbers of examples of a client's halves, at its position, [2, positions] each."""
+        """Expected rewards and numbers of examples of a client's halves, [2, positions] each; 0 at other positions."""
         place = tf.minimum(position, self.halves - 1)
         sums: dict[str, list] = {"half_rewards": [], "half_examples": []}
         for mask in (tf.logical_not(cache["half"]), cache["half"]):
@@ -291,7 +291,7 @@ def metric_sums(given: Sequence[UserObject], log: Mapping[str, tf.Tensor], featu
       given: The metrics.
       log: Columns of the client's log. Metrics get `action` (int32), `reward` and `propensity` (float32), each
         [interactions].
-      features: The contexts of the interactions, in the form that the model takes, which metrics also get.
+      features: The contexts of the interactions, in the form that the model takes. Metrics get them, too.
 
     Returns:
       float32 [metrics, 2], numerators and denominators. The denominator of a plain sum is NaN.

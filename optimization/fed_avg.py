@@ -44,14 +44,14 @@ class RoundMetrics(NamedTuple):
 
     Attributes:
       examples: int32, number of examples in the clients' logs.
-      loss_sum: float32, sum of the losses over all mini-batches' examples of clients with finite updates.
+      loss_sum: float32, sum of the losses over the examples in all mini-batches of clients with finite updates.
       trained_examples: int32, number of distinct examples of those clients.
       batch_examples: int32, number of examples in those clients' mini-batches; an example counts once per epoch.
       empty_clients: int32, number of clients without an example; their update is zero.
       nonfinite_clients: int32, number of clients whose update was not finite, and was replaced by zero.
       client_losses: float32 [cohort_size], each client's mean over its mini-batches; NaN for a client that is empty or
         whose update was not finite, 0 at positions without a client.
-      client_deviations: float32 [cohort_size], standard deviation of its mini-batches' losses, with the same NaN and 0.
+      client_deviations: float32 [cohort_size], standard deviation of a client's mini-batch losses; NaN and 0 as above.
       update_norm: float32, L2 norm of the aggregated update.
       reward_sum, propensity_sum: float32, sums over the actions in the training examples; empty if no client acts.
       unusable_rows: int32, number of actions that were uniformly random because predicted rewards were not finite.
@@ -221,8 +221,8 @@ class Process(abc.ABC):
         """Takes the server's step, in TensorFlow. Without a delta there is no step.
 
         Returns:
-          The parts of the next state other than the aggregator's; the norm of the step; whether the round ends with a
-          deployment.
+          The parts of the next state other than the aggregator's; the norm of the delta, 0 without one; and whether the
+          round ends with a deployment.
         """
         optimizer, weights, norm = state.optimizer, tuple(state.weights), tf.constant(0.0)
         if delta is not None:

@@ -43,8 +43,8 @@ ACCOUNTANTS: Mapping[str, str] = {
     "pld": "privacy loss distributions, which are tighter but slower to compute",
 }
 
-# With a larger delta or a smaller population, epsilon means little.
 _COVERS = "only the models, not other files about clients, such as metrics.csv and TensorBoard's events"
+# With a larger delta or a smaller population, epsilon means little.
 _MOST_DELTA = 1e-3
 _LEAST_POPULATION = 100
 _UNIT = "epsilon protects one client with all its examples, not a person with examples in several clients."
