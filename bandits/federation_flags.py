@@ -7,6 +7,7 @@ from typing import Any
 from bandits import registry
 from bandits.options import (
     ALONE,
+    EVENT_TRIGGERED,
     FINE_TUNE,
     LOCAL_HEAD,
     POOLED,
@@ -57,8 +58,14 @@ _OF_SUMS = {
         "the server adds up the clients' sums, with Gaussian noise if any",
     ),
 }
+_OWN_SUMS = "each client acts with the sums of its own last download, which can change in any round"
 # For each setting and value: which values of other settings are allowed, and why.
 _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
+    ("communication", EVENT_TRIGGERED): {
+        "aggregator_type": (("mean",), "it depends on a client's data whether the client sends its sums"),
+        "cache": (("round",), _OWN_SUMS),
+        "log_interactions": ((None, False), _OWN_SUMS),
+    },
     **{("bandits_type", name): _OF_SUMS for name, entry in registry.BANDITS.items() if entry.sums},
     ("statistics", "restart"): {
         "cache": (("round",), "a client that keeps its log would act with sums that change from round to round")

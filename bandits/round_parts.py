@@ -76,9 +76,11 @@ class FederatedRounds:
 
     Attributes:
       loggers: Additional callbacks of a run, which write its files.
+      numbers_clients: Whether `next` takes each client's number beside its input.
     """
 
     loggers: Sequence[Callback] = ()
+    numbers_clients = False
 
     def __init__(self, process_of: Callable[[int], Any], definition: Any):
         """Stores the function from a round number to its process, and the definition, a `process.BanditProcess`."""
@@ -91,7 +93,7 @@ class FederatedRounds:
     def prepared(self, participations: Sequence[Participation], round_num: int) -> Any:
         """Prepares a cohort's input to `next`, possibly while the previous round is still being computed."""
         del round_num
-        return [each.inputs for each in participations]
+        return [each[:2] if self.numbers_clients else each.inputs for each in participations]
 
     def next(self, server: Any, inputs: Any, round_num: int) -> tuple[Any, fed_avg.RoundMetrics]:
         """Runs a round: (state, inputs) -> (state, metrics)."""
@@ -99,8 +101,8 @@ class FederatedRounds:
 
     def finish(self, server: Any, folder: run_folder.RunFolder) -> Sequence[str]:
         """Returns lines to print after the run."""
-        del server, folder
-        return ()
+        del server
+        return run_folder.private_notices(folder.path)
 
 
 class Round(NamedTuple):
@@ -447,6 +449,22 @@ class Payloads(Part):
         if up is None:
             up, uploads = sum(payloads.of_log(each.inputs.features) for each in cohort.participations), 1
         return own, payloads.row(self.down, up, cohort.downloads, uploads, cohort.reports)
+
+
+@dataclasses.dataclass
+class EventTriggered(Part):
+    """Number and size of the messages, if only some clients of a cohort exchange sums.
+
+    Attributes:
+      size: Number of bytes of a message.
+    """
+
+    size: int
+    columns = (metrics.MESSAGES,)
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        exchanges = int(ended.counts.aggregator) // 2  # Each is an upload and a download.
+        return own, {**payloads.row(self.size, self.size, exchanges, exchanges), metrics.MESSAGES: 2 * exchanges}
 
 
 class Clipping(_OfPhase):

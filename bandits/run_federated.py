@@ -113,8 +113,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 )
             if mechanism.voided and phase.reset.voids:
                 warnings.append(f"the noise guarantees nothing, because {phase.reset.voids}.")
-            training_flags.check_variates(phase.client_algorithm, len(phase.population))
-            selector_flags.check_population(phase.selection, len(phase.population), phase.cohorts.size)
+            count, triggered = len(phase.population), phase.communication if phase.is_event_triggered else None
+            training_flags.check_states(count, client_algorithm=phase.client_algorithm, communication=triggered)
+            selector_flags.check_population(phase.selection, count, phase.cohorts.size)
         if options.has_shift and "init" not in task.rewards:
             raise UsageError(
                 f"--task_type={options.task.task_type} has no reward shift to study, as its rewards are one matrix."
