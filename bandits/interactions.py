@@ -29,7 +29,7 @@ from optimization.study import cli, loggers, run_folder
 IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
 _PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
 _PERIOD = re.compile(r"period_(\d+)\.npz")
-SETS = "has_sets"  # Entry in the report on a log whose rows offer sets of actions, which its contexts have.
+SETS = "has_sets"  # Entry in the report on a log whose contexts contain a set of actions for each row.
 _MOST_ROWS = 1 << 20  # Maximum rows in memory; beyond it, rows are written before the checkpoint.
 
 
@@ -129,7 +129,7 @@ def _numbered(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.P
 
 
 def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.InteractionLog:
-    """Several rounds as one log, without contexts, which `rows` identifies."""
+    """Several rounds as one log. It has no contexts, because `rows` identifies them."""
     sizes = [len(each.columns["rows"]) for each in logged]
     columns = {name: np.concatenate([each.columns[name] for each in logged]) for name in logged[0].columns}
     columns["rounds"] = np.repeat([each.round_num for each in logged], sizes)
@@ -186,13 +186,13 @@ class LoggedRun:
         Raises:
           UsageError: If the data has changed or no longer exists.
         """
-        parts, task = _contexts(self.log, self.task, self.folder), self.task
-        if not task.has_action_features:
-            return dataclasses.replace(self, log=dataclasses.replace(self.log, contexts=action_sets.joined(parts)))
-        sets, catalogue, actions = action_sets.catalogued(parts, task.catalogue_actions)
-        fields = {"contexts": sets, "catalogue": catalogue, "catalogue_actions": actions}
-        names = task.action_names or self.log.action_names
-        return dataclasses.replace(self, log=dataclasses.replace(self.log, action_names=names, **fields))
+        fields: dict[str, Any] = {}
+        contexts, task = action_sets.joined(_contexts(self.log, self.task, self.folder)), self.task
+        if task.has_action_features:
+            contexts, catalogue, actions = action_sets.catalogued(contexts, task.catalogue_actions)
+            names = task.action_names or self.log.action_names
+            fields = {"catalogue": catalogue, "catalogue_actions": actions, "action_names": names}
+        return dataclasses.replace(self, log=dataclasses.replace(self.log, contexts=contexts, **fields))
 
 
 def is_logged(folder: str | os.PathLike) -> bool:

@@ -62,7 +62,7 @@ def check(settings: cli.Settings) -> None:
             if name in settings.set_by_user:
                 raise UsageError(f"--{name} conflicts with {flag}, which offers each row only once, in one round.")
         if settings.bandits_type.startswith("supervised"):
-            raise UsageError(f"--bandits_type={settings.bandits_type} needs every action's reward, but {flag} has one.")
+            raise UsageError(f"--bandits_type={settings.bandits_type} needs all actions' rewards; {flag} has only one.")
         return
     for name in _ACTING:
         if name in settings.set_by_user:

@@ -37,7 +37,9 @@ def check_policy(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
     name, model = f"policy {policy.name}", models.of_task(task, heads)
     is_declared = not policy.reads or policy.at_deployment in (policies.ACCUMULATE, policies.RESTART, policies.WITHIN)
     if ("statistics" in policy.asks) != bool(policy.reads) or not is_declared:
-        raise UsageError(f"{name}: its statistics need a method, an argument and at_deployment; see policies.Policy.")
+        raise UsageError(
+            f"{name}: its statistics need a method, a probabilities argument and at_deployment; see policies.Policy."
+        )
     if "representation" in policy.reads and policy.at_deployment == policies.ACCUMULATE and len(model.shapes) > 2:
         raise UsageError(f"{name}: at_deployment must be restart, because the representation changes at a deployment.")
     examples = clients.joined([part for _, part in clients.chosen(task.clients, range(len(task.clients)), _ROWS, 0)])
@@ -101,8 +103,8 @@ def _checked_sums(policy: policies.Policy, more: Mapping[str, Any]) -> dict[str,
     total, *halves = [dict(summed(**rows)) for rows in (log, *parts)]
     for name, each in total.items():
         is_sum = each.dtype == tf.float32 and np.allclose(each, halves[0][name] + halves[1][name], 1e-3, 1e-3)
-        if not is_sum or name in (policies.ROUND, policies.COUNT):
-            raise ValueError(f"its statistic {name!r} is no float32 sum over interactions, or has a reserved name")
+        if not is_sum or name in (policies.ROUND, policies.COUNT, policies.NOISE):
+            raise ValueError(f"its statistic {name!r} is not a float32 sum over interactions, or has a reserved name")
     return total
 
 

@@ -12,13 +12,13 @@ import dataclasses
 import functools
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from bandits import metrics
-from bandits.options import BanditOptions, phases
+from bandits.options import BanditOptions, Phase, phases
 from data import action_sets, clients, keys, logged_clients, tasks, text
 from data.action_sets import ActionSets
 from optimization.options import Cohorts
@@ -41,9 +41,9 @@ _DRAWS = 2000  # Number of sampled cohorts.
 
 @dataclasses.dataclass(frozen=True)
 class References:
-    """Held-out rewards of policies that need no rounds. They are chosen on all data of the training clients.
+    """Held-out rewards of policies that need no rounds. These policies are chosen on all training clients' data.
 
-    On a log, they are doubly robust estimates.
+    On a log, the rewards are doubly robust estimates.
 
     Attributes:
       rewards: Rewards of the uniform policy, the best fixed action and the central linear model, by name.
@@ -64,7 +64,7 @@ class References:
 
     @property
     def near_linear(self) -> float:
-        """Measured reward close to the linear model's; NaN if the linear model does not beat the uniform policy."""
+        """Measured reward at `_NEAR` of the linear model's gain; NaN if the model does not beat the uniform policy."""
         return self.measured[0] + _NEAR * self.measured_gain if self.measured_gain > 0 else math.nan
 
 
@@ -93,8 +93,10 @@ def simple_policies(task: tasks.Task, matrix: np.ndarray) -> References:
         from sklearn import linear_model
 
         width = task.model_arguments.get("vocabulary_size") or task.model_arguments["num_features"]
-        loaded = [clients.joined([part.load(index) for index in range(len(part))]) for part in parts]
-        contexts, of_held_out = (text.design(_contexts(examples.features), width) for examples in loaded)
+        loaded: list[Any] = [
+            clients.joined([part.load(index) for index in range(len(part))]).features for part in parts
+        ]
+        contexts, of_held_out = (text.design(getattr(each, "contexts", each), width) for each in loaded)
         predicted = linear_model.Ridge().fit(contexts, everyone).predict(of_held_out)
     rows, linear = np.arange(len(rewards)), _best(predicted, is_offered)
     earned = {
@@ -124,30 +126,23 @@ def _means(values: np.ndarray, is_offered: np.ndarray) -> np.ndarray:
     return values.mean(axis=1) if is_offered.all() else values.mean(axis=1, where=is_offered)
 
 
-def _contexts(features: clients.Features) -> np.ndarray | text.Bags:
-    return features.contexts if isinstance(features, ActionSets) else features
-
-
 def _predicted_by_pairs(task: tasks.Task) -> np.ndarray:
     """Predicts rewards of held-out rows, float64 [rows, slots], by ridge regression on pairs of context and action."""
 
-    def pairs(examples: clients.Examples) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        sets: Any = task.normalize(examples.features)
-        places = np.nonzero(sets.entries >= 0)
-        features = logged_clients.pairs(text.take(sets.contexts, places[0]), sets.actions[places])
-        return text.design(features, features.shape[1]), places
+    def pairs(part: clients.ClientData, indices: Iterable[int]) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
+        for index in indices:
+            examples = part.load(index)
+            sets: Any = task.normalize(examples.features)
+            places = np.nonzero(sets.entries >= 0)
+            features = logged_clients.pairs(text.take(sets.contexts, places[0]), sets.actions[places])
+            yield text.design(features, features.shape[1]), examples.labels, places
 
-    products: Any = 0.0
-    moments: Any = 0.0
-    for index in _some(range(len(task.clients))):
-        examples = task.clients.load(index)
-        features, places = pairs(examples)
-        products, moments = products + features.T @ features, moments + features.T @ examples.labels[places]
+    products, moments = np.zeros((1, 1)), np.zeros(1)  # They get the shape of the first sums.
+    for features, labels, places in pairs(task.clients, _some(range(len(task.clients)))):
+        products, moments = products + features.T @ features, moments + features.T @ labels[places]
     weights, predicted = np.linalg.solve(products + np.eye(len(products)), moments), []
-    for index in range(len(task.held_out)):
-        examples = task.held_out.load(index)
-        features, places = pairs(examples)
-        predicted.append(np.zeros(examples.labels.shape))
+    for features, labels, places in pairs(task.held_out, range(len(task.held_out))):
+        predicted.append(np.zeros(labels.shape))
         predicted[-1][places] = features @ weights
     return np.concatenate(predicted)
 
@@ -166,10 +161,8 @@ def _gain(task: tasks.Task, parts: Sequence[logged_clients.LoggedClients]) -> in
     return row_mean(np.array([each.sum() for each in gains]), np.array([len(each) for each in gains]))
 
 
-def _rewards(
-    task: tasks.Task, part: clients.ClientData, index: int, matrix: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the rewards of a client's rows, float64 [rows, slots]; doubly robust rewards for a log; and the actions.
+def _rewards(task: tasks.Task, part: clients.ClientData, index: int, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Returns a client's rewards, float64 [rows, slots], which are doubly robust for a log, and the actions.
 
     Actions are positions in the task's names, or -1 for slots without an action.
     """
@@ -396,7 +389,7 @@ class Values(NamedTuple):
 def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the rewards of the uniform policy and of a ranking, float64 [examples] each, by name.
 
-    The ranking plays the offered action that it ranks first, so it is the best fixed action among those available.
+    The ranking chooses the offered action that it ranks first, so it is the best fixed action among those available.
 
     Args:
       task: A task whose rows offer sets of actions.
@@ -413,13 +406,13 @@ def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -
 def set_values(task: tasks.Task, indices: Sequence[int]) -> np.ndarray:
     """Returns the value by which each action is ranked, float64 [actions], from the rows of some clients.
 
-    It is the action's mean reward where it is offered, shrunk to the mean of all actions as if it had been observed
+    It is the action's mean reward when offered, shrunk towards the mean of all actions as if it had been observed
     `_PRIOR_ROWS` more times with that mean. Otherwise, an action that was offered once would often be the best.
     """
     return _ranking(task, (_rewards_of_sets(task, task.clients.load(int(index))) for index in _some(indices)))
 
 
-def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, ...]]) -> np.ndarray:
     """Value of each action from several clients' rewards and actions; see `set_values`."""
     sums, counts = np.zeros((2, len(task.action_names) or task.num_actions))
     for rewards, actions in rewards_and_actions:
@@ -430,7 +423,7 @@ def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, n
 
 
 def _rewards_of_sets(task: tasks.Task, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-    """Rewards, and positions of actions in the task's names or -1, [examples, slots]; unnamed actions are slots."""
+    """Rewards and actions, [examples, slots]: positions in the task's names, slots if there are no names, or -1."""
     sets: ActionSets = examples.features  # type: ignore[assignment]
     actions, labels = sets.entries, examples.labels
     if not task.has_action_features:
@@ -450,7 +443,7 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
 
     Returns:
       `participating`: Bounds for the participating clients, weighted like the rewards of rounds. If a client has n
-      examples, each of them has weight min(n, cap) / n, which is the expectation over the sampled cap. A round's reward
+      examples, each of them has weight min(n, cap) / n, the probability of being sampled. A round's reward
       is the mean over its cohort's examples, however many there are (`weights_of_rounds`). The action is the best one
       on these same examples, so its value is optimistically biased. If rewards drift, the mean is over all rounds.
       This entry is missing if a selector prefers some clients, if clients can be absent, or if rewards are delayed.
@@ -468,7 +461,7 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
     if _last and _last[0][0]() is task and _last[0][1] == key:
         return _last[0][2]
     if isinstance(task.feature_spec, action_sets.Spec):
-        return _bounds_of_sets(task, phase.population)
+        return _bounds_of_sets(task, phase, is_uniform)
     matrix = task.rewards[phase.rewards]
     matrix_of: Any = drift.mean_matrix(matrix, acted, None)
     if drift.kind == "client":
@@ -485,12 +478,24 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
     return bounds
 
 
-def _bounds_of_sets(task: tasks.Task, population: Sequence[int]) -> dict[str, Bounds]:
-    """Bounds on held-out examples, whose best fixed action is the ranking of the participating clients."""
-    ranking, part = set_values(task, population), task.held_out
-    each = [of_sets(task, part.load(int(index)), ranking) for index in _some(range(len(part)))]
-    chance, constant = (float(np.concatenate([one[name] for one in each]).mean()) for name in (UNIFORM, FIXED))
-    return {"held_out": Bounds(chance, constant, int(ranking.argmax()), len(each), len(part))}
+def _bounds_of_sets(task: tasks.Task, phase: Phase, is_uniform: bool) -> dict[str, Bounds]:
+    """Bounds whose best fixed action is the ranking of the participating clients; see `bounds_of_run`."""
+    ranking = set_values(task, phase.population)
+
+    def bounds(part: clients.ClientData, indices: Sequence[int], cap: int, cohort: Cohorts | None) -> Bounds:
+        chosen = _some(indices)
+        totals, counts = np.zeros((len(chosen), 2)), np.zeros(len(chosen))
+        for place, index in enumerate(chosen):
+            earned = np.stack(list(of_sets(task, part.load(int(index)), ranking).values()), axis=1)
+            counts[place] = min(len(earned), cap or len(earned))
+            totals[place] = counts[place] * earned.mean(axis=0) if len(earned) else 0
+        values = _values(totals, counts, cohort)
+        errors = [_error(values.shares[:, place], len(indices)) for place in range(2)]
+        return Bounds(*values.mean.tolist(), int(ranking.argmax()), values.clients, len(indices), *errors)
+
+    cap = phase.max_examples_per_client
+    found = {"participating": bounds(task.clients, phase.population, cap, phase.cohorts)} if is_uniform else {}
+    return {**found, "held_out": bounds(task.held_out, range(len(task.held_out)), 0, None)}
 
 
 def _some(indices: Sequence[int]) -> Sequence[int]:
@@ -544,13 +549,18 @@ def action_values(
         rewards = matrix_of(int(index)).astype(float)
         occur = np.bincount(labels, minlength=len(rewards)) if is_single else labels.sum(axis=0, dtype=float)
         totals[place] = counts[place] / count * (occur @ rewards)
+    return _values(totals, counts, cohort)
+
+
+def _values(totals: np.ndarray, counts: np.ndarray, cohort: Cohorts | None) -> Values:
+    """Mean rewards from each client's sums, float64 [clients, columns], and its number of examples; see `Values`."""
     if not counts.any():
-        return Values(np.full(totals.shape[1], np.nan), len(chosen), np.zeros_like(totals))
+        return Values(np.full(totals.shape[1], np.nan), len(counts), np.zeros_like(totals))
     overall = totals.sum(axis=0) / counts.sum()
     gaps = totals - counts[:, np.newaxis] * overall  # They sum to 0, so a constant weight has no effect.
     weights = weights_of_rounds(counts, cohort) if cohort else np.zeros(len(counts))
     shares = (1 / counts.sum() + weights)[:, np.newaxis] * gaps
-    return Values(overall + weights @ gaps, len(chosen), shares)
+    return Values(overall + weights @ gaps, len(counts), shares)
 
 
 def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:

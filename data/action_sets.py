@@ -33,7 +33,7 @@ class ActionSets(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """Form of the sets of a task.
+    """Format of a task's sets of actions.
 
     Attributes:
       contexts: (shape, dtype name) of one context, or `text.Bags`.
@@ -64,26 +64,24 @@ def joined(parts: Sequence[Any]) -> Any:
     )
 
 
-def catalogued(parts: Sequence[ActionSets], actions: np.ndarray | None) -> tuple[ActionSets, np.ndarray, np.ndarray]:
-    """Moves the features of actions from sets to a catalogue; see `normalized` for the opposite.
+def catalogued(sets: ActionSets, actions: np.ndarray | None) -> tuple[ActionSets, np.ndarray, np.ndarray]:
+    """Moves the features of actions from sets to a catalogue; see `with_features` for the opposite.
 
     Args:
-      parts: Parts of the sets, with features.
+      sets: The sets, with features.
       actions: int32 [entries], the action of each entry of the catalogue. None if there is no catalogue yet: then, each
         offered action becomes an entry, whose action is its slot.
 
     Returns:
-      All parts without features; float32 [entries, features]; and int32 [entries], the action of each entry.
+      The sets without features; float32 [entries, features]; and int32 [entries], the action of each entry.
     """
-    sets = joined([part._replace(actions=part.actions[..., :0]) for part in parts])
-    features = np.concatenate([part.actions[part.entries >= 0] for part in parts])
-    is_offered = sets.entries >= 0
+    is_offered, entries = sets.entries >= 0, sets.entries.copy()
     if actions is None:
-        sets.entries[is_offered] = np.arange(len(features))
-        return sets, features, np.nonzero(is_offered)[1].astype(np.int32)
-    catalogue = np.zeros((len(actions), features.shape[1]), np.float32)
-    catalogue[sets.entries[is_offered]] = features
-    return sets, catalogue, actions
+        actions = np.nonzero(is_offered)[1].astype(np.int32)
+        entries[is_offered] = np.arange(len(actions))
+    catalogue = np.zeros((len(actions), sets.actions.shape[2]), np.float32)
+    catalogue[entries[is_offered]] = sets.actions[is_offered]
+    return of_entries(sets.contexts, entries), catalogue, actions
 
 
 def with_features(sets: ActionSets, catalogue: np.ndarray) -> ActionSets:

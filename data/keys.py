@@ -15,7 +15,7 @@ class Purpose(enum.IntEnum):
 
     Runs are only reproducible if the numbers stay the same: new purposes may be added, but never renumber the old ones.
     `SeedSequence` treats a missing number as a zero, so all keys of a purpose have the same length. Events that do not
-    belong to a round or client have 0 in its place.
+    belong to a round or client have 0 in that position.
 
     Attributes:
       places: Length of `place`.

@@ -6,8 +6,8 @@ Errors that make every estimate meaningless raise a `UsageError` with the row an
 `check` tests the assumptions behind conclusions from a log: correct propensities, columns that were recorded before the
 action, and a single set of actions.
 With correct propensities p, the mean of 1{A = a} / p * g is at most the mean of g, for each action a and each g >= 0
-that is known before the action. If g was recorded after the action, such as whether there was a conversion, the former
-is larger for some action. The mean weight of a policy is 1 if the log has all of its actions.
+that is known before the action. If g was recorded after the action, such as whether there was a conversion, the
+weighted mean is larger for some action. The mean weight of a policy is 1 if the log has all of its actions.
 """
 
 import re
@@ -52,7 +52,7 @@ _SUMS = "Wrong propensities often do not sum to 1 over a row's actions; --propen
 # Names of findings that allow no conclusion.
 COLUMNS, PROPENSITIES, ACTION_SETS = "columns from after the action", "weights", "sets of actions"
 LEVEL = 0.05  # Maximum probability that a correct log fails.
-_FEWEST_ROWS, _FEWEST_CLIENTS = 20, 10  # An action with fewer of either is not tested.
+_FEWEST_ROWS, _FEWEST_CLIENTS = 20, 10  # Actions with fewer rows or clients are not tested.
 _MOST_TESTS, _MOST_NUMBERS = 2000, 20_000_000
 _DIGITS = range(1, 7)  # Decimals that propensities may be rounded to; with one, such as 0.5, they count as exact.
 _SETS = (
@@ -176,9 +176,8 @@ def mean_inverse_propensity(log: "InteractionLog") -> Finding:
     error = float(np.sqrt((residuals**2).sum() * num_clients / max(num_clients - 1, 1)) / len(log))
     is_off = abs(mean - count) > _STANDARD_ERRORS * error + _ROUNDING * count
     text = f"The mean of 1 / propensity is {mean:.3g} (standard error over clients {error:.2g}). "
-    what = "offered action was possible, its expectation is the mean size of a row's set"
-    what = what if log.has_sets else "action was possible in every row, its expectation is the number of actions"
-    text += f"If every {what}, {round(count, 2):g}."
+    what = "mean size of a row's set" if log.has_sets else "number of actions"
+    text += f"If every offered action was possible, this mean should be near the {what}, {round(count, 2):g}."
     if is_off:
         causes = "propensities that are too small"
         if mean < count:
@@ -243,7 +242,7 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
 
     Args:
       log: The log.
-      weights: float64 [rows], the target's probability of the logged action over its propensity.
+      weights: float64 [rows], the target's probability of the logged action divided by its propensity.
     """
     total = float(weights.sum())
     if not total:
@@ -320,7 +319,7 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
         text += f"({how}). Possible causes: rows where an action of the policy was not available or very rare; "
         return Finding(PROPENSITIES, True, text + causes)
     if 0 in failed or (len(columns) > 1 and 2 * len(columns) > len(set(names[1:]))):
-        text = f"Weighted by 1 / propensity, the rows of an action outweigh all rows ({how}). Possible causes: "
+        text = f"Weighted by 1 / propensity, the rows of an action weigh more than all rows ({how}). Possible causes: "
         return Finding(PROPENSITIES, True, text + causes)
     if columns:
         return Finding(COLUMNS, True, f"The features of {shown} depend on the chosen action ({how}). {_AFTER}")
@@ -347,7 +346,7 @@ def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
     matrix = sparse.csc_matrix(design(contexts, width))
     means = matrix.mean(axis=0).A1
     variances = (matrix.power(2).mean(axis=0).A1 - means**2)[:width]
-    most = max(1, min(_MOST_TESTS // log.num_actions, _MOST_NUMBERS // len(log)))
+    most = max(1, min(_MOST_TESTS // len(log.action_names), _MOST_NUMBERS // len(log)))
     varying = [place for place in np.argsort(-variances, kind="stable")[:most] if variances[place] > 1e-9]
     chosen = matrix[:, varying].toarray()
     low, high = chosen.min(axis=0), chosen.max(axis=0)
@@ -367,8 +366,8 @@ def _column(feature: str, columns: list[str]) -> str:
 def _pvalues(log: "InteractionLog", weights: np.ndarray, values: np.ndarray, *, is_policys: bool = False) -> np.ndarray:
     """P-values of tests of whether each value's weighted sum exceeds its plain sum, float64 [values].
 
-    They are empty with too few rows or clients. For a policy's weights, the tests are two-sided, with any number of
-    rows.
+    They are empty with too few rows or clients. For a policy's weights, the tests are two-sided, and any number
+    of rows is enough.
 
     The tests are conservative where the normal approximation fails. The variance is that of the clients' sums, but at
     least that of independent rows, which is estimated by the sum of w (w - 1) g^2. If the weighted sum of g^2 is

@@ -26,7 +26,8 @@ SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
 LOG_COLUMNS = 3  # Action, reward and propensity.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _TOLERANCE = 1e-8  # Tolerance of LSQR; the default leaves visible errors.
-_MOST_PRODUCTS = 4000  # With more products of context and action features, they are left out.
+# Products of context and action features are left out if there are more than this per row, or in all rows together.
+_MOST_PRODUCTS, _MOST_NUMBERS = 2000, 200_000_000
 _UNIFORM_TOLERANCE = 0.01  # Relative tolerance, because propensities may be written with few digits.
 
 
@@ -53,7 +54,10 @@ class Regression:
 
     def predict(self, contexts: np.ndarray | text.Bags) -> np.ndarray:
         """Predicts rewards, float64 [rows, actions], within the range of the rewards in the fit."""
-        added = text.design(contexts, len(self.weights) - 1) @ self.weights
+        return self.rewards(text.design(contexts, len(self.weights) - 1) @ self.weights)
+
+    def rewards(self, added: np.ndarray) -> np.ndarray:
+        """Maps linear predictions to rewards, float64 of the same shape."""
         if self.log_odds is None:
             return np.clip(self.base + added, self.low, self.high)
         intercept, slope = self.log_odds
@@ -138,8 +142,8 @@ class Rewards:
 
     Attributes:
       regressions: Regressions on the first half, on the second half, and on all of the training clients.
-      residuals: float64 [training rows], the centred errors of the regression on the other half of the clients. Empty
-        if rewards have at most two values, because sampled rewards then have these values, too.
+      residuals: float64 [training rows], centred errors of the regression that was fitted on the other half of the
+        clients. Empty if rewards have at most two values, because sampled rewards then have these values, too.
       low: Smallest logged reward of training clients.
       high: Largest logged reward of training clients.
     """
@@ -177,13 +181,14 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     """Fits the reward models on the rows of at least two training clients.
 
     The penalty of each regression is tuned on every fourth of its clients. If actions have features, the regressions
-    are on pairs of a context and an action, as if there was a single action.
+    are on pairs of a context and an action, as if there were a single action.
     """
     fold_of_row = halves(len(log.client_ids))[log.clients]
+    most_products = min(_MOST_PRODUCTS, _MOST_NUMBERS // len(log))
 
     def fitted(rows: np.ndarray) -> Regression:
         part = log.take(rows)
-        contexts, actions, num_actions = _logged(part)
+        contexts, actions, num_actions = _logged(part, most_products)
         width = num_features if log.catalogue is None else contexts.shape[1]
         return fit(contexts, width, actions, part.rewards, num_actions, part.clients % 4 == 3)
 
@@ -195,7 +200,7 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
         for fold in range(2):
             rows = np.flatnonzero(fold_of_row == fold)
             part = log.take(rows)
-            contexts, actions, _ = _logged(part)
+            contexts, actions, _ = _logged(part, most_products)
             predicted = regressions[1 - fold].predict(contexts)
             residuals[rows] = part.rewards - predicted[np.arange(len(rows)), actions]
         residuals -= residuals.mean()
@@ -206,36 +211,38 @@ def predictions(regression: Regression, log: interaction_log.InteractionLog) -> 
     """Predicts the rewards of actions, float64 [rows, actions]; 0 for actions that are not offered."""
     if log.catalogue is None:
         return np.where(log.offered, regression.predict(log.plain_contexts), 0)
-    predicted = np.zeros(log.offered.shape)
-    rows, slots = np.nonzero(log.offered)
-    predicted[rows, slots] = regression.predict(_pairs(log, rows, slots))[:, 0]
-    return predicted
+    contexts = _vectors(log.plain_contexts, len(log))
+    shape, (*weights, intercept) = (contexts.shape[1], log.catalogue.shape[1]), regression.weights[:, 0]
+    of_context, of_action, of_products = np.split(weights, np.cumsum(shape))
+    products = of_products.reshape(shape) if len(of_products) else np.zeros(shape)
+    added = np.einsum("rsa,ra->rs", log.catalogue[log.contexts.entries], contexts @ products + of_action)
+    return np.where(log.offered, regression.rewards(added + (contexts @ of_context + intercept)[:, np.newaxis]), 0)
 
 
-def _logged(log: interaction_log.InteractionLog) -> tuple[clients.Features, np.ndarray, int]:
-    """Contexts, logged actions and number of actions for a regression; the only action of pairs is 0."""
+def _logged(log: interaction_log.InteractionLog, most_products: int) -> tuple[Any, np.ndarray, int]:
+    """Contexts, logged actions and number of actions for a regression; the only action of `pairs` is 0."""
     if log.catalogue is None:
         return log.plain_contexts, log.actions, len(log.action_names)
-    return _pairs(log, np.arange(len(log)), log.actions), np.zeros(len(log), np.int32), 1
+    actions = log.catalogue[log.contexts.entries[np.arange(len(log)), log.actions]]
+    return pairs(log.plain_contexts, actions, most_products), np.zeros(len(log), np.int32), 1
 
 
-def _pairs(log: interaction_log.InteractionLog, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """Features of these rows and slots of a log whose actions have features; see `pairs`."""
-    return pairs(text.take(log.plain_contexts, rows), log.catalogue[log.contexts.entries[rows, slots]])
-
-
-def pairs(contexts: np.ndarray | text.Bags, actions: np.ndarray) -> np.ndarray:
+def pairs(contexts: np.ndarray | text.Bags, actions: np.ndarray, most_products: int = _MOST_PRODUCTS) -> np.ndarray:
     """Features of contexts and actions, and their products unless there are too many, float32 [pairs, features].
 
     Args:
       contexts: One context for each pair. Bags of words are left out, because there are too many words.
       actions: float32 [pairs, features of an action].
+      most_products: Maximum number of products.
     """
-    numbers = np.zeros((len(actions), 0)) if isinstance(contexts, text.Bags) else contexts.reshape(len(actions), -1)
-    parts = [numbers, actions]
-    if numbers.shape[1] * actions.shape[1] <= _MOST_PRODUCTS:
-        parts.append(np.einsum("pc,pa->pca", numbers, actions).reshape(len(actions), -1))
+    parts = [_vectors(contexts, len(actions)), actions]
+    if parts[0].shape[1] * actions.shape[1] <= most_products:
+        parts.append(np.einsum("pc,pa->pca", *parts).reshape(len(actions), -1))
     return np.concatenate(parts, axis=1, dtype=np.float32)
+
+
+def _vectors(contexts: np.ndarray | text.Bags, rows: int) -> np.ndarray:
+    return np.zeros((rows, 0)) if isinstance(contexts, text.Bags) else contexts.reshape(rows, -1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -246,7 +253,7 @@ class LoggedClients(clients.ClientData):
       log: The rows of these clients only.
       rewards: The reward models.
       regression_of: For each client, the index of the regression that predicts the client's rewards, and that was
-        fitted without them.
+        fitted without the client.
       feedback: Type of the labels: `simulator` for sampled rewards, `doubly_robust` for doubly robust targets.
       keeps_log: Whether the logged action, reward and propensity are appended to the labels of each row.
       seed: Random seed.

@@ -115,16 +115,16 @@ class Source(NamedTuple):
       table: The file.
       schema: The schema from the flags.
       roles: The columns by role.
-      catalogue: The table of actions; None if there is none.
+      catalogue: The `Catalogue`; None if there is none.
     """
 
     table: table_file.Table
     schema: Schema
     roles: Roles
-    catalogue: Catalogue | None
+    catalogue: Any
 
-    def listed(self, frame: pd.DataFrame) -> pd.DataFrame | None:
-        """Offered ids of a file with one row per decision; None if every row offers the whole catalogue.
+    def listed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Ids in `--offered_column` of a file with one row per decision.
 
         Each row must offer its label or logged action.
 
@@ -133,10 +133,31 @@ class Source(NamedTuple):
 
         Returns:
           One row for each offered action, with the index of the row that offers it as index and as `decision`; its
-          `id`, and whether it `is_chosen`.
+          `id`; and either whether it `is_chosen` or, if each action has a column of rewards, its `reward`.
         """
-        if not self.schema.offered_column:
-            return None
+        if self.roles.rewards:
+            return self._rewarded(frame)
+        ids, labels = self.ids(frame), frame[self.roles.label]
+        is_chosen = ids.astype(object) == labels.astype(object)[ids.index]
+        is_wrong = ~is_chosen.groupby(level=0).any()[frame.index]
+        problem = "is not in the --offered_column of its row"
+        refuse(is_wrong, labels, self.table, f"Column {labels.name!r}", problem)
+        return pd.DataFrame({"decision": ids.index, "id": ids, "is_chosen": is_chosen})
+
+    def _rewarded(self, frame: pd.DataFrame) -> pd.DataFrame:
+        flag, names = "--reward_columns", self.roles.rewards
+        each = {name: self.table.numbers(frame[name], flag, "reward", _FLOAT32) for name in names}
+        rewards = pd.DataFrame(each, frame.index)
+        ids = self.ids(frame) if self.schema.offered_column else rewards.stack().index.to_frame()[1].droplevel(1)
+        places = pd.Index(names).get_indexer(ids.astype(object))
+        refuse(places < 0, ids, self.table, "--offered_column", f"is not in {flag}")
+        values = rewards.to_numpy()[frame.index.get_indexer(ids.index), places]
+        return pd.DataFrame({"decision": ids.index, "id": columns.named(ids), "reward": values}, ids.index)
+
+    def ids(self, frame: pd.DataFrame) -> pd.Series:
+        """Ids that rows offer, with the index of these rows; the whole catalogue without `--offered_column`."""
+        if not self.schema.offered_column and self.catalogue:
+            return pd.Series(self.catalogue.ids * len(frame), frame.index.repeat(len(self.catalogue.ids)))
         cells, flag, mark = frame[self.schema.offered_column], "--offered_column", None
         if not table_file.holds_lists(cells):
             cells = table_file.as_text(cells, missing=("",))
@@ -145,11 +166,7 @@ class Source(NamedTuple):
         refuse(sets.map(len) == 0, cells, self.table, flag, "is an empty set: every row must offer an action")
         ids = columns.named(sets.explode().infer_objects())
         refuse(ids.isna(), cells[ids.index], self.table, flag, "has an empty id")
-        labels = frame[self.roles.label]
-        is_chosen = ids.astype(object) == labels.astype(object)[ids.index]
-        is_wrong = ~is_chosen.groupby(level=0).any()[frame.index]
-        refuse(is_wrong, labels, self.table, f"Column {labels.name!r}", f"is not in the {flag} of its row")
-        return pd.DataFrame({"decision": ids.index, "id": ids, "is_chosen": is_chosen})
+        return ids
 
     def decisions(self, frame: pd.DataFrame, known: Collection[str]) -> tuple[Roles, pd.DataFrame, pd.DataFrame]:
         """Decisions of a file in long form, whose rows need not be adjacent, and which have one chosen action in a log.
@@ -202,17 +219,18 @@ class Source(NamedTuple):
         Args:
           frame: One row per decision, with the index of the file.
           names: Names of all actions; empty to take those of the catalogue, or the ids in `offered`.
-          offered: Result of `listed` or `decisions`; the decisions may have other rows.
+          offered: Result of `listed` or `decisions`, which may have further decisions; None if every row offers the
+            whole catalogue.
         """
         names = self.catalogue.ids if self.catalogue else names
         if offered is None:
             every, labels = np.arange(len(names), dtype=np.int32), frame[self.roles.label]
-            chosen = columns.codes(labels, names)
-            refuse(chosen < 0, labels, self.table, f"Column {labels.name!r}", "is not an id in --action_table")
+            codes = columns.codes(labels, names)
+            refuse(codes < 0, labels, self.table, f"Column {labels.name!r}", "is not an id in --action_table")
             if len(names) > (self.schema.largest_set or np.inf):
                 raise UsageError(f"--largest_set is below {len(names)}, the number of actions in --action_table.")
             sets = np.broadcast_to(every, (len(frame), len(names)))  # Without a copy for each row.
-            return Offers(names, sets, every, self.catalogue.features, chosen, None, self.catalogue.table)
+            return Offers(names, sets, every, self.catalogue.features, codes, None, self.catalogue.table)  # type: ignore
         rows = frame.index.get_indexer(offered["decision"])
         offered, rows = offered[rows >= 0], rows[rows >= 0]
         slots = pd.Series(rows).groupby(rows).cumcount().to_numpy(np.int32)
@@ -220,6 +238,7 @@ class Source(NamedTuple):
         actions, entries, shown = slots, np.arange(len(rows)), pd.Series(slots + 1, offered.index)
         if "id" in offered:
             shown, flag = offered["id"], "--offered_column" if self.schema.offered_column else "--action_column"
+            flag = "--reward_columns" if self.roles.rewards and not self.schema.offered_column else flag
             names = names or columns.ordered(shown)
             actions, source = columns.codes(shown, names), "--action_table" if self.catalogue else "--public_statistics"
             refuse(actions < 0, shown, self.table, flag, f"is not an action of {source}")
@@ -242,13 +261,12 @@ class Source(NamedTuple):
             refuse(is_empty, shown, self.table, "Features of actions", "is an offered action without any features")
         else:
             slots, entries, of_entries, width = actions, actions, np.arange(len(names), dtype=np.int32), len(names)
-        sets, chosen, rewards = np.full((len(frame), width), -1, np.int32), None, None
+        sets, names = np.full((len(frame), width), -1, np.int32), names or [str(slot + 1) for slot in range(width)]
         sets[rows, slots] = entries
         if "reward" in offered:
             rewards = np.zeros(sets.shape, np.float32)
             rewards[rows, slots] = offered["reward"]
-        else:
-            is_chosen, chosen = offered["is_chosen"].to_numpy(bool), np.zeros(len(sets), np.int32)
-            chosen[rows[is_chosen]] = slots[is_chosen]
-        names = names or [str(slot + 1) for slot in range(width)]
-        return Offers(names, sets, of_entries, features, chosen, rewards, table)
+            return Offers(names, sets, of_entries, features, None, rewards, table)
+        is_chosen, chosen = offered["is_chosen"].to_numpy(bool), np.zeros(len(sets), np.int32)
+        chosen[rows[is_chosen]] = slots[is_chosen]
+        return Offers(names, sets, of_entries, features, chosen, None, table)

@@ -59,14 +59,14 @@ def action_entries(text: str | None, names: Sequence[str]) -> list[tuple[str, st
 
     Args:
       text: Value of the flag.
-      names: All columns of the file; names with `=` among them are no pairs.
+      names: All columns of the file; an entry that is a column's name is not split at `=`.
     """
     pairs = [entry.partition("=") if entry not in names and "=" in entry else ("", "", entry) for entry in listed(text)]
     return [(action.strip(), column.strip()) for action, _, column in pairs]
 
 
 def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
-    """Joins words to the value of a flag, for `listed` and a shell; `quoted` adds quotes even where none are needed."""
+    """Joins words into a flag's value for `listed` and a shell; `quoted` adds quotes even where none are needed."""
     value = ",".join(f'"{word}"' if "," in word else word for word in words)
     return f"'{value}'" if quoted and "'" not in value else shlex.quote(value)
 
@@ -80,10 +80,12 @@ class Table:
     )
     client_column: str = setting(None, "Column of clients, or rows:N for N synthetic clients", unset="", basic=True)
     label_column: str | None = setting(None, "Column of the correct action, whose reward is 1", basic=True)
-    reward_columns: str | None = setting(None, "Instead of a label: columns with the rewards of each action, or all")
-    feature_columns: str | None = setting(None, "Columns of the context, separated by commas (default: the others)")
+    reward_columns: str | None = setting(
+        None, "Instead of a label: one column per action with its reward, or all for all remaining columns"
+    )
+    feature_columns: str | None = setting(None, "Columns of the context, separated by commas (default: all others)")
     text_columns: str | None = setting(None, "Columns of text, which become counts of words (default: none)")
-    partition_column: str | None = setting(None, "With rows:N: column whose values each client mixes differently")
+    partition_column: str | None = setting(None, "With rows:N: column whose mix of values differs between clients")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,8 +118,12 @@ class Sets:
     )
     offered_column: str | None = setting(None, "Column of the ids that a row offers: lists, or a|b|c (default: all)")
     decision_column: str | None = setting(None, "Column of decisions in a table with one row per decision and action")
-    chosen_column: str | None = setting(None, "In such a log, column with 1 for the chosen action", only=_LONG)
-    largest_set: Count | None = setting(None, "Most actions with features in a row (default: as in the data, or 25)")
+    chosen_column: str | None = setting(
+        None, "In a log with --decision_column: column with 1 for the chosen action", only=_LONG
+    )
+    largest_set: Count | None = setting(
+        None, "Maximum number of actions with features per row (default: as in the data, or 25)"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,9 +151,9 @@ class HeldOut:
 class RewardTime:
     """Settings of delayed and missing rewards in a log."""
 
-    reward_time_column: str | None = setting(None, "Column of each reward's time; empty without reward", only=_TIMED)
+    reward_time_column: str | None = setting(None, "Column of each reward's time; empty without a reward", only=_TIMED)
     log_until: str | None = setting(None, "Time until which rewards were observed", only={"reward_window": True})
-    unobserved_rewards: str = setting("refuse", "Meaning of an empty reward", UNOBSERVED)
+    unobserved_rewards: str = setting("refuse", "How rows without a reward are treated", UNOBSERVED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -228,8 +234,6 @@ class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
             raise UsageError("--decision_column needs --reward_column and, with --action_table, --action_column.")
         if long_form and (self.label_column or self.reward_columns or self.offered_column):
             raise UsageError("--decision_column excludes --label_column, --reward_columns and --offered_column.")
-        if self.has_sets and not (long_form or self.action_column or self.label_column):
-            raise UsageError("--action_table and --offered_column need --label_column or, in a log, --action_column.")
         if not (self.is_log or long_form) and bool(self.label_column) == bool(self.reward_columns):
             flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")

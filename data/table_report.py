@@ -37,12 +37,12 @@ def of(rows: tables.Rows, *encoded: columns.Encoded, knows_labels: bool = False)
     report = {name: getattr(table, name) for name in ("form", "missing_values", "percents")}
     report |= {name: getattr(rows, name) for name in ("dropped_rows", "notes", "synthetic_clients")}
     sizes: dict[str, Any] = {"rows": len(rows.frame), "clients": len(rows.client_ids)}
-    if rows.offered:
-        offered = (rows.offered.entries >= 0).sum(axis=1)
-        sets = {"smallest": int(offered.min()), "mean": float(offered.mean()), "largest": int(offered.max())}
-        features = [{"name": name} | kind for name, kind in encoded[1].kinds.items()]
-        counts = {"actions": len(rows.offered.names), "entries": len(rows.offered.actions)}
-        sizes["sets"] = sets | counts | {"features": features}
+    if offered := rows.offered:
+        counts = (offered.entries >= 0).sum(axis=1)
+        sets = {"smallest": int(counts.min()), "mean": float(counts.mean()), "largest": int(counts.max())}
+        kinds, own = encoded[1].kinds, roles.action_features
+        features = [{"name": name, "use": "of action"} | kinds[name] for name in kinds if name not in own]
+        sizes["sets"] = sets | {"actions": len(offered.names), "entries": len(offered.actions), "features": features}
     return report | sizes | {"warnings": warnings, "columns": _of_columns(rows, *encoded)}
 
 
@@ -91,7 +91,9 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         report = {**log, "dropped_rows": {}, "percents": (), "warnings": ()}
     if "columns" not in report:
         return
-    described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.get(column["use"], 3))
+    sets = report.get("sets", {})
+    every: Sequence[Mapping[str, Any]] = [*report["columns"], *sets.get("features", ())]
+    described = sorted(every, key=lambda column: _ORDER.get(column["use"], 3))
     form = ", ".join(f"{what} {value}" for what, value in report.get("form", {}).items())
     size = f"{report['rows']} rows of {counted(report['clients'], 'client')}"
     yield f"{size}{f' ({form})' if form else ''}. Use of each column:"
@@ -108,9 +110,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     if "prices" in report:
         prices = {action: f"{price:g}" for action, price in report["prices"].items()}
         yield f"  price of each action: {schema.described(prices)}"
-    if sets := report.get("sets"):
+    if sets:
         yield "  rows offer {smallest} to {largest} actions, {mean:.3g} on average, of {actions} in all".format(**sets)
-        yield from (f"  feature of actions: {each['name']}, {each['kind']}" for each in sets["features"])
     if "words" in report:
         yield f"  texts become counts of {counted(report['words'], 'word')}"
     yield from (f"  {note}" for note in report.get("notes", ()))

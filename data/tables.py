@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data import clients, columns, keys, log_time, offers, partition, statistics, table_file, text
+from data import columns, keys, log_time, offers, partition, statistics, table_file, text
 from data.action_sets import of_entries
 from data.errors import UsageError, counted
 from data.schema import Roles, Schema, as_flag, listed, resolve
@@ -26,7 +26,7 @@ class Rows:
       frame: The rows, with their index in the table.
       client_ids: Names of the clients, in numeric order if all of them are numbers.
       clients: int32 [rows], positions in `client_ids`.
-      label_names: Names of the labels or actions, in the same kind of order; or the reward columns.
+      label_names: Names of the labels or actions, ordered in the same way; or the reward columns.
       labels: int32 [rows], positions in `label_names`, or slots if actions have features; None for a table of rewards.
       dropped_rows: Number of dropped rows, by reason.
       synthetic_clients: How the rows were partitioned into synthetic clients; empty if the table names the clients.
@@ -71,17 +71,17 @@ class Rows:
         categories, named, show = self.schema.categories, self.roles.named, self.table.cells
         return columns.encode(frame, is_train, of_columns, categories=categories, named=named, show=show)
 
-    def contexts(self, values: clients.Features) -> Any:
-        """Contexts together with the actions that each row offers, if these differ."""
+    def contexts(self, values: Any) -> Any:
+        """Contexts, with the actions that each row offers unless `offered` is None."""
         return of_entries(values, self.offered.entries) if self.offered else values
 
     def of_actions(
         self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None
     ) -> columns.Encoded:
-        """Encodes the features of actions, [entries, features]; there are no features if actions have none.
+        """Encodes the features of actions, [entries, features]; the result is empty if `offered` is None.
 
         Args:
-          is_train: bool [rows], the rows from whose offered actions statistics are learned; None for all rows.
+          is_train: bool [rows], the rows whose offered actions determine the statistics; None for all rows.
           known: Statistics from a file, to be used instead.
 
         Raises:
@@ -89,12 +89,14 @@ class Rows:
         """
         if self.offered is None:
             return columns.encode(pd.DataFrame())
-        frame, part = self.offered.features, slice(None) if is_train is None else is_train
+        frame, entries = self.offered.features, self.offered.entries
         if known and set(known.actions) != set(frame):
-            raise UsageError(f"The statistics have features {list(known.actions)} of actions, not {list(frame)}.")
-        is_learned = np.isin(np.arange(len(frame)), self.offered.entries[part])
-        how = {"categories": self.schema.categories, "show": self.offered.table.cells}
-        return columns.encode(frame, is_learned, known.actions if known else None, **how)
+            raise UsageError(
+                f"The statistics are of the action features {list(known.actions)}, but the actions have {list(frame)}."
+            )
+        is_learned = np.isin(np.arange(len(frame)), entries if is_train is None else entries[is_train])
+        categories, of_columns = self.schema.categories, known.actions if known else None
+        return columns.encode(frame, is_learned, of_columns, categories=categories, show=self.offered.table.cells)
 
 
 def words(texts: pd.DataFrame) -> text.Words:
@@ -140,7 +142,8 @@ def read(
         _check_known(known, schema, roles, path)
     frame, times, notes = log_time.select(frame, table, schema)
     names, labels, offered = roles.rewards, None, None
-    each_action = source.listed(frame) if schema.offered_column else each_action
+    if schema.offered_column or (catalogue and roles.rewards):
+        each_action = source.listed(frame)
     if roles.label and not catalogue:
         names = _label_names(frame[roles.label], schema, known_labels, each_action)
         labels = columns.codes(frame[roles.label], names)
@@ -188,7 +191,7 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
     for what, has, wants in (("labels", known.labels, wants_labels), ("vocabulary", known.vocabulary, roles.texts)):
         if bool(has) != bool(wants):
             raise UsageError(
-                f"{flag} has {what if has else f'no {what}'}, unlike {path} as it is read: use those of such a table."
+                f"{flag} has {what if has else f'no {what}'}, unlike {path} with these flags: use matching statistics."
             )
     if differing:
         names = ", ".join(sorted(differing))
@@ -248,8 +251,8 @@ def _clients(
 def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None, offered: pd.DataFrame | None) -> list[str]:
     """Names of all labels or actions, including those that a flag adds or that are only offered.
 
-    Refuses too few or too many labels, and labels that are mostly decimal numbers, dates, or distinct in nearly every
-    row.
+    Refuses too few or too many labels, labels that are mostly decimal numbers or dates, and numbers that differ in most
+    rows.
     """
     flag = f"{'--action_column' if schema.is_log else '--label_column'}={as_flag([labels.name])}"
     present = list(labels.cat.remove_unused_categories().cat.categories)

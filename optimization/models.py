@@ -392,8 +392,8 @@ def restricted(model: Model) -> Model:
         model,
         forward=lambda weights, features: _offered(features, model.forward(weights, features.contexts)),
         training=training if model.training else None,
-        terms=model.terms and (lambda features, actions: model.terms(features.contexts, actions)),
-        body=model.body and (lambda weights, features, key=None: model.body(weights, features.contexts, key)),
+        terms=model.terms and (lambda features, actions: model.terms(features.contexts, actions)),  # type: ignore
+        body=model.body and (lambda weights, features, key=None: model.body(weights, features.contexts, key)),  # type: ignore
     )
 
 

@@ -32,10 +32,10 @@ Measures whole rounds, or the evaluation of a log: seconds, and the peak memory 
   benchmark --what=stackoverflow --aggregator_type=dpsgd --noise_multiplier=1 --clip_norm=0.1
   benchmark --what=fedkp --clients_per_round=20     # FedKP with EMNIST-62's model
   benchmark --what=sets                             # sets of 25 actions with 50 features, bilinear model
-  benchmark --what=dense                            # the same number of inputs and actions, linear model
+  benchmark --what=dense                            # 25 actions and 1,250 features, linear model
   benchmark --what=evaluation                       # IPS, SNIPS and DR with intervals, on a million rows
 
-Random data in the shapes of the data sets replace downloads. Other flags are passed on to the measured runs (of
+Random data in the shapes of the data sets replaces downloads. Other flags are passed on to the measured runs (of
 run_federated, or of run_posterior for fedkp).
 """
 _COMMON = ("--max_validation_samples=100", "--total_rounds=100000", "--seed=0")
@@ -180,7 +180,7 @@ def _of_study(study: frame.Study, run: frame.Run) -> "runner.Rounds":
 
 
 def _evaluation() -> dict[str, Any]:
-    """Measures the seconds from a Parquet file to estimates with intervals, and the peak memory.
+    """Measures the seconds from reading a Parquet file to estimates with intervals, and the peak memory.
 
     The time to generate the log is not included.
     """

@@ -171,7 +171,7 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
       old: Folder with runs of the old version.
       new: Folder with runs of the new version.
       is_resumed: Whether the runs in `new` were interrupted. They then have an additional evaluation and checkpoint in
-        that round, so additional files, and cells that are empty in `old`, are not compared.
+        the round of the interruption, so additional files, and cells that are empty in `old`, are not compared.
 
     Yields:
       Description of each difference, and its size: infinite if it is not a number, 0 for a new column.

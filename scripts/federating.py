@@ -14,7 +14,7 @@ from data.settings import setting
 from optimization.study import cli
 
 _USAGE = """
-Compares clients that train alone, together, with a personalized model, or by a server that has their logs.
+Compares what clients earn if they train alone, together, with personalized models, or if a server has their logs.
 
   federating runs/alone runs/federated --output=private_clients.png
 

@@ -53,7 +53,7 @@ def program(settings: cli.Settings) -> int:
     files.check_output("output", output, (".html",))
     results = runs.read_all(named)
     if not results.runs:
-        searches = ["All of these runs are of searches or timing: name their own folders."] * bool(results.searches)
+        searches = ["All of these runs come from searches or timing: name their own folders."] * bool(results.searches)
         raise UsageError(" ".join([*results.problems, *results.waiting, *searches]))
     page.write(output, results, settings.title, settings.reference, is_standalone=settings.standalone)
     parts = configurations.comparable(results.runs)

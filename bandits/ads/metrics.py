@@ -26,7 +26,7 @@ _ABOUT: dict[str, tuple[str, Better | None, bool]] = {
 
 
 def column(learner: str, metric: str) -> Metric:
-    """The metric in a learner's column."""
+    """A learner's metric, as a column of `metrics.csv`."""
     about, better, in_summary = _ABOUT[metric]
     in_summary = in_summary and learner == LEARNERS[0]
     share = metric in (AVERAGE_CLICKS, OPTIMAL_SHARE)

@@ -21,7 +21,7 @@ from optimization.study import cli
 
 MODEL_ESTIMATORS = frozenset(name for name, kind in KINDS.items() if kind.needs_model)
 _REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
-_SETS = "Available actions vary by row (column {!r}), so 1 / propensity has no known expected mean: not checked."
+_SETS = "Available actions vary by row (column {!r}), so the mean of 1 / propensity is not checked."
 LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
 
 
@@ -29,7 +29,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
     """Evaluates a policy, and prints, writes and returns the results.
 
     Args:
-      settings: The flags of `evaluate_policy`. Nothing is written without `output_dir`.
+      settings: The flags of `evaluate_policy`. Results are written only with `output_dir`.
       target: The policy.
       models: Models whose privacy loss a private evaluation counts; see `private.models`.
 

@@ -14,7 +14,6 @@ from bandits import flags, object_flags, registry, run_federated
 from bandits.options import BanditOptions, Phase, phases
 from bandits.results import runs
 from data import action_sets, clients, files, interaction_log, log_checks, schema, statistics, tasks, text
-from data.action_sets import ActionSets
 from data.errors import UsageError, counted
 from data.tasks import registry as tasks_registry
 from optimization.study import cli, frame, run_folder
@@ -101,21 +100,16 @@ def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.nda
         return log.probabilities
     rows = is_offered / is_offered.sum(axis=1, keepdims=True)
     if target.kind == "constant":
-        is_action = _is_action(target, log)
+        is_action = log.slot_actions == log_checks.check_action(target.name, log.action_names, f"--policy={target}")
         rows = np.where(is_action.any(axis=1, keepdims=True), is_action, rows)
     return np.broadcast_to(rows, (len(log), rows.shape[1]))
-
-
-def _is_action(target: Target, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Whether each slot has the action of a policy of kind `constant`, bool [rows, slots] or [1, actions]."""
-    return log.slot_actions == log_checks.check_action(target.name, log.action_names, f"--policy={target}")
 
 
 def where_not_offered(target: Target, log: interaction_log.InteractionLog) -> list[log_checks.Finding]:
     """Says what a policy of kind `constant` does in rows that do not offer its action; empty for other policies."""
     if target.kind != "constant" or not log.has_sets:
         return []
-    missing = int(len(log) - _is_action(target, log).any(axis=1).sum())
+    missing = len(log) - int((log.slot_actions == log.action_names.index(target.name)).sum())
     text = f"{missing:,} of {len(log):,} rows do not offer {target.name!r}: there, the policy is uniform over the set."
     return [log_checks.Finding("offered", False, text)]
 
@@ -137,7 +131,7 @@ def options_of_run(folder: str) -> BanditOptions:
     made = flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
     is_keras = str(run.flags.get("model")).startswith("keras:")
     if is_keras and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file():
-        raise UsageError(f"{folder} trained a Keras model, which an earlier version did not save: run it again.")
+        raise UsageError(f"{folder} has a Keras model that an earlier version did not save: run it again.")
     return made
 
 
@@ -148,7 +142,7 @@ def known_statistics(folder: str) -> statistics.OfTable | None:
 
 
 def policy_sums(folder: str) -> dict[str, np.ndarray]:
-    """Deployed sums of a run's policy; empty without them."""
+    """Deployed sums of a run's policy; empty if there are none."""
     path = pathlib.Path(folder) / run_folder.POLICY_FILE
     sums = files.read_arrays(path) if path.is_file() else {}
     return {name: total.astype(np.float32) for name, total in sums.items()}
@@ -163,7 +157,7 @@ class RunModel:
       num_actions: Number of actions.
       model: The model.
       weights: Weights of the model.
-      sums: Deployed sums of the user's policy, float32 by name; empty without them.
+      sums: Deployed sums of the user's policy, float32 by name; empty if there are none.
     """
 
     phase: Phase
@@ -185,7 +179,7 @@ class RunModel:
         return {"round_num": np.int32(self.phase.total_rounds + 1), **self.sums}
 
     def policy(self, period: int | None = None) -> "policies.Policy":
-        """The policy that the run deploys in a period, counted from 0; by default in the period after the last.
+        """The policy that the run deploys in a period, counted from 0; by default the one after the last period.
 
         The policy depends on the period if a parameter is scheduled.
         """
@@ -210,7 +204,7 @@ class RunModel:
         from bandits import policies, process
         from optimization import models
 
-        slots = contexts.entries.shape[1] if isinstance(contexts, ActionSets) else self.num_actions
+        slots = contexts.entries.shape[1] if isinstance(contexts, action_sets.ActionSets) else self.num_actions
         policy, parts = self.policy(period), [np.zeros((0, slots))]
         try:
             for number, part in enumerate(_batches(contexts, count)):
@@ -220,8 +214,7 @@ class RunModel:
                     rows, _ = process.probabilities(policy, self.model, self.weights, self.loss, seen, key, self.state)
                 parts.append(rows.numpy().astype(np.float64))
         except (tf.errors.InvalidArgumentError, ValueError) as error:
-            shapes = ", ".join(str(part.shape[1:]) for part in clients.arrays(contexts))
-            shape = "bags of words" if isinstance(contexts, text.Bags) else shapes
+            shape = "bags of words" if isinstance(contexts, text.Bags) else f"{clients.arrays(contexts)[0].shape[1:]}"
             raise UsageError(f"--policy: the run's model rejects the log's contexts, {shape}: {error}") from error
         rows = np.concatenate(parts)
         return rows / rows.sum(axis=1, keepdims=True)  # In float64, the sums are closer to 1.
@@ -266,8 +259,9 @@ def of_final_model(
 
     task = object_flags.with_recorded_model(tasks_registry.load(chosen.task), pathlib.Path(folder))
     if task.has_action_features != (log.catalogue is not None):
-        has = "has" if task.has_action_features else "has no"
-        raise UsageError(f"--policy=run:{folder} {has} features of actions, unlike the log: read both in the same way.")
+        raise UsageError(
+            f"--policy=run:{folder}: only one of the run and --log has features of actions: give both alike."
+        )
     if not task.has_action_features and task.num_actions != len(log.action_names):
         raise UsageError(
             f"--policy=run:{folder} chooses among {task.num_actions} actions, but the log has {len(log.action_names)}: "
@@ -285,7 +279,7 @@ def of_final_model(
     model, contexts = models.of_task(task, chosen.heads), _contexts(log, task, folder)
     if not task.has_action_features and (log.has_sets or isinstance(task.feature_spec, action_sets.Spec)):
         is_offered = np.broadcast_to(log.slot_actions >= 0, (len(log), len(order)))[:, np.argsort(order)]
-        contexts = contexts.contexts if isinstance(contexts, ActionSets) else contexts
+        contexts = contexts.contexts if isinstance(contexts, action_sets.ActionSets) else contexts
         contexts = action_sets.of_entries(contexts, np.where(is_offered, np.arange(len(order)), -1))
         model = model if isinstance(task.feature_spec, action_sets.Spec) else models.restricted(model)
     weights = tuple(run_folder.load_model(folder, model.shapes))
@@ -300,8 +294,8 @@ def of_final_model(
 
 def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str) -> clients.Features:
     """The log's contexts, encoded for a run's model; they are read from the task if the log has none."""
-    if log.encoded_contexts is not None:
-        return log.encoded_contexts
+    if (contexts := log.encoded_contexts) is not None:
+        return contexts
     place = {name: index for index, name in enumerate(task.clients.client_ids)}
     if log.rows is None or not set(log.client_ids) <= place.keys():
         raise UsageError(f"--policy=run:{folder}: the log has no contexts, and its clients are not those of the run.")

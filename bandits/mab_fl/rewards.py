@@ -38,7 +38,7 @@ class Reward:
 
         Args:
           increases: float [...], the increases of all combinations tried in earlier rounds (section 9), NaN for others.
-            If none was tried, a quantile is 0, so that any improvement earns a reward.
+            If none was tried, the quantile is 0, so that any improvement earns a reward.
         """
         if isinstance(self.threshold, str):
             seen = increases[~np.isnan(increases)]

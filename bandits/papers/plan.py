@@ -149,7 +149,7 @@ class Published:
       measure: Name of the measure; empty for an epsilon.
       value: The number.
       place: Section or table of the paper.
-      unit: Unit of the last digit, as for the other numbers of the table.
+      unit: Unit of the last digit, at the precision of the table's other numbers.
       other_settings: Whether this project's settings differ from the paper's, so that numbers are not comparable.
       privacy_flags: Flags of `scripts.privacy_budget`, which computes an epsilon without a run.
     """
@@ -215,7 +215,7 @@ class Claim:
 
 
 def parse_operand(operand: str) -> tuple[list[str], str]:
-    """Labels of a claim's operand, the best of which is used, and its measure; empty for the figure's first one."""
+    """Labels of a claim's operand, the best of which is used, and its measure (empty for the figure's first)."""
     labels, _, measure = operand.partition(" @ ")
     return labels.split(" | "), measure
 
@@ -310,7 +310,7 @@ class Figure:
           configuration: The configuration.
           repeat: Number of seeds.
           base: Flags that all runs share.
-          folder: Folder of all runs. Equal runs of several figures share a subfolder. None for only the first point.
+          folder: Folder of all runs, where equal runs of figures share a subfolder; None to get only the first point.
 
         Raises:
           UsageError: If a configuration's flags are invalid; the message names the figure and the configuration.

@@ -59,7 +59,7 @@ class Operand:
     Attributes:
       label: Label of the configuration.
       measure: The measure.
-      configuration: The configuration, with the single metric `_VALUE`, which is infinite if it is never reached.
+      configuration: The configuration, with the single metric `_VALUE`, infinite for seeds that never reach the target.
       late: Value that replaces an infinite one: one round after the last.
     """
 
@@ -70,12 +70,12 @@ class Operand:
 
     @property
     def finite(self) -> pd.Series:
-        """Values by seed. A value that is never reached counts as reached one round after the last."""
+        """Values by seed. A target that is never reached counts as reached one round after the last."""
         return self.configuration.values[_VALUE].replace(np.inf, self.late)
 
     @property
     def estimate(self) -> Interval:
-        """Mean over all its seeds, as tables show it; infinite if a seed never reaches the value."""
+        """Mean over all its seeds, as tables show it; infinite if a seed never reaches the target."""
         return self.configuration.estimate(_VALUE)
 
     @property
@@ -90,9 +90,9 @@ class Operand:
         return f"{self.label} diverged in {count} of {len(self.finite)} seeds" if count else ""
 
     def minus(self, other: "Operand | None", shift: float = 0.0) -> Comparison:
-        """Compares it with another operand plus a shift, or only with the shift.
+        """Compares this operand with another one plus a shift, or only with the shift.
 
-        The comparison is not judged if there is a seed with which neither operand reaches its value.
+        The comparison is not judged if there is a seed with which neither operand reaches its target.
         """
         reference: Reference = ReferenceValue("limit", shift)
         is_never = False
@@ -260,7 +260,7 @@ def baseline_note(label: str, name: str, results: Results) -> str:
 
 
 def value_words(label: str, name: str, results: Results) -> str:
-    """Number with its interval, as text; or, if some seeds never reach the value, how many do."""
+    """Number with its interval, as text; or, if some seeds never reach the target, how many seeds do."""
     estimate, measure = results.estimate(label, name), results.figure.measure_of(f"{label} @ {name}")
     if measure.rounds_to is not None and math.isinf(estimate.mean):
         values = results.configurations[label].values[name]
@@ -274,7 +274,7 @@ def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
 
 
 def read(figure: Figure, path: pathlib.Path) -> "Results":
-    """Results from a figure's records, marked if they are from a rehearsal. Without a file, it has no configurations.
+    """Results from a figure's records, marked if they are from a rehearsal. Without a file, they are empty.
 
     Raises:
       UsageError: If the file has no records; the message names the file.
@@ -424,7 +424,7 @@ def _known_baselines(figure: Figure, found: Mapping[str, Configuration]) -> dict
 
     The rewards of the uniform policy and of the best fixed action are those that runs recorded over all their rounds.
     They are exact, or estimated from a sample of the clients. If a configuration has no such record, or if the measure
-    covers only the last rounds, the record of the uniform policy's runs is used, which have the same clients and data
+    covers only the last rounds, the record of the uniform policy's runs is used. They have the same clients and data,
     and a single environment. Without any record, the uniform policy's reward is measured in its runs. A full-feedback
     baseline has the same deployment period and environment as the configuration.
     """

@@ -21,7 +21,10 @@ from optimization.study import cli
 from optimization.study.results import Run
 
 _ENDED = (sweep.FINISHED, sweep.DIVERGED)
-_THEN = "the same command writes the runs of selected points; --report_only, without --executor, reports finished runs"
+_THEN = (
+    "the same command writes a job array for the runs of selected points, and --report_only, without --executor, "
+    "reports finished runs"
+)
 
 
 class FigureRuns(NamedTuple):

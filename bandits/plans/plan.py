@@ -125,7 +125,7 @@ class Grid:
         """
         first = max(self.seeds) + 1
         if count and first + count - 1 > _LARGEST_SEED:
-            raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest.")
+            raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest one allowed.")
         return range(first, first + count)
 
     def in_folder(self, folder: pathlib.Path) -> "Grid":
@@ -218,8 +218,8 @@ class Configuration:
           binary: Name in `studies.STUDIES`.
           seeds: Seeds of each point.
           base: Additional flags.
-          folder: Folder of earlier runs, whose names are reused. None for only the runs of the first point, because
-            checking a whole search takes minutes.
+          folder: Folder of earlier runs, whose names are reused. None to get only the runs of the first point,
+            because checking a whole search takes minutes.
 
         Raises:
           UsageError: If the configuration's flags are invalid.

@@ -43,7 +43,7 @@ class Outcome:
       rounds: Number of finished rounds, after which the metric is `value`.
       value: Value of the metric; NaN if it is missing or not finite, or if the run diverged.
       error: Reason of a failure.
-      is_reporting: Whether the seed is fresh. Runs with fresh seeds do not select points, and are not ranked.
+      is_reporting: Whether the seed is fresh. Runs with fresh seeds are neither ranked nor used to select points.
     """
 
     run: Run
@@ -365,8 +365,10 @@ class Sweep:
     def rerun(self, seeds: Sequence[int]) -> dict[str, list[Outcome]]:
         """Runs the best point of each configuration with fresh seeds; returns their outcomes by configuration.
 
+        A configuration without a value is left out.
+
         Args:
-          seeds: Fresh seeds. A configuration without a value is left out.
+          seeds: Fresh seeds.
         """
         best = {name: points[0] for name, points in self.ranked().items() if not math.isnan(mean(points[0]))}
         fresh = {name: [point[0].run.with_seed(seed) for seed in seeds] for name, point in best.items()}

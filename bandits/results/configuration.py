@@ -53,7 +53,7 @@ class Configuration:
 
     Attributes:
       name: Name among the configurations that it is compared with.
-      values: What the runs measured, float64 [seeds, metrics]. The index has the seeds, the columns the metrics.
+      values: Measured values, float64 [seeds, metrics]. The index has the seeds, and the columns are the metrics.
         A missing value is NaN; a value that is never reached is infinite. A diverged run may keep the last value that
         it measured: `estimate` includes it, but `by_seed`, and therefore every test, has NaN.
       flags: Flags that all runs share and that are set.
@@ -103,7 +103,7 @@ def of_runs(
     """Configuration of finished runs that differ only in their seed.
 
     Args:
-      name: Its name.
+      name: Name of the configuration.
       seed_runs: The runs.
       metrics: Metrics of the table; a run's value is `runs.final_value`.
       flags: Flags that the runs share.

@@ -268,8 +268,8 @@ def _table_name(run: runs.Run) -> str:
 
 def _study(run: runs.Run) -> str | None:
     """Returns the module of the study that wrote a run's metrics."""
-    found = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
-    return next(found, None)
+    matching = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
+    return next(matching, None)
 
 
 def _owner(run: runs.Run) -> pathlib.Path:

@@ -47,7 +47,7 @@ def report(
     Args:
       several: Runs, or sequences of runs.
       output: Path of the page, ending in .html; an existing page is replaced.
-      title: Its title.
+      title: Title of the page.
       reference: See `bandits.compare`.
       standalone: Whether to embed `plotly.min.js` (5 MB) in the page instead, so that one file can be sent.
 
@@ -81,10 +81,10 @@ def page(found: runs.Found, title: str, reference: str | None = None, top: str =
 
     Args:
       found: The runs.
-      title: Its title.
+      title: Title of the page.
       reference: Configuration to compare the others with; see `ComparableRuns.compared`.
       top: HTML to put at the top of the page. If it is not empty, it has the verdicts, so the page shows none.
-      script: Name of a file beside the page, the script of its curves; empty to embed the script.
+      script: Name of the file beside the page with the script of its curves; empty to embed the script.
 
     Raises:
       UsageError: If no configuration matches the reference.
@@ -95,7 +95,7 @@ def page(found: runs.Found, title: str, reference: str | None = None, top: str =
     if reference and not any(part.named(reference) for part in parts):
         known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is not a configuration of these runs: {known}.")
-    # A curve has rounds, means and two edges of its band. All share the page's maximum number of points.
+    # Each curve has four arrays: rounds, means and both edges of its band. All share the page's maximum of points.
     lines = sum(4 * len(_drawn(part)) * min(len(part.configurations), _MOST_DRAWN) for part in parts)
     limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
     shown = [_part(part, limit, reference) for part in parts]
@@ -117,7 +117,7 @@ def document(title: str, top: str, **content: Any) -> str:
     """HTML page that needs no network.
 
     Args:
-      title: Its title.
+      title: Title of the page.
       top: HTML below the title.
       **content: Values for the template `page.html.jinja` on pages about runs.
     """
@@ -159,7 +159,7 @@ def _counts(found: runs.Found, parts: Sequence[ComparableRuns]) -> list[str]:
     if found.waiting:
         counts.append(f"{counted(len(found.waiting), 'run')} without a finished round")
     if found.searches:
-        counts.append(f"{counted(len(found.searches), 'run')} of searches or timing left out")
+        counts.append(f"{counted(len(found.searches), 'run')} from searches or timing left out")
     return [*counts, datetime.datetime.now(datetime.UTC).strftime("written %Y-%m-%d %H:%M UTC")]
 
 

@@ -14,7 +14,7 @@ from data.errors import counted
 from optimization.study.intervals import Interval
 
 WHAT_INTERVALS_ARE_OVER = "Intervals over seeds generalize to other seeds on this data, not to other clients."
-ONE_SEED = "A difference cannot be tested with a single seed: run several, --repeat=8."
+ONE_SEED = "A difference cannot be tested with a single seed: run several, for example with --repeat=8."
 # Endings of flags whose values are clear without the flag's name.
 _CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario", "server_optimizer")
 _SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))
@@ -102,7 +102,7 @@ def family(comparisons: Iterable[Comparison]) -> str:
         return ""
     tests = " and ".join(
         ["a paired t test"] * any(comparison.kind != UNPAIRED for comparison in judged)
-        + ["Welch's for configurations whose runs no seed determines"]
+        + ["Welch's for configurations with unseeded noise or cohorts"]
         * any(comparison.kind == UNPAIRED for comparison in judged)
     )
     many = f", adjusted by Holm for {len(judged)} configurations" if len(judged) > 1 else ""
@@ -151,7 +151,7 @@ def _descriptive(owner: pathlib.Path) -> pathlib.Path:
 
 
 def _by_importance(flags: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> list[str]:
-    """Sorts the flags that differ: first choices, then flags in lists of presets; rounds, which have a column, last."""
+    """Sorts the flags that differ: choices, then flags in lists of presets, and last rounds, which have a column."""
 
     def rank(name: str) -> tuple:
         values = {json.dumps(settings.get(name), default=str) for settings in flags}

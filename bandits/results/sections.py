@@ -21,7 +21,7 @@ from optimization.study import cli, divergence
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
-SHOWN = 12  # Configurations that are drawn initially; more would hide each other.
+SHOWN = 12  # Number of configurations that are drawn initially; more curves would hide each other.
 ROWS = 250  # Maximum number of rows per table, so that the page stays small. The table of all results is unlimited.
 COMPARED = (
     "Configuration",
@@ -87,7 +87,7 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
 def finding(part: ComparableRuns, compared: Compared) -> str:
     """The main result of a part's runs, in one sentence."""
     column = part.columns[0]
-    best = min(part.ranked(), key=lambda each: bool(each.role))  # The first without a role, if there is one.
+    best = min(part.ranked(), key=lambda each: bool(each.role))  # Not a baseline, if possible.
     judged = [each for *_, each in compared if each.is_judged]
     what, mean = phrases.lower(_title(column)), best.estimate(column)
     if not judged:
@@ -213,7 +213,7 @@ def _about(part: ComparableRuns, compared: Compared) -> str:
 
 
 def flags(part: ComparableRuns) -> Section | None:
-    """Flags in which configurations differ, one row per configuration; None without any."""
+    """Flags in which configurations differ, one row per configuration; None if there are none."""
     names = phrases.differing_flags([each.flags for each in part.configurations])
     rows = [[each.name, *(each.flags.get(name) for name in names)] for each in part.configurations[:ROWS]]
     return Section("", ["Configuration", *(f"--{name}" for name in names)], rows, kind="flags") if names else None
@@ -267,7 +267,7 @@ def over_tasks(groups: Sequence[ComparableRuns]) -> list[Section]:
     titles = Counter(group.title for group in groups)
     results: dict[Metric, list[baselines.Result]] = {}
     for number, group in enumerate(groups, 1):
-        # Tables of different content can share a name.
+        # Tables with different content can share a name.
         task = group.title if titles[group.title] == 1 else f"{group.title}, {number}"
         for one in group.configurations if group.columns else ():
             known = group.baselines(one)
@@ -329,7 +329,7 @@ def environments(one: Configuration, shares: Shares) -> list[int]:
 def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedback: FullFeedback) -> Interval | None:
     """Mean dynamic regret per round; None without the needed baselines or a common seed, or if all runs diverged.
 
-    A round without a reward counts as the mean of the others.
+    A round without a reward counts as the mean of the other rounds.
 
     Args:
       one: The configuration.

@@ -31,7 +31,7 @@ KINDS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 }
 _FLAGS: dict[str, tuple[type, str]] = {
     "client_feature": (str, "vw: feature NAMESPACE^NAME that names the client (default: none)"),
-    "max_features": (int, "vw: number of features, the most frequent ones, at least 1 (default: 200)"),
+    "max_features": (int, "vw: number of most frequent features to keep, at least 1 (default: 200)"),
     "set_size": (int, "number of actions in a set, at least 2 (default: movielens 10, lastfm 25)"),
     "seed": (int, "lastfm: random seed of the sets, at least 0 (default: 0)"),
 }
@@ -59,7 +59,7 @@ def define() -> _Parser:
     parser.add_argument("--helpfull", action="help", help=argparse.SUPPRESS)
     parser.add_argument("kind", choices=KINDS, metavar="KIND", help="data set, see below")
     parser.add_argument("source", type=_user_path, metavar="SOURCE", help="folder with the published files, or a file")
-    output = "output folder, or for tables a file .parquet or .csv; existing files are not replaced"
+    output = "output folder, or for a table a .parquet or .csv file; existing files are not replaced"
     parser.add_argument("--output", type=_user_path, required=True, metavar="PATH", help=output)
     for flag, (kind, words) in _FLAGS.items():
         parser.add_argument(f"--{flag}", type=kind, help=words)
@@ -76,7 +76,7 @@ def program(settings: argparse.Namespace) -> None:
     name, module, wanted, minima = KINDS[settings.kind]
     given = {flag: getattr(settings, flag) for flag in _FLAGS if getattr(settings, flag) is not None}
     if wrong := [f"--{flag}={value}" for flag, value in given.items() if flag not in minima or value < minima[flag]]:
-        raise UsageError(f"{wrong[0]} is not possible for {settings.kind}: --help has its flags and their minima.")
+        raise UsageError(f"{wrong[0]} is not possible for {settings.kind}: --help lists each KIND's flags and minima.")
     if not (settings.source.is_dir() if name else settings.source.exists()):
         raise UsageError(f"There is no {'folder ' if name else ''}{settings.source}: SOURCE must hold {wanted}.")
     path = settings.output / name

@@ -30,7 +30,7 @@ _MODELS = ("mixtral", "gpt-4")  # Prefixes of the column names, after the organi
 _ANSWERED = ("subject", "prompt", "mixtral_correct", "gpt4_correct")
 _ANSWERS = {"True": 1, "False": 0}
 UNKNOWN_USER = "posts whose owner is unknown or deleted"
-MALFORMED = "row malformed"
+MALFORMED = "malformed rows"
 NO_QUESTION = "answers without their question"
 OTHER_TYPE = "posts that are neither questions nor answers"
 
@@ -148,7 +148,7 @@ def plain_text(markup: str) -> str:
 
 
 def heart_disease(source: pathlib.Path) -> bytes:
-    """Table with each patient's hospital; missing values are empty.
+    """Table of patients, with the hospital of each; missing values are empty.
 
     Args:
       source: Folder with `processed.cleveland.data`, and the same for `hungarian`, `switzerland` and `va`.

@@ -205,18 +205,18 @@ def sets_model(
 
 
 def catalogue_model(
-    options: TaskOptions, contexts: Features, num_contexts: int, catalogue: np.ndarray, actions: np.ndarray
+    options: TaskOptions, contexts: Any, num_contexts: int, catalogue: np.ndarray, actions: np.ndarray | None
 ) -> dict[str, Any]:
     """Fields of a task whose actions have features in a catalogue, and its model.
 
     Args:
       options: As in `sets_model`.
-      contexts: Contexts of some rows.
+      contexts: float32 [rows, ...], or bags of words.
       num_contexts: Number of features of a context.
       catalogue: float32 [entries, features].
       actions: int32 [entries], as in `Task.catalogue_actions`.
     """
-    spec = text.Bags if isinstance(contexts, text.Bags) else (contexts.shape[1:], "float32")
+    spec: Any = text.Bags if isinstance(contexts, text.Bags) else (contexts.shape[1:], "float32")
     fields = sets_model(options, spec, num_contexts, catalogue.shape[1])
     normalize = functools.partial(action_sets.normalized, catalogue=catalogue)
     return {**fields, "normalize": normalize, "catalogue_actions": actions}

@@ -29,8 +29,8 @@ _SAVE = "scripts.evaluate_policy --log={} --policy=logged --nomodel --save_log=l
 def load(options: TaskOptions) -> tasks.Task:
     """Opens the task of a log; `TaskOptions.learn_from` selects the labels.
 
-    Held out are a fifth of the clients, independent of the seed, or the latest fifth of the rows, most of whose clients
-    are also in the training data. With `simulator`, labels are sampled rewards. Otherwise, they are doubly robust
+    Either a fifth of the clients is held out, independent of the seed, or the latest fifth of the rows, whose clients
+    are mostly in the training data too. With `simulator`, labels are sampled rewards. Otherwise, they are doubly robust
     rewards; on held-out rows, their mean is an unbiased estimate of the value of any policy that was not trained on
     these rows. The logged action, reward and propensity are appended to doubly robust labels, except with `dr`.
 

@@ -101,7 +101,7 @@ TASKS = {
     ),
     "tabular": TaskEntry("tabular:load", "your own table: --data_file, --client_column and labels or rewards", _TABLE),
     "own": TaskEntry("own:load", "your own federated data: --data", _OWN),
-    "logged": TaskEntry("logged:load", "a run's log, or your own: --data_file, and the four --..._column", _LOG),
+    "logged": TaskEntry("logged:load", "a run's log, or your own: --data_file and four --..._column flags", _LOG),
 }
 
 

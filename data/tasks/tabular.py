@@ -42,9 +42,14 @@ def load(options: TaskOptions) -> tasks.Task:
         raise UsageError("--reward_window has no effect without --hold_out=time, because all rewards are known.")
     known = statistics.read_table(options.public_statistics)
     rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
-    labels, prices, offered = rows.labels, {}, rows.offered
+    labels: Any = rows.labels
+    prices, offered, split = {}, rows.offered, rows.split
     if offered and offered.rewards is not None:
         labels = offered.rewards
+        if rows.roles.rewards:
+            prices = _prices(options, rows.label_names)
+            priced = np.array(list(prices.values()), np.float32)[offered.actions[offered.entries]]
+            labels = labels - np.where(offered.entries >= 0, priced, np.float32(0))
     elif offered and len(offered.features.columns):
         labels = np.eye(offered.entries.shape[1], dtype=np.float32)[labels]
     elif labels is None:
@@ -54,7 +59,6 @@ def load(options: TaskOptions) -> tasks.Task:
         ]
         prices = _prices(options, rows.label_names)
         labels = np.stack(each, axis=1) - np.array(list(prices.values()), np.float32)
-    split = rows.split
     features, actions = rows.features(split.is_train, known), rows.of_actions(split.is_train, known)
     report = table_report.of(rows, features, actions, knows_labels=bool(known))
     if options.action_prices:
@@ -89,7 +93,7 @@ def load(options: TaskOptions) -> tasks.Task:
     else:
         of_labels = {"rewards": tasks.label_rewards(tuple(known.labels.values()), options.init_labels)}
 
-    if actions.names:
+    if offered and actions.names:
         fields = tasks.catalogue_model(options, values, len(names), actions.values, offered.actions)
     else:
         fields = model(options, len(names), num_actions)

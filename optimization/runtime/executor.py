@@ -1,4 +1,4 @@
-"""Runs computations on a worker through the remote interface of TFF's executor, but sends and waits less.
+"""Runs computations on a worker through the remote interface of TFF's executor, but sends less and waits less.
 
 TFF's executor sends every computation again in each round, and waits until old values are deleted. This one sends each
 computation only once, and deletes values in the background.

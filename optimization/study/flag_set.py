@@ -49,7 +49,7 @@ class FlagSet:
         self._positional = positional
         self._known_only = known_only
         self._flags = flags.FlagValues()
-        self._flags.set_gnu_getopt(positional is not None)  # Flags may follow the other arguments.
+        self._flags.set_gnu_getopt(positional is not None)  # Flags may follow positional arguments.
         self._groups: list[tuple[str, dict[str, Sequence[str] | bool], list[str]]] = []
         self._declared: dict[str, Setting] = {}
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
@@ -96,8 +96,8 @@ class FlagSet:
         Args:
           settings: Class that declares the flags.
           name: Name of the flag for the file.
-          read: Function that maps the path of the file to its values by setting. Error messages on values start with
-            the path.
+          read: Function that maps the path of the file to its values by setting. Error messages about values start
+            with the path.
         """
         self.add(settings)
         self._file = (name, read)

@@ -123,7 +123,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         Returns:
           Data with three attributes: `checksum`, a digest that changes when the data does; `report`, which is written
           to `config.json`; and `statistics`, which were computed from the data before the first round and are written
-          to `statistics.json`. They may be empty.
+          to `statistics.json`. The last two may be empty.
 
         Raises:
           UsageError: If the data is missing or invalid.
@@ -214,7 +214,7 @@ class PlainStudy(Study[OptionsT, DataT]):
         return outcome.signum
 
     def finish(self, run: Run[OptionsT, DataT], rounds: Any, outcome: "runner.Outcome") -> None:
-        """Writes and prints the results of a run, even if it was stopped; `rounds` is the result of that method."""
+        """Writes and prints the results of a run, even if it was stopped; `rounds` comes from the method `rounds`."""
 
 
 @dataclasses.dataclass(frozen=True)

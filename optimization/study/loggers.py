@@ -35,7 +35,7 @@ class ObservedRun:
       label: Name of the run in the progress bar.
       columns: Names of the metrics in the rows of `on_round`, in the order of `metrics.csv`.
       total_rounds: Number of rounds at the end.
-      first_round: Last round of earlier starts; 0 for a new run.
+      first_round: Round after which the run continues; 0 for a new run.
       status: `running`; in `on_end`, `finished`, `failed`, or the signal that stopped the run, such as `SIGINT`.
       results: In `on_end`, a function that reads the run's results, as `bandits.load` does.
     """
@@ -52,7 +52,7 @@ class ObservedRun:
 
 
 class Callback:
-    """Observes a run, for all rounds after the one from which it continues. By default, its methods do nothing."""
+    """Observes the rounds that the current start of a run executes. By default, its methods do nothing."""
 
     def on_start(self, run: ObservedRun) -> None:
         """Is called before the first of these rounds."""
@@ -70,8 +70,8 @@ class Callback:
 class OwnCallbacks(Callback):
     """The user's callbacks of one run: objects with any of the methods `on_start`, `on_round` and `on_end`.
 
-    The loop over the rounds calls all methods but `on_end` of the objects, for which the run's results must be written;
-    see `finish`.
+    The loop over the rounds calls all methods of the objects except `on_end`, which needs the run's results. `finish`
+    calls that method after they are written.
 
     Attributes:
       run: The run between its start and its end; otherwise None.

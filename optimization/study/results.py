@@ -76,14 +76,17 @@ class Run:
           >>> run.predict(frame.head())["probability"]
 
         Args:
-          frame: The feature columns of the run's table; other columns are ignored.
+          frame: The feature columns of the run's table, and those that say what is offered; other columns are ignored.
 
         Returns:
           float64, with the frame's index. Columns are pairs: `predicted_reward` or `probability`, and the action's name
-          (its number, if --reward_columns=all).
+          (its number, if --reward_columns=all). If actions have features, there is instead one row for each offered
+          action, with the index of its row in the frame, and the columns are `action` (if it has an id),
+          `predicted_reward` and `probability`.
 
         Raises:
-          UsageError: If it is not a run of run_federated on a table, has no model yet, or the frame lacks a column.
+          UsageError: If the run is not of run_federated on a table, or has no model yet; or if the frame lacks a
+            column.
         """
         return self._module("predictions").predict(self, frame)
 
@@ -114,7 +117,7 @@ class Run:
         return importlib.import_module(f"{self.predictor}.{name}")
 
     def plot(self, *names: str) -> "panels.Figure":
-        """Plots metrics over rounds; by default those that the study marks for summaries.
+        """Plots metrics over rounds; by default those that the study marks as drawn.
 
         Example:
           >>> run.plot("bandits/average_rewards").savefig("reward.png")
@@ -170,7 +173,7 @@ class Runs(Sequence[Run]):
         return dict(zip(labels(folders), groups.values(), strict=True))
 
     def plot(self, *names: str, band: str = "ci") -> "panels.Figure":
-        """Plots metrics as the mean over seeds with a band; by default those that the study marks for summaries.
+        """Plots metrics as the mean over seeds with a band; by default those that the study marks as drawn.
 
         Args:
           *names: The metrics.

@@ -31,7 +31,7 @@ class Rounds(abc.ABC):
     Attributes:
       columns: Metrics of these rounds in addition to those that all runs of the study have.
       secrets: Descriptions of the parts of the state that must stay secret. If there are any, a checkpoint is written
-        before round 1, so that a run that is killed early does not restart with other secrets.
+        before round 1, so that a run that is killed early does not restart with new secrets.
     """
 
     columns: Sequence[Metric] = ()
@@ -97,7 +97,7 @@ def run(
       headline: Metric that the progress bar shows; the first metric by default.
       label: Text before the progress bar.
       loggers: Callbacks, in addition to `metrics.csv` and TensorBoard, that belong to the run's results.
-      callbacks: The user's callbacks. A round counts even if one of them fails on it.
+      callbacks: The user's callbacks. A round counts even if a callback fails on it.
 
     Returns:
       The outcome. After a signal (see `interruption.hold`), the round in progress is finished and saved; the caller
@@ -105,8 +105,8 @@ def run(
       `interruption.held`.
 
     Raises:
-      Failure: If the run's files cannot be written, or those of an earlier start are damaged; or if a round raises it,
-        after the last finished round is saved.
+      Failure: If the run's files cannot be written, or those of an earlier start are damaged; or if a round raises
+        `Failure`. The last finished round is saved first.
     """
     state, headline = rounds.initial_state(), headline or columns[0]
     leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]

@@ -22,7 +22,7 @@ TASK_TYPE = Setting(
     basic=True,
     convert=lambda name, settings: "own" if settings.get("data") and not settings.is_given("task_type") else name,
 )
-# Title in studies that have these flags only for the tasks of another study.
+# Used by studies that also offer the tasks of the contextual bandits' study.
 VARIANT = Setting(
     "variant",
     ["paper", "reference_code"],

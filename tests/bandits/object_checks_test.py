@@ -95,7 +95,7 @@ def test_policies_that_are_checked(policy, digits):
         (Undeclared(), "policy Undeclared: its statistics need"),
         (Unasked(), "policy Unasked: its statistics need"),
         (Accumulating(), "policy Accumulating: at_deployment must be restart"),
-        (Mean(), "'counts' is no float32 sum"),
+        (Mean(), "'counts' is not a float32 sum"),
         (Rows(), "policy Rows fails"),
         (Reserved(), "reserved name"),
         (InvalidWithStatistics(), "policy InvalidWithStatistics returned the invalid row"),
