@@ -44,9 +44,7 @@ def with_runs(name: str, point: planning.Point, outcomes: Iterable[Outcome], fol
     read, diverged = [], set()
     for outcome in outcomes:
         if outcome.status != sweep.FAILED:
-            run = runs.read(folder / outcome.run.name)
-            is_counted = run.metrics["round_num"] <= outcome.run.rounds
-            read.append(dataclasses.replace(run, metrics=run.metrics[is_counted]))
+            read.append(runs.read(folder / outcome.run.name, outcome.run.rounds))
             if math.isnan(outcome.value):
                 diverged.add(outcome.run.seed)
     result = configuration.of_runs(name, read, MEASURED, point)

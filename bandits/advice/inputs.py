@@ -171,9 +171,7 @@ class Privacy:
     )
 
 
-def deployment(
-    settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str] = ()
-) -> mechanisms.Mechanism:
+def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str]) -> mechanisms.Mechanism:
     """The mechanism of the deployment: noise with multiplier 1 on the sum of a Poisson sample's clipped updates.
 
     Args:

@@ -101,10 +101,7 @@ def best(figure: Figure, some: Sequence[plan.Run], search: sweep.Sweep, folder: 
 
 def _read(planned: Iterable[plan.Run], folder: pathlib.Path) -> list[Run]:
     """Reads finished runs up to their last planned round."""
-    return [
-        dataclasses.replace(runs.read(folder / run.name), metrics=runs.read_metrics(folder / run.name, run.rounds))
-        for run in planned
-    ]
+    return [runs.read(folder / run.name, run.rounds) for run in planned]
 
 
 def _run(

@@ -155,9 +155,8 @@ def summarize(kinds: Sequence[Kind], workers: int) -> Estimate:
 
 def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
     """Seconds per round of a run, or the reason why they are unknown."""
-    arguments = (*run.arguments, *short_run_flags(run))
     try:
-        short = dataclasses.replace(run, arguments=arguments, settings=studies.resolve(run.module, arguments))
+        short = run.with_flags(*short_run_flags(run))
         with contextlib.closing(Sweep(folder, executor, studies.load(run.module).ranked_by)) as sweep:
             sweep.run([short])
         return sweep.outcomes[short.name].error or round_seconds(folder / run.name, _ROUNDS)

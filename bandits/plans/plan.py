@@ -67,12 +67,18 @@ class Run:
         output = (f"--root_output_dir={folder}", f"--experiment_name={self.name}")
         return executors.Job(self.module, (*self.arguments, *output), str(folder / self.name), self.rounds)
 
+    def with_flags(self, *flags: str) -> "Run":
+        """The run with further flags, which override its own.
+
+        Raises:
+          UsageError: If the binary refuses them.
+        """
+        arguments = (*self.arguments, *flags)
+        return dataclasses.replace(self, arguments=arguments, settings=studies.resolve(self.module, arguments))
+
     def with_seed(self, seed: int) -> "Run":
         """The run of the same point with another seed."""
-        arguments = (*self.arguments, f"--{_SEED}={seed}")
-        return dataclasses.replace(
-            self, seed=seed, arguments=arguments, settings=studies.resolve(self.module, arguments)
-        )
+        return dataclasses.replace(self.with_flags(f"--{_SEED}={seed}"), seed=seed)
 
     def at_rounds(self, rounds: int) -> "Run":
         """The run with fewer rounds, which the full run can continue.
@@ -80,12 +86,11 @@ class Run:
         Raises:
           UsageError: If its rounds would differ from those of the full run.
         """
-        arguments = (*self.arguments, f"--{_ROUNDS}={rounds}")
-        settings = studies.resolve(self.module, arguments)
-        for name in settings:
-            if settings[name] != self.settings[name] and name not in {_ROUNDS, *run_folder.FREE_FLAGS}:
+        shorter = self.with_flags(f"--{_ROUNDS}={rounds}")
+        for name, value in shorter.settings.items():
+            if value != self.settings[name] and name not in {_ROUNDS, *run_folder.FREE_FLAGS}:
                 raise UsageError(f"--early_stop needs --{name}: its default depends on --{_ROUNDS}.")
-        return dataclasses.replace(self, arguments=arguments, settings=settings)
+        return shorter
 
 
 @dataclasses.dataclass(frozen=True)

@@ -121,8 +121,8 @@ def has_diverged(folder: pathlib.Path, rounds: int) -> bool:
     Raises:
       UsageError: If a file is damaged. The message names the file.
     """
-    run = runs.read(folder)
-    return divergence.is_lost(run.metrics[run.metrics["round_num"] <= rounds], run.columns, run.flags)
+    run = runs.read(folder, rounds)
+    return divergence.is_lost(run.metrics, run.columns, run.flags)
 
 
 def goodness(values: Sequence[float], *, smallest: bool) -> float:

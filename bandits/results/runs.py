@@ -75,9 +75,10 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     return groups
 
 
-def read(folder: pathlib.Path) -> Run:
-    """Reads the folder of a run of any study; see `results.read`."""
-    return results.read(folder, studies.columns())
+def read(folder: pathlib.Path, rounds: int | None = None) -> Run:
+    """Reads the folder of a run of any study, up to a round if `rounds` is given; see `results.read`."""
+    run = results.read(folder, studies.columns())
+    return run if rounds is None else dataclasses.replace(run, metrics=run.metrics[run.metrics["round_num"] <= rounds])
 
 
 @functools.cache
