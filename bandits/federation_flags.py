@@ -52,7 +52,10 @@ _OF_SUMS = {
     "client_selection": (("uniform",), _SUMS),
     "model_aggregation": (("mean",), "the server adds up the clients' sums"),
     "aggregator": ((None,), "the server adds up the clients' sums"),
-    "aggregator_type": (("mean", "secure_sum"), "the server adds up the clients' sums"),
+    "aggregator_type": (
+        ("mean", "secure_sum", "dpsgd", "dpftrl", "mf_dpftrl"),
+        "the server adds up the clients' sums, with Gaussian noise if any",
+    ),
 }
 # For each setting and value: which values of other settings are allowed, and why.
 _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {

@@ -454,6 +454,11 @@ class BanditOptions(
     personalization: Personalization | None
 
     @property
+    def has_noisy_sums(self) -> bool:
+        """Whether a mechanism adds noise to the sums that the policy depends on."""
+        return self.bandit.sums and self.aggregation.kind in options.NOISY
+
+    @property
     def has_user_training(self) -> bool:
         """Whether the model is trained, and a part of the training is the user's own."""
         parts = self.client_work, self.client_optimizer, self.server_optimizer.name, self.aggregation.own

@@ -7,6 +7,7 @@ not change the results.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import alone, logged_rounds, losses, personalization, process, resets, round_parts
+from bandits import alone, linear_bandits, logged_rounds, losses, personalization, process, resets, round_parts
 from bandits.options import Phase
 from data import clients, download, objects, tasks
 from data.settings import make_options
@@ -62,12 +63,18 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         optimizer=phase.client_optimizer,
         hyperparameters=phase.client_hyperparameters,
     )
-    aggregator = noise = None
-    if bandit.trains:
-        aggregated = phase.aggregation, mechanism, tuple(model.shapes.values())
+    aggregator = noise = statistics = joint_clip_norm = None
+    policy, shapes = phase.policy.build(), tuple(model.shapes.values()) * bandit.trains
+    if phase.has_noisy_sums:  # The update and the sums together have at most the clip norm.
+        joint_clip_norm = mechanism.clip_norm / (math.sqrt(2) if bandit.trains else 1)
+        bounds = (0.0, 1.0) if phase.task.reward_bounds else task.reward_range(phase.rewards)
+        policy = dataclasses.replace(policy, limits=linear_bandits.Limits(joint_clip_norm, *bounds))
+        *_, (units, groups), _ = model.shapes.values()
+        shapes += (groups, units + 1, units + 1), (groups, units + 1)
+    if shapes:
+        aggregated = phase.aggregation, mechanism, shapes
         aggregator, noise = aggregators.build(*aggregated), aggregators.noise(*aggregated)
-    policy, statistics = phase.policy.build(), None
-    if policy.sums:  # A secure sum rounds to a grid of 2^32 steps from -bound to bound.
+    if policy.sums and not phase.has_noisy_sums:  # A secure sum rounds to a grid of 2^32 steps from -bound to bound.
         is_secure = phase.aggregation.kind == "secure_sum"
         sums = tff.aggregators
         statistics = sums.SecureSumFactory(float(policy.bound)) if is_secure else sums.SumFactory()
@@ -103,6 +110,7 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         is_delayed=phase.delay.kind != "none",
         noise=noise,
         statistics=statistics,
+        joint_clip_norm=joint_clip_norm,
         halves=halves,
         reward_bounds=task.reward_bounds,
         clips_rewards=phase.task.learn_from != "dr",
@@ -193,10 +201,10 @@ def parts(
         (phase.has_halves, round_parts.Halves(phase)),
         (phase.own_metrics, round_parts.OwnMetrics(phase)),
         (phase.reset != resets.NONE, round_parts.Resets(phase.reset, task.reward_bounds, initialize)),
-        (definition.policy.has_state, round_parts.OwnPolicy(phase, definition, len(task.clients))),
+        (definition.policy.has_state, round_parts.OwnPolicy(phase, definition, len(task.clients), mechanism)),
         (phase.reports_clients, round_parts.ClientReports(task.clients.client_ids[: phase.population.stop])),
         (True, round_parts.Payloads(*sent)),
-        (trains, round_parts.Clipping(phase)),
+        (definition.aggregator, round_parts.Clipping(phase)),
         (trains and phase.aggregation.kind in options.ROBUST, round_parts.RobustAggregation()),
         (True, round_parts.PrivacySpent(phase, mechanism, length)),
     ]

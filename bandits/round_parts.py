@@ -271,21 +271,32 @@ class OwnPolicy(_OfPhase):
     Attributes:
       definition: Definition of the rounds.
       num_clients: Number of the task's clients.
+      mechanism: The mechanism that adds noise to the sums, if any.
     """
 
     definition: process.BanditProcess
     num_clients: int
+    mechanism: mechanisms.Mechanism
 
     def initial_state(self) -> OwnPolicyState:
         zeros = {name: np.zeros(spec.shape) for name, spec in self.definition.sums_spec.items()}
         return OwnPolicyState(zeros, zeros, np.zeros(self.num_clients, np.int64))
 
     def started(self, own: Any, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
-        sums = {name: total.astype(np.float32) for name, total in own.deployed.items()}
+        before = period(self.phase, round_num) * self.phase.deploy_every  # Rounds before this deployment.
+        is_within = self.definition.policy.at_deployment == policies.WITHIN
+        noise = self._noise(before, round_num - 1) if is_within else self._noise(0, before)
+        sums = {name: np.asarray(total, np.float32) for name, total in {**own.deployed, **noise}.items()}
         state = {policies.ROUND: np.int32(self.phase.acted_in(round_num)), **sums}
         return [
             each.with_inputs(policy_state=state, counted=self._counted(own, each, round_num)) for each in participations
         ]
+
+    def _noise(self, first: int, last: int) -> dict[str, np.ndarray]:
+        """Standard deviation of the noise on the sums of rounds first + 1 to last; empty if no noise is added."""
+        if self.definition.joint_clip_norm is None:
+            return {}
+        return {policies.NOISE: np.asarray(self.mechanism.clip_norm * self.mechanism.sum_noise(first, last))}
 
     def _counted(self, own: OwnPolicyState, participation: Participation, round_num: int) -> np.ndarray:
         """Whether each of a client's interactions is observed for the first time, bool [examples]."""
@@ -309,7 +320,10 @@ class OwnPolicy(_OfPhase):
             )
         counted_in, deployed = own.counted_in.copy(), own.deployed
         counted_in[[each.client for each in ended.cohort.participations]] = ended.round_num
-        pending = {name: total + counts.statistics[name] for name, total in own.pending.items()}
+        sums = dict(counts.statistics)
+        if self.definition.joint_clip_norm is not None:  # Means; NaN in a round without clients and noise.
+            sums = {name: np.nan_to_num(self.mechanism.cohort * mean, nan=0.0) for name, mean in sums.items()}
+        pending = {name: total + sums[name] for name, total in own.pending.items()}
         if policy.at_deployment == policies.WITHIN:
             pending = self.initial_state().pending if counts.deployed else pending
             return OwnPolicyState(pending, pending, counted_in), {}
@@ -321,6 +335,7 @@ class OwnPolicy(_OfPhase):
 
     def _served(self, own: OwnPolicyState, server: fed_avg.State) -> tuple[Sequence[np.ndarray], policies.Sums]:
         total = {name: sums + own.pending[name] for name, sums in own.deployed.items()}
+        total |= self._noise(0, int(server.round_num))
         return self.definition.policy.served(server.weights, own.deployed, total)
 
     def served(self, own: OwnPolicyState, server: fed_avg.State) -> fed_avg.State:

@@ -99,12 +99,13 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             if plan := phase_privacy.plan(phase, 1):
                 phase = phase_privacy.with_planned_noise(phase, plan.mechanism)
             mechanism = phase_privacy.mechanism(phase)
-            warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
+            warnings += mechanism.warnings(phase.total_rounds) if phase.releases else ()
             if phase.has_user_training:
                 from bandits import process_factory
 
                 process_factory.check(task, phase, mechanism)
-            if task.has_learned_bounds and phase.releases and mechanism.noise_multiplier:
+            is_unknown = phase.has_noisy_sums and task.has_reward_labels and not options.task.reward_bounds
+            if is_unknown or (task.has_learned_bounds and phase.releases and mechanism.noise_multiplier):
                 raise UsageError(
                     "Training with noise needs --reward_bounds=LOW,HIGH: bounds learned from the clients' rewards have "
                     "no noise, so a single outlier would affect every output. Give the smallest and the largest "

@@ -120,7 +120,7 @@ class Grid:
         """
         first = max(self.seeds) + 1
         if count and first + count - 1 > _LARGEST_SEED:
-            raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest.")
+            raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest one allowed.")
         return range(first, first + count)
 
     def in_folder(self, folder: pathlib.Path) -> "Grid":
@@ -138,6 +138,7 @@ class Grid:
         runs = []
         for block in self.blocks:
             numbers = tuple(name for name, values in block.items() if not is_words(values))
+            configuration = " ".join(f"{name}={values[0]}" for name, values in block.items() if name not in numbers)
             for values in itertools.product(*block.values()):
                 words = tuple(f"--{name}={value}" for name, value in zip(block, values, strict=True))
                 key, name = self._key(words)
@@ -148,7 +149,7 @@ class Grid:
                 for seed in self.seeds:
                     arguments = studies.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
                     settings = self._resolve(arguments, words)
-                    runs.append(Run(self.binary, point, seed, _configuration(block), numbers, arguments, settings))
+                    runs.append(Run(self.binary, point, seed, configuration, numbers, arguments, settings))
         return runs
 
     def _key(self, words: Sequence[str]) -> tuple[str, str]:
@@ -212,8 +213,8 @@ class Configuration:
           binary: Name in `studies.STUDIES`.
           seeds: Seeds of each point.
           base: Additional flags.
-          folder: Folder of earlier runs, whose names are reused. None for only the runs of the first point, because
-            checking a whole search takes minutes.
+          folder: Folder of earlier runs, whose names are reused. None to get only the runs of the first point,
+            because checking a whole search takes minutes.
 
         Raises:
           UsageError: If the configuration's flags are invalid.
@@ -327,11 +328,6 @@ def _sweeps(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def is_edge(values: Sequence[float], best: float) -> bool:
     """Whether a value is the smallest or largest of several."""
     return len(set(values)) > 1 and best in (min(values), max(values))
-
-
-def _configuration(block: Axes) -> str:
-    words = [f"{name}={values[0]}" for name, values in block.items() if is_words(values)]
-    return " ".join(words)
 
 
 def is_words(values: Sequence[str]) -> bool:

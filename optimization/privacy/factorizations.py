@@ -130,6 +130,37 @@ def tree_prefix_noise(rounds: int, restart_frequency: int) -> float:
     return math.sqrt(nodes / rounds)
 
 
+def interval_noise(column: np.ndarray, first: int, last: int) -> float:
+    """Standard deviation of the noise on the sum of rounds first + 1 to last if W has variance 1."""
+    from scipy import signal
+
+    sums = np.cumsum(signal.lfilter([1.0], column, np.eye(1, max(last, 1))[0]))[:last]
+    noise = sums[::-1].copy()
+    noise[:first] -= sums[:first][::-1]
+    return float(np.linalg.norm(noise))
+
+
+def tree_nodes(first: int, last: int, size: int) -> int:
+    """Number of nodes whose noise is in the sum of rounds first + 1 to last of tree aggregation.
+
+    Args:
+      first: Number of rounds before the sum.
+      last: Last round of the sum.
+      size: Number of rounds per tree.
+    """
+
+    def nodes(end: int) -> set[tuple[int, int]]:  # Start and length of the nodes that cover the first `end` rounds.
+        covered, start = set(), 0
+        while start < end:
+            left = min(end - start, size - start % size)
+            length = 1 << (left.bit_length() - 1)
+            covered.add((start, length))
+            start += length
+        return covered
+
+    return len(nodes(first) ^ nodes(last))
+
+
 def _digits_up_to(last: int) -> int:
     """Total number of ones in the binary forms of the numbers from 1 to `last`."""
     periods = [2 << place for place in range(last.bit_length())]
