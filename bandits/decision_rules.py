@@ -1,4 +1,4 @@
-"""Context-free decision rules: which action to execute next, from the rewards seen so far.
+"""Context-free decision rules, which choose the next action from the rewards observed so far.
 
 The same interface serves a server that decides once per round, and thousands of clients who decide in one TensorFlow
 computation. `init`, `select` and `update` are pure functions of TensorFlow operations, and work eagerly and in graphs.
@@ -93,7 +93,7 @@ class DecisionRule(abc.ABC):
         Args:
           state: State.
           rewards: float [..., actions].
-          tried: float [..., actions], 1 for executed actions, else 0; None if all were.
+          tried: float [..., actions], 1 for executed actions, else 0; None if all were executed.
         """
         rewards = tf.cast(rewards, tf.float32)
         tried = tf.ones_like(rewards) if tried is None else tf.cast(tried, tf.float32)
@@ -238,8 +238,8 @@ class Thompson(DecisionRule):
 class ExtremeExplore(Greedy):
     """Executes every action in every round (section 8.3.2), with the estimates of the value rules.
 
-    The caller adopts `best_action` of the round's rewards. If rewards are observed one round later, it adopts the
-    action with the highest estimate, by `select`.
+    The caller adopts `best_action` of the round's rewards. If rewards are observed one round later, it adopts
+    the action that `select` returns, which has the highest estimate.
     """
 
     explores_all = True
@@ -272,7 +272,7 @@ def select_epsilon_greedy(values: Array, epsilon: float | Array, key: Array, *, 
       values: float32 [..., actions].
       epsilon: Exploration rate, a number or float32 [...].
       key: int32 [..., 2].
-      spares_greedy: Whether the random action is never the best one. A single action is executed anyway.
+      spares_greedy: Whether the random action is never the best one, unless it is the only action.
     """
     num_actions = values.shape[-1]
     draws = _uniform(key, num_actions + 2)

@@ -29,8 +29,8 @@ SCENARIO = "drift"  # Value of --scenario: random initial weights and non-statio
 MOST_ENVIRONMENTS = 10
 _MOST_ROUNDS = 1e9  # More rounds than any run has.
 DELAYS: Mapping[str, str] = {
-    "uniform": "each reward after 0 to --delay_rounds rounds, uniformly",
-    "geometric": "each reward after --delay_rounds rounds on average, with equal probability in every round",
+    "uniform": "each reward is observed after 0 to --delay_rounds rounds, uniformly at random",
+    "geometric": "each reward is observed after --delay_rounds rounds on average, with equal probability per round",
 }
 
 _LEAST_IN_TIME = 0.01  # If a smaller fraction of the rewards is observed in time, almost nothing is learned.
@@ -171,7 +171,7 @@ class Drift:
 
         Args:
           total_rounds: Number of rounds.
-          acted: int [total_rounds], for each round the one in which its clients acted; None if that is the same round.
+          acted: int [total_rounds], the round in which each round's clients acted; None if it is the same round.
         """
         if self.kind == "none" or self.only is not None:
             return ""
@@ -180,9 +180,9 @@ class Drift:
         if not points.any():
             return f"{nothing}its first change comes later."
         if (points == points[0]).all():
-            return f"{nothing}all of them come after its change."
+            return f"{nothing}all rounds come after its change."
         if acted is not None and not np.ptp(self.at(acted, None)):
-            return f"{nothing}clients with --cache=persistent act once per deployment, always in one environment."
+            return f"{nothing}clients with --cache=persistent act once per deployment, always in the same environment."
         if self.every and self.start + self.every > total_rounds:
             return f"--drift_every={self.every} changes nothing up to round {total_rounds}: there is only one change."
         return ""

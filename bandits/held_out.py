@@ -15,7 +15,7 @@ from optimization import fed_avg, models
 from optimization.study import run_folder
 
 _FEW_CLIENTS = 10  # The worst tenth of at most this many clients is a single client.
-_MOST_COMPARED = 2000  # Maximum examples that an evaluation reads to compare participating clients.
+_MOST_COMPARED = 2000  # Maximum number of examples that are read to compare participating clients.
 
 
 class _Evaluated(NamedTuple):
@@ -138,7 +138,8 @@ class Evaluation:
         held_out = self._held_out
         if isinstance(held_out.examples.features, ActionSets):
             ranking = references.set_values(self._task, self._phase.population)
-            by_reference = references.of_sets(self._task, held_out.examples, ranking)
+            uniform, fixed = references.of_sets(self._task, held_out.examples, ranking).values()
+            by_reference = {references.UNIFORM: uniform, "the best fixed available action": fixed}
         else:
             matrix = process.mixture(self._definition.reward_matrix, self._environment(server))
             rewards = np.asarray(process.reward_vectors(held_out.examples.labels, matrix))
@@ -156,7 +157,7 @@ class Evaluation:
             return {}
         held_out, seed = self._task.held_out, self._phase.seed
         indices, population = range(len(held_out)), held_out
-        if has_no_owner := len(held_out) < 2:
+        if is_pooled := len(held_out) < 2:
             indices, population = self._phase.population, self._clients
         compared = clients.chosen(population, indices, _MOST_COMPARED, seed)
         names = [population.client_ids[index] for index, _ in compared]
@@ -165,7 +166,7 @@ class Evaluation:
         scheduled = self._phase.scheduled_value(self._task.num_actions, period) or 0.0
         environment = float(self._environment(server))
         after, rewards = self._adapted.evaluate(server.weights, names, examples, scheduled, environment)
-        self.adapted_rewards = {"held_out": not has_no_owner and self._take_no_part(names), **rewards}
+        self.adapted_rewards = {"held_out": not is_pooled and self._take_no_part(names), **rewards}
         return {metrics.PERSONALIZED_REWARD: after}
 
     def _take_no_part(self, names: Sequence[str]) -> bool:

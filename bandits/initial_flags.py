@@ -29,7 +29,7 @@ class _Training:
 
 
 def define(flags: cli.FlagSet) -> None:
-    """Defines the flags, which are None without an initial training."""
+    """Defines the flags, which are None without initial training."""
     settings = [
         dataclasses.replace(flag, convert=lambda value, settings: value if settings.scenario in PRETRAINED else None)
         for flag in (*declared(InitialTraining), *declared(_Training))
@@ -38,7 +38,7 @@ def define(flags: cli.FlagSet) -> None:
 
 
 def check(settings: cli.Settings) -> None:
-    """Refuses flags that need an initial model, or its rewards, if there is none.
+    """Refuses flags that need an initial model, or the rewards of initial training, if the run has none.
 
     Raises:
       UsageError: If such a flag was given.
@@ -59,7 +59,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> InitialTraining | None:
-    """Options of the initial training; None without one."""
+    """Options of the initial training; None without initial training."""
     if settings.scenario not in PRETRAINED:
         return None
     return make_options(

@@ -20,7 +20,7 @@ import numpy as np
 from bandits import flags as bandit_flags
 from bandits import object_flags
 from bandits.options import BanditOptions
-from data import clients, files, interaction_log, tasks
+from data import action_sets, clients, files, interaction_log, tasks
 from data.errors import UsageError
 from data.tasks import registry
 from optimization.study import cli, loggers, run_folder
@@ -29,6 +29,7 @@ from optimization.study import cli, loggers, run_folder
 IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
 _PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
 _PERIOD = re.compile(r"period_(\d+)\.npz")
+SETS = "has_sets"  # Entry in the report on a log whose contexts contain a set of actions for each row.
 _MOST_ROWS = 1 << 20  # Maximum rows in memory; beyond it, rows are written before the checkpoint.
 
 
@@ -55,7 +56,7 @@ class LogFiles(loggers.Callback):
     """Writes a run's log in parts. Each part is complete before its last round's checkpoint is saved."""
 
     def __init__(self, task: tasks.Task, deploy_every: int, last_logged: Callable[[], LoggedRound]):
-        """Stores what identifies the rows of the log.
+        """Stores the task and the source of the rows.
 
         Args:
           task: The run's task.
@@ -128,13 +129,13 @@ def _numbered(folder: pathlib.Path, pattern: re.Pattern) -> list[tuple[pathlib.P
 
 
 def _joined(logged: Sequence[LoggedRound], task: tasks.Task) -> interaction_log.InteractionLog:
-    """Several rounds as one log, without contexts, which `rows` identifies."""
+    """Several rounds as one log. It has no contexts, because `rows` identifies them."""
     sizes = [len(each.columns["rows"]) for each in logged]
     columns = {name: np.concatenate([each.columns[name] for each in logged]) for name in logged[0].columns}
     columns["rounds"] = np.repeat([each.round_num for each in logged], sizes)
     columns["periods"] = np.repeat([each.period for each in logged], sizes)
-    owners = columns.pop("clients")
-    return interaction_log.ordered(task.clients.client_ids, owners, None, action_names(task), columns)
+    owners, report = columns.pop("clients"), {SETS: True} if isinstance(task.feature_spec, action_sets.Spec) else {}
+    return interaction_log.ordered(task.clients.client_ids, owners, None, action_names(task), columns, report=report)
 
 
 def action_names(task: tasks.Task) -> list[str]:
@@ -145,7 +146,7 @@ def action_names(task: tasks.Task) -> list[str]:
 
 
 def privacy_notice(folder: pathlib.Path) -> str:
-    """Message that names a run's log file and warns that it is not private."""
+    """Message that names a run's log folder and warns that it is not private."""
     return (
         f"Interactions are in {folder / run_folder.INTERACTIONS}. Keep them secret: they show each client's rounds, "
         "actions and rewards, and no privacy guarantee covers them."
@@ -180,11 +181,18 @@ class LoggedRun:
     def with_contexts(self) -> "LoggedRun":
         """Copy of the run whose log has contexts, which are read from the data that the run's configuration names.
 
+        If actions have features, the log also gets their catalogue and their names.
+
         Raises:
           UsageError: If the data has changed or no longer exists.
         """
-        log = dataclasses.replace(self.log, contexts=_contexts(self.log, self.task, self.folder))
-        return dataclasses.replace(self, log=log)
+        fields: dict[str, Any] = {}
+        contexts, task = action_sets.joined(_contexts(self.log, self.task, self.folder)), self.task
+        if task.has_action_features:
+            contexts, catalogue, actions = action_sets.catalogued(contexts, task.catalogue_actions)
+            names = task.action_names or self.log.action_names
+            fields = {"catalogue": catalogue, "catalogue_actions": actions, "action_names": names}
+        return dataclasses.replace(self, log=dataclasses.replace(self.log, contexts=contexts, **fields))
 
 
 def is_logged(folder: str | os.PathLike) -> bool:
@@ -250,8 +258,8 @@ def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:
     return task
 
 
-def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: pathlib.Path) -> clients.Features:
-    """Contexts of a log's rows, in the order of the rows.
+def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: pathlib.Path) -> list[clients.Features]:
+    """Contexts of each client's rows, in the order of the rows.
 
     Raises:
       UsageError: If the log does not belong to the task.
@@ -267,6 +275,5 @@ def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: pat
         examples = task.clients.load(place[name])
         if rows.max() >= len(examples.labels):
             raise other
-        taken = examples.take(rows)
-        parts.append(taken._replace(features=task.normalize(taken.features)))
-    return clients.joined(parts).features
+        parts.append(task.normalize(examples.take(rows).features))
+    return parts

@@ -149,7 +149,7 @@ class _Linear(policies.Policy):
         if not self.limits:
             return sums
         largest_moment = (self.limits.high - self.limits.low) * tf.reduce_sum(tf.norm(features, axis=1))
-        norm = tf.norm(tf.stack([tf.norm(sums["gram"]), largest_moment]))
+        norm = tf.norm([tf.norm(sums["gram"]), largest_moment])
         factor = tf.minimum(1.0, tf.math.divide_no_nan(self.limits.norm, norm))
         is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums["moment"]))  # A diverged model's predictions are not.
         return {name: tf.where(is_finite, factor * each, 0.0) for name, each in sums.items()}
@@ -167,9 +167,8 @@ class _Linear(policies.Policy):
 
     def projected(self, representation, statistics) -> tuple[Projected, tf.Tensor]:
         """Features of all actions, projected with the sums; and the width."""
-        ridge, width = self.regularized(statistics)
-        sums = statistics["gram"], statistics["moment"]
-        return project(with_bias(representation), *sums, ridge), tf.cast(width, tf.float64)
+        (ridge, width), features = self.regularized(statistics), with_bias(representation)
+        return project(features, statistics["gram"], statistics["moment"], ridge), tf.cast(width, tf.float64)
 
     def served(self, weights, deployed, total):
         if self.restarts:  # The next deployment is that of the model in training, with sums of 0.

@@ -45,9 +45,9 @@ def check(settings: cli.Settings) -> None:
     if settings.task_type != _TASK:
         return
     flag = f"--learn_from={settings.learn_from}"
-    named = [name for name in _COLUMNS_OF_TABLE if settings[name]]
-    if named and len(named) < len(_COLUMNS_OF_TABLE):
-        lacking = [f"--{name}" for name in _COLUMNS_OF_TABLE if not settings[name]]
+    columns = [name for name in _COLUMNS_OF_TABLE if name != "action_column" or not settings.chosen_column]
+    lacking = [f"--{name}" for name in columns if not settings[name]]
+    if lacking and len(lacking) < len(columns):
         raise UsageError(f"Your own log needs {' and '.join(lacking)} as well; a run's log needs no column names.")
     if settings.scenario == "init_shift":
         raise UsageError(f"--scenario=init_shift: --task_type={_TASK} has no reward shift to study.")
@@ -62,7 +62,7 @@ def check(settings: cli.Settings) -> None:
             if name in settings.set_by_user:
                 raise UsageError(f"--{name} conflicts with {flag}, which offers each row only once, in one round.")
         if settings.bandits_type.startswith("supervised"):
-            raise UsageError(f"--bandits_type={settings.bandits_type} needs every action's reward, but {flag} has one.")
+            raise UsageError(f"--bandits_type={settings.bandits_type} needs all actions' rewards; {flag} has only one.")
         return
     for name in _ACTING:
         if name in settings.set_by_user:

@@ -33,7 +33,7 @@ def trained(definition: process.BanditProcess) -> process.BanditProcess:
 
 
 class Group(NamedTuple):
-    """Several clients, concatenated, because a call takes longer than the inference of a small client.
+    """Several clients, concatenated, because a call for each small client would take longer than its inference.
 
     Attributes:
       features: Contexts of all clients, in the format of `process.ClientInput`.
@@ -256,7 +256,7 @@ class PooledProcess(process.BanditProcess):
         return fed_avg.Log(examples, rows, tf.cast(rows, tf.float32), client.key, sums=sums)
 
     def only_chosen(self, examples):
-        return examples  # The logs of all clients are joined with their sets.
+        return examples  # `log` takes the features from the group, with all sets.
 
     @property
     def _columns(self) -> dict[str, tuple[tf.DType, tuple]]:

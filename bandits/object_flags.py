@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import itertools
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +27,7 @@ _PARTS = (*names(OwnParts), "data", "model", "client_optimizer", "server_optimiz
 
 @dataclasses.dataclass(frozen=True)
 class UserPolicySpec(registry.PolicySpec):
-    """A policy that the user provides; `target` is its text."""
+    """The user's policy; `target` is its `UserObject`."""
 
     def build(self, value: Any = None) -> Any:
         from bandits import policies
@@ -54,7 +53,7 @@ def check(settings: cli.Settings) -> None:
             raise UsageError(f"--{replaced[0]} has no effect with a policy of your own: leave it out.")
         if settings.bandits_type not in _LOSSES:
             raise UsageError(
-                f"--bandits_type={settings.bandits_type} has a policy, but so do you: give {' or '.join(_LOSSES)}, "
+                f"--bandits_type={settings.bandits_type} conflicts with your policy: give {' or '.join(_LOSSES)}, "
                 "which then only sets the loss."
             )
     if "model" in own:
@@ -112,18 +111,20 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
         architecture.check(task.feature_spec[0], task.num_actions)
         task = _with_keras(task, architecture)
     if options.own_policy:
-        from bandits import policies, policy_checks
+        from bandits import object_checks, policies
 
         with objects.blamed(f"policy {options.own_policy.label}"):
             policy = policies.of(_callable("policy", options.own_policy))
         if task.model == "keras" and "representation" in policy.asks:
             raise UsageError("policy asks for the representation, which a Keras model does not provide.")
         _check_state(policy, options)
-        policy_checks.check(policy, task, options.heads)
+        object_checks.check_policy(policy, task, options.heads)
     if options.bandit.sums and options.statistics is None and options.task.initial_weights is None:
         task = dataclasses.replace(task, initial_weights="zeros")  # The prior mean; an initial model replaces it.
     if metric_columns(options.own_metrics):
-        _check_metrics(options.own_metrics, task)
+        from bandits import object_checks
+
+        object_checks.check_metrics(options.own_metrics, task)
     return task
 
 
@@ -142,31 +143,6 @@ def metric_columns(given: Iterable[UserObject]) -> list[Metric]:
         better, shown = getattr(metric, "better", None), getattr(metric, "shown", True)
         columns.append(Metric(f"own/{name}", getattr(metric, "about", name), better=better, in_summary=shown))
     return columns
-
-
-def _check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
-    """Calls metrics with the contexts of the first client, and with an empty log.
-
-    Raises:
-      UsageError: If one of them fails, or returns anything but a finite number or two.
-    """
-    import tensorflow as tf
-
-    from bandits import process
-    from optimization import models
-
-    first = task.clients.load(0)
-    for each, count in itertools.product(given, (len(first.labels), 0)):
-        features = models.dense(task.normalize(first.take(np.arange(count)).features))
-        log = {"action": tf.zeros(count, tf.int32), "reward": tf.zeros(count), "propensity": tf.ones(count)}
-        try:
-            totals = tf.function(process.metric_sums, autograph=False)([each], log, features).numpy()
-            if not np.isfinite(totals[:, 0]).all():
-                raise ValueError("the value is not finite")
-        except Exception as error:  # The user's code can raise anything.
-            raise UsageError(
-                f"metrics: {each.label} returns no sums for {count} interactions: {objects.first_line(error)}."
-            ) from error
 
 
 def _check_state(policy: Any, options: BanditOptions) -> None:
@@ -236,5 +212,5 @@ def _matrix(reward: Callable[[Any, Any], float], task: tasks.Task) -> np.ndarray
         raise UsageError(f"rewards must give a number for each label and action: {error}.") from error
     if not np.isfinite(matrix).all():
         label, action = (names[place] for place in np.argwhere(~np.isfinite(matrix))[0])
-        raise UsageError(f"rewards must give finite numbers, but does not for label {label!r} and action {action!r}.")
+        raise UsageError(f"rewards must be finite, but the one for label {label!r} and action {action!r} is not.")
     return matrix

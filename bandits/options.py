@@ -94,7 +94,7 @@ class Study:
     )
     dist_shift_type: str | None = setting(
         None,
-        "Rewards for running only one step of init_shift: the initial training, or the bandits after it",
+        "Use the rewards of only one step of init_shift: the initial training, or the bandits after it",
         ["init", "bandits"],
         only={"scenario": UNTRAINED},
     )
@@ -341,7 +341,7 @@ class InitialTraining:
     rewards: str
     num_clients: Count | None = setting(
         of_task("init_clients"),
-        "Number of clients, from the first on; the bandits get the rest (default: the task's; a fifth of a table's)",
+        "Number of clients, from the first on; the bandits get the rest (default: the task's; for a table, a fifth)",
         name="init_clients",
     )
     total_rounds: Count = setting(of_task("init_rounds"), "Number of rounds", name="init_rounds")

@@ -32,7 +32,7 @@ class PersonalizedProcess(process.BanditProcess):
 
     Attributes:
       adaptation: Training on half A; with 0 epochs, the deployed model acts on both halves.
-      only_head: Whether it trains only the last layer.
+      only_head: Whether the adaptation trains only the last layer.
     """
 
     adaptation: client_work.LocalSgd

@@ -76,7 +76,7 @@ def population_checksum(options: TaskOptions, task: tasks.Task) -> str:
 
 
 def of_initial_model(chosen: BanditOptions) -> Trained | None:
-    """Training behind the initial model of another run; None without such a model, or if it is public."""
+    """Training behind an initial model from another run; None without such a model, or if it is public."""
     if not chosen.initial_model_path or chosen.is_initial_model_public:
         return None
     path = run_folder.find_model(chosen.initial_model_path).parent.parent / run_folder.PRIVACY_FILE

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,9 +41,9 @@ _DRAWS = 2000  # Number of sampled cohorts.
 
 @dataclasses.dataclass(frozen=True)
 class References:
-    """Held-out rewards of policies that need no rounds. They are chosen on all data of the training clients.
+    """Held-out rewards of policies that need no rounds. These policies are chosen on all training clients' data.
 
-    On a log, they are doubly robust estimates.
+    On a log, the rewards are doubly robust estimates.
 
     Attributes:
       rewards: Rewards of the uniform policy, the best fixed action and the central linear model, by name.
@@ -64,7 +64,7 @@ class References:
 
     @property
     def near_linear(self) -> float:
-        """Measured reward close to the linear model's; NaN if the linear model does not beat the uniform policy."""
+        """Measured reward at `_NEAR` of the linear model's gain; NaN if the model does not beat the uniform policy."""
         return self.measured[0] + _NEAR * self.measured_gain if self.measured_gain > 0 else math.nan
 
 
@@ -79,42 +79,75 @@ def simple_policies(task: tasks.Task, matrix: np.ndarray) -> References:
       matrix: float [labels, actions], the reward of an action given one label.
     """
     parts, held_out = (task.clients, task.held_out), task.held_out
-    train, tested = ([_rewards(part, index, matrix) for index in range(len(part))] for part in parts)
-    counts, everyone, rewards = (
-        np.array([len(client) for client in tested]),
-        np.concatenate(train),
-        np.concatenate(tested),
-    )
-    measured = rewards
+    train, tested = ([_rewards(task, part, index, matrix) for index in range(len(part))] for part in parts)
+    counts = np.array([len(client) for client, _ in tested])
+    (everyone, _), (rewards, actions) = (map(np.concatenate, zip(*part, strict=True)) for part in (train, tested))
+    is_offered, measured = actions >= 0, rewards
+    ranking = _ranking(task, train) if isinstance(task.feature_spec, action_sets.Spec) else everyone.mean(axis=0)
     if isinstance(held_out, logged_clients.LoggedClients):
         predicted = np.concatenate([held_out.predicted(index) for index in range(len(counts))])
         measured = np.concatenate([held_out.sampled_rewards(index) for index in range(len(counts))])
+    elif task.has_action_features:
+        predicted = _predicted_by_pairs(task)
     else:
         from sklearn import linear_model
 
         width = task.model_arguments.get("vocabulary_size") or task.model_arguments["num_features"]
-        loaded = [clients.joined([part.load(index) for index in range(len(part))]) for part in parts]
-        contexts, of_held_out = (text.design(examples.features, width) for examples in loaded)
+        loaded: list[Any] = [
+            clients.joined([part.load(index) for index in range(len(part))]).features for part in parts
+        ]
+        contexts, of_held_out = (text.design(getattr(each, "contexts", each), width) for each in loaded)
         predicted = linear_model.Ridge().fit(contexts, everyone).predict(of_held_out)
-    rows, linear = np.arange(len(rewards)), predicted.argmax(axis=1)
+    rows, linear = np.arange(len(rewards)), _best(predicted, is_offered)
     earned = {
-        UNIFORM: rewards.mean(axis=1),
-        FIXED: rewards[:, everyone.mean(axis=0).argmax()],
+        UNIFORM: _means(rewards, is_offered),
+        FIXED: rewards[rows, _best(ranking[actions], is_offered)],
         LINEAR: rewards[rows, linear],
     }
     starts = np.cumsum([0, *counts[:-1]])
     sums = {name: np.add.reduceat(each, starts) for name, each in earned.items()}
     gain = row_mean(sums[LINEAR], counts, minus=sums[UNIFORM])
     if isinstance(held_out, logged_clients.LoggedClients):
-        gain = _gain([part for part in parts if isinstance(part, logged_clients.LoggedClients)])
+        gain = _gain(task, [part for part in parts if isinstance(part, logged_clients.LoggedClients)])
     return References(
         {name: row_mean(each, counts) for name, each in sums.items()},
         gain,
-        (float(measured.mean()), float(measured[rows, linear].mean())),
+        (float(_means(measured, is_offered).mean()), float(measured[rows, linear].mean())),
     )
 
 
-def _gain(parts: Sequence[logged_clients.LoggedClients]) -> intervals.Interval:
+def _best(values: np.ndarray, is_offered: np.ndarray) -> np.ndarray:
+    """Slot of the offered action with the highest value, int64 [rows]."""
+    return np.where(is_offered, values, -np.inf).argmax(axis=1)
+
+
+def _means(values: np.ndarray, is_offered: np.ndarray) -> np.ndarray:
+    """Mean over each row's offered actions, float64 [rows]."""
+    return values.mean(axis=1) if is_offered.all() else values.mean(axis=1, where=is_offered)
+
+
+def _predicted_by_pairs(task: tasks.Task) -> np.ndarray:
+    """Predicts rewards of held-out rows, float64 [rows, slots], by ridge regression on pairs of context and action."""
+
+    def pairs(part: clients.ClientData, indices: Iterable[int]) -> Iterator[tuple[np.ndarray, np.ndarray, Any]]:
+        for index in indices:
+            examples = part.load(index)
+            sets: Any = task.normalize(examples.features)
+            places = np.nonzero(sets.entries >= 0)
+            features = logged_clients.pairs(text.take(sets.contexts, places[0]), sets.actions[places])
+            yield text.design(features, features.shape[1]), examples.labels, places
+
+    products, moments = np.zeros((1, 1)), np.zeros(1)  # They get the shape of the first sums.
+    for features, labels, places in pairs(task.clients, _some(range(len(task.clients)))):
+        products, moments = products + features.T @ features, moments + features.T @ labels[places]
+    weights, predicted = np.linalg.solve(products + np.eye(len(products)), moments), []
+    for features, labels, places in pairs(task.held_out, range(len(task.held_out))):
+        predicted.append(np.zeros(labels.shape))
+        predicted[-1][places] = features @ weights
+    return np.concatenate(predicted)
+
+
+def _gain(task: tasks.Task, parts: Sequence[logged_clients.LoggedClients]) -> intervals.Interval:
     """Doubly robust gain over the uniform policy.
 
     Each client's actions are chosen by a regression that was fitted without that client.
@@ -122,18 +155,29 @@ def _gain(parts: Sequence[logged_clients.LoggedClients]) -> intervals.Interval:
     gains = []
     for part in parts:
         for index in range(len(part)):
-            rewards, chosen = _rewards(part, index, np.empty(0)), part.predicted(index).argmax(axis=1)
-            gains.append(rewards[np.arange(len(rewards)), chosen] - rewards.mean(axis=1))
+            rewards, actions = _rewards(task, part, index, np.empty(0))
+            chosen = _best(part.predicted(index), actions >= 0)
+            gains.append(rewards[np.arange(len(rewards)), chosen] - _means(rewards, actions >= 0))
     return row_mean(np.array([each.sum() for each in gains]), np.array([len(each) for each in gains]))
 
 
-def _rewards(part: clients.ClientData, index: int, matrix: np.ndarray) -> np.ndarray:
-    """Returns the rewards of a client's rows, float64 [rows, actions]; doubly robust rewards for a log."""
+def _rewards(
+    task: tasks.Task, part: clients.ClientData, index: int, matrix: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns a client's rewards, float64 [rows, slots], which are doubly robust for a log, and the actions.
+
+    Actions are positions in the task's names, or -1 for slots without an action.
+    """
     if isinstance(part, logged_clients.LoggedClients):
-        log = part.rows(index)
-        return logged_clients.doubly_robust(part.predicted(index), log.actions, log.rewards, log.propensities)
-    labels = part.load(index).labels
-    return (labels @ matrix if labels.ndim > 1 else matrix[labels]).astype(float)
+        log, predicted = part.rows(index), part.predicted(index)
+        rewards = logged_clients.doubly_robust(predicted, log.actions, log.rewards, log.propensities)
+        return rewards, np.broadcast_to(log.slot_actions, rewards.shape)
+    examples = part.load(index)
+    if isinstance(task.feature_spec, action_sets.Spec):
+        return _rewards_of_sets(task, examples)
+    labels = examples.labels
+    rewards = (labels @ matrix if labels.ndim > 1 else matrix[labels]).astype(float)
+    return rewards, np.broadcast_to(np.arange(rewards.shape[1]), rewards.shape)
 
 
 def compared(
@@ -266,9 +310,9 @@ def _sums(part: logged_clients.LoggedClients) -> tuple[np.ndarray, np.ndarray]:
     for client in range(len(part)):
         log, sampled, predicted = part.rows(client), part.sampled_rewards(client), part.predicted(client)
         logged = np.arange(len(log)), log.actions
-        weights = 1 / (predicted.shape[1] * np.asarray(log.propensities, float))
-        doubly_robust = predicted.mean(axis=1) + weights * (log.rewards - predicted[logged])
-        values = (sampled[logged], log.rewards, sampled.mean(axis=1), doubly_robust)
+        weights = 1 / (log.set_sizes * np.asarray(log.propensities, float))
+        doubly_robust = _means(predicted, log.offered) + weights * (log.rewards - predicted[logged])
+        values = (sampled[logged], log.rewards, _means(sampled, log.offered), doubly_robust)
         rows.append(len(log))
         sums.append([np.sum(value, dtype=float) for value in values])
     return np.array(rows), np.transpose(sums)
@@ -347,7 +391,7 @@ class Values(NamedTuple):
 def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the rewards of the uniform policy and of a ranking, float64 [examples] each, by name.
 
-    The ranking plays the offered action that it ranks first, so it is the best fixed action among those available.
+    The ranking chooses the offered action that it ranks first, so it is the best fixed action among those available.
 
     Args:
       task: A task whose rows offer sets of actions.
@@ -364,12 +408,16 @@ def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -
 def set_values(task: tasks.Task, indices: Sequence[int]) -> np.ndarray:
     """Returns the value by which each action is ranked, float64 [actions], from the rows of some clients.
 
-    It is the action's mean reward where it is offered, shrunk to the mean of all actions as if it had been observed
+    It is the action's mean reward when offered, shrunk towards the mean of all actions as if it had been observed
     `_PRIOR_ROWS` more times with that mean. Otherwise, an action that was offered once would often be the best.
     """
+    return _ranking(task, (_rewards_of_sets(task, task.clients.load(int(index))) for index in _some(indices)))
+
+
+def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Value of each action from several clients' rewards and actions; see `set_values`."""
     sums, counts = np.zeros((2, len(task.action_names) or task.num_actions))
-    for index in _some(indices):
-        rewards, actions = _rewards_of_sets(task, task.clients.load(int(index)))
+    for rewards, actions in rewards_and_actions:
         is_offered = actions >= 0
         np.add.at(sums, actions[is_offered], rewards[is_offered])
         np.add.at(counts, actions[is_offered], 1)
@@ -377,7 +425,7 @@ def set_values(task: tasks.Task, indices: Sequence[int]) -> np.ndarray:
 
 
 def _rewards_of_sets(task: tasks.Task, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-    """Rewards, and positions of actions in the task's names or -1, [examples, slots]; unnamed actions are slots."""
+    """Rewards and actions, [examples, slots]: positions in the task's names, slots if there are no names, or -1."""
     sets: ActionSets = examples.features  # type: ignore[assignment]
     actions, labels = sets.entries, examples.labels
     if not task.has_action_features:
@@ -397,7 +445,7 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
 
     Returns:
       `participating`: Bounds for the participating clients, weighted like the rewards of rounds. If a client has n
-      examples, each of them has weight min(n, cap) / n, which is the expectation over the sampled cap. A round's reward
+      examples, each of them has weight min(n, cap) / n, the probability of being sampled. A round's reward
       is the mean over its cohort's examples, however many there are (`weights_of_rounds`). The action is the best one
       on these same examples, so its value is optimistically biased. If rewards drift, the mean is over all rounds.
       This entry is missing if a selector prefers some clients, if clients can be absent, or if rewards are delayed.

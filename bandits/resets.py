@@ -26,11 +26,11 @@ WHEN: Mapping[str, str] = {
 LOSS, REWARD = "loss", "reward"
 WATCHED: Mapping[str, str] = {
     LOSS: "increases in train/loss",
-    REWARD: "drops in bandits/round_rewards; for rare rewards, as predictions that are wrongly low add little loss",
+    REWARD: "drops in bandits/round_rewards; better for rare rewards, as predictions that are too low add little loss",
 }
 MOST_LOSSES = 10_000  # Fixed size of the record in the state.
 TOLERATED_RISE = 0.005  # Tolerated rise of the series per round in Page-Hinkley's test.
-FALSE_DETECTION = 0.2  # Probability for ADWIN, for values in [0, 1]; with a smaller one, detection takes longer.
+FALSE_DETECTION = 0.2  # Probability in ADWIN, whose values are in [0, 1]; a smaller one delays detection.
 ADWIN_SCALE = 100.0  # Scales the series to [0, 1]: the inverse of its spread from round to round.
 
 
@@ -153,7 +153,7 @@ class Watch:
         return self._rises(np.asarray(losses)[~np.isnan(losses)].tolist())
 
     def noted(self, losses: np.ndarray | tuple, loss: float) -> np.ndarray | tuple:
-        """`losses` with `loss` appended; unchanged if it is not finite or no detector reads it."""
+        """`losses` with `loss` appended; unchanged if `loss` is not finite or no detector reads losses."""
         if not self._reset.reads_losses or not math.isfinite(loss):
             return losses
         after = np.array(losses)

@@ -32,7 +32,7 @@ from bandits import (
 )
 from bandits.options import BanditOptions, Phase, acted_in, of_task, phases, populations
 from data import files, tasks
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from data.objects import UserObject
 from data.tasks import registry as tasks_registry
 from data.tasks.options import TaskOptions
@@ -143,8 +143,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             )
         if options.bandit.trains and options.deploy_every >= rounds:
             warnings.append(
-                f"--bandits_deploy_freq={options.deploy_every} deploys no trained model before the last of {rounds} "
-                f"round{'s' * (rounds != 1)}: clients act with the initial model in all of them."
+                f"--bandits_deploy_freq={options.deploy_every} deploys no trained model before the last of "
+                f"{counted(rounds, 'round')}: clients act with the initial model in all of them."
             )
         federation_flags.check_layers(options, task)
         warnings += federation_flags.warnings(options, len(phases(options, task)[-1].population))
@@ -189,8 +189,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         for phase in planned:
             folder, is_last = run.folder, phase is last
             if not is_last:
-                then = f"before {last.total_rounds:,} rounds of {last.label}"
-                print(f"{phase.label}: {phase.total_rounds:,} rounds, {then}.", file=sys.stderr, flush=True)
+                here, then = (counted(one.total_rounds, "round") for one in (phase, last))
+                print(f"{phase.label}: {here}, before {then} of {last.label}.", file=sys.stderr, flush=True)
                 folder = run_folder.RunFolder(run.folder.path / _INIT_FOLDER, run.folder.command)
                 frame.open_folder(folder, run.settings, task)
             phase = _with_planned_noise(phase, folder, dimension)
@@ -202,14 +202,16 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             trained = phase_privacy.of_phase(options.task, task, phase, dimension, before, shown)
             phase = dataclasses.replace(phase, spent_rounds=spent)
             rounds = experiment.BanditRounds(task, phase, trained.mechanism, weights, folder)
-            own = {"loggers": rounds.loggers} | ({"callbacks": run.callbacks} if is_last else {})
-            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, **own)
+            observers = {"loggers": rounds.loggers, "callbacks": run.callbacks}
+            outcome = frame.run_rounds(self, rounds, folder, rounds.length, label=phase.label, **observers)
             _write_results(task, phase, trained, folder, rounds, outcome, bounds if is_last else {})
             if outcome.signum:
                 return outcome.signum
+            if not is_last:
+                run.callbacks.finish("finished", self.read)
             weights = outcome.state.server.weights
         if run.settings.export:
-            results.read(run.folder.path, [self.columns], self.predictor).export(run.folder.path / run_folder.EXPORT)
+            self.read(run.folder.path).export(run.folder.path / run_folder.EXPORT)
         return None
 
 
@@ -250,7 +252,7 @@ def _write_results(
         last = table.iloc[-1]
         number = int(last["round_num"])
         print(
-            f"{phase.label}: {number:,} round{'s' * (number != 1)}, average reward {last[metrics.AVERAGE_REWARD]:.4f} "
+            f"{phase.label}: {counted(number, 'round')}, average reward {last[metrics.AVERAGE_REWARD]:.4f} "
             f"(last tenth of the rounds: {metrics.last_tenth(table[metrics.ROUND_REWARD].dropna()):.4f}); its greedy "
             f"policy on held-out data: {_held_out_result(task, phase, table)}."
         )
@@ -264,7 +266,7 @@ def _write_results(
         if notice := references.notice(table, bounds, explores_only=phase.bandit.policy == "uniform"):
             print(notice)
         if phase.aggregation.own and not table[metrics.UPDATE_NORM].any():
-            print("Warning: the aggregator's result was zero or not finite in every round, so the model never changed.")
+            print("Warning: the aggregator's result was zero in every round, so the model never changed.")
         if task.clipping and not phase_privacy.mechanism(phase).noise_multiplier:
             print(task.clipping)
         model = "" if phase.is_alone else ", model/weights.npz"

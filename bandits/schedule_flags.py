@@ -75,7 +75,7 @@ class _Schedules:
         },
     )
     bandits_schedule_deployments: Count = setting(
-        _horizon, "Deployments until linear and cosine end; for falcon_epochs, I (default: all of the run)"
+        _horizon, "Deployments until linear and cosine schedules end; for falcon_epochs, I (default: all in the run)"
     )
     bandits_log_class_size: Positive = setting(
         None, "Ln |F| for FALCON's function class", only={"bandits_type": _bandits(EPOCHS)}, applied_default=10.0
@@ -121,12 +121,12 @@ def check(settings: cli.Settings) -> None:
         if settings[_END] is None:
             raise UsageError(f"{flag} needs --{_END}, the value at the last deployment.")
         if wrong := entry.parameters[entry.scheduled].complaint(settings[_END]):
-            raise UsageError(f"--{_END}={settings[_END]:g}: {wrong}, as --bandits_{entry.scheduled} needs.")
+            raise UsageError(f"--{_END}={settings[_END]:g}: {wrong}, like --bandits_{entry.scheduled}.")
     if settings.learn_from == task_options.REPLAY or settings.max_examples_per_client:
         return
     if kind == EPOCHS or settings[_TIME] == _INTERACTIONS:
         flag = flag if kind == EPOCHS else f"--{_TIME}={_INTERACTIONS}"
-        raise UsageError(f"{flag} counts planned interactions: give --max_examples_per_client above 0.")
+        raise UsageError(f"{flag} counts planned interactions: give a --max_examples_per_client above 0.")
 
 
 def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:

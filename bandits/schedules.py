@@ -128,7 +128,7 @@ def complexity(log_class_size: float, delta: float, times: float = 1.0) -> float
 def falcon_gamma(num_actions: int, log_term: float, samples: float, fed_opt: float = 0.0, scale: float = 1.0) -> float:
     """FALCON's gamma in an epoch, scale sqrt(K / (ln(|F| I / delta) / (n (i - 1)) + epsilon_fed-opt)).
 
-    See Simchi-Levi and Xu 2022, Algorithm 1, which has other constants. The term epsilon_fed-opt is from Agarwal et al.
+    See Simchi-Levi and Xu 2022, Algorithm 1, whose constants differ. The term epsilon_fed-opt is from Agarwal et al.
     2023, section 6.
 
     Args:

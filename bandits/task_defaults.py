@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-PRETRAINED = ("init", "init_shift")  # Scenarios with an initial training.
+PRETRAINED = ("init", "init_shift")  # Scenarios with initial training.
 _USUAL = {
     "total_rounds": 150,
     "clients_per_round": 20,

@@ -24,7 +24,7 @@ DELTA = 0.05
 SEEDS = 20
 RUNS_OF_A_SEED = 400
 _EDGE = 0.5  # The gap, in units of sqrt(K ln |F| / (epsilon n I)).
-# For each varied quantity, (K, epsilon, n, I) of its points, and its position among them.
+# For each varied quantity: the points (K, epsilon, n, I), and the position of the quantity in a point.
 GRIDS = {
     "n, samples of a period": ([(5, 0.2, 2**power, 1) for power in range(10, 18)], 2),
     "I, periods": ([(5, 0.2, 2000, 2**power) for power in range(6)], 3),
@@ -152,17 +152,17 @@ def measured_constant(errors: np.ndarray, log_term: float, samples: float) -> fl
 def greedy_bound(num_actions: int, epsilon: float, error: npt.ArrayLike) -> np.ndarray:
     """Bound of equation (8) on the greedy part's regret per sample, sqrt((2 K / epsilon) error).
 
-    Where the greedy action is not the best, f is wrong by half the gap or more at one of the two, and any
+    Where the greedy action is not the best, f is wrong by half the gap or more at one of the two actions, and any
     epsilon-greedy log has each of them with probability epsilon / K or more.
     """
     return np.sqrt(2 * num_actions / epsilon * np.asarray(error))
 
 
 def slope(places: Sequence[float], values: np.ndarray) -> intervals.Interval:
-    """Returns the slope of log value against log place, with a 95% Student's t interval over seeds.
+    """Returns the slope of log value against log x, with a 95% Student's t interval over seeds.
 
     Args:
-      places: [places], above 0.
+      places: The values of x, [places], above 0.
       values: float64 [seeds, places], above 0.
     """
     centred = np.log(places) - np.log(places).mean()

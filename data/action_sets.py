@@ -33,7 +33,7 @@ class ActionSets(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """Form of the sets of a task.
+    """Format of a task's sets of actions.
 
     Attributes:
       contexts: (shape, dtype name) of one context, or `text.Bags`.
@@ -64,9 +64,33 @@ def joined(parts: Sequence[Any]) -> Any:
     )
 
 
+def catalogued(sets: ActionSets, actions: np.ndarray | None) -> tuple[ActionSets, np.ndarray, np.ndarray]:
+    """Moves the features of actions from sets to a catalogue; see `with_features` for the opposite.
+
+    Args:
+      sets: The sets, with features.
+      actions: int32 [entries], the action of each entry of the catalogue. None if there is no catalogue yet: then, each
+        offered action becomes an entry, whose action is its slot.
+
+    Returns:
+      The sets without features; float32 [entries, features]; and int32 [entries], the action of each entry.
+    """
+    is_offered, entries = sets.entries >= 0, sets.entries.copy()
+    if actions is None:
+        actions = np.nonzero(is_offered)[1].astype(np.int32)
+        entries[is_offered] = np.arange(len(actions))
+    catalogue = np.zeros((len(actions), sets.actions.shape[2]), np.float32)
+    catalogue[entries[is_offered]] = sets.actions[is_offered]
+    return of_entries(sets.contexts, entries), catalogue, actions
+
+
+def with_features(sets: ActionSets, catalogue: np.ndarray) -> ActionSets:
+    """Looks up the features of offered actions in a catalogue, float32 [entries, features]."""
+    actions = np.where(sets.entries[..., np.newaxis] >= 0, catalogue[sets.entries], np.float32(0))
+    return sets._replace(actions=actions)
+
+
 def normalized(sets: ActionSets, catalogue: np.ndarray) -> ActionSets:
-    """Drops slots that no row uses, and looks up the features of the others in a catalogue, [entries, features]."""
+    """Drops slots that no row uses, and looks up the features of the others; see `with_features`."""
     slots = max(1, int((sets.entries >= 0).sum(axis=1).max(initial=0)))
-    entries = sets.entries[:, :slots]
-    actions = np.where(entries[..., np.newaxis] >= 0, catalogue[entries], np.float32(0))
-    return ActionSets(sets.contexts, entries, actions)
+    return with_features(sets._replace(entries=sets.entries[:, :slots]), catalogue)

@@ -79,7 +79,9 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
     if len(frame.columns) < 2:
         raise UsageError(f"--data_file={path} has a single ad, so there is nothing to choose: give two or more.")
     if len(frame) < num_clients:
-        raise UsageError(f"--clients={num_clients} is more than the {len(frame)} impressions in {path}: use fewer.")
+        raise UsageError(
+            f"--clients={num_clients} is more than the {len(frame)} impressions in {path}: use fewer clients."
+        )
     clicks = np.stack(columns, axis=1).astype(np.uint8)
     share = len(clicks) // num_clients
     order = keys.generator(seed, keys.Purpose.PARTITION).permutation(len(clicks))[: num_clients * share]

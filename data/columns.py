@@ -1,6 +1,7 @@
 """Detects the types of columns (`parse`) and encodes columns as features (`encode`).
 
-A column is numeric, or a column of dates, if at least 90% of its cells are; the remaining cells then cause an error.
+A column is numeric if at least 90% of its cells are numbers, and a column of dates if at least 90% are dates; the
+remaining cells then cause an error.
 Numbers are standardized, dates become days, hours and weekdays, and everything else is one-hot encoded. All statistics
 (means, deviations, categories, missing values) are learned from training rows or read from a file. They are applied in
 NumPy and pandas, since scikit-learn's scaler overflows on large numbers and has no statistics of dates.
@@ -19,7 +20,7 @@ from data.schema import as_flag
 from data.table_file import MOSTLY, as_text
 
 MISSING_CATEGORY = "<missing>"
-# If a true category has 200 equally frequent names, 50 rows have 48 distinct names in only one of 20 tables.
+# Even if a true category has 200 equally frequent names, 50 rows have 48 distinct ones in only 1 of 20 tables.
 _FEW_ROWS, _NEARLY_ALL = 50, 0.95
 MANY = 50  # Text with more distinct values, most of which are numbers or dates, is refused.
 _FEWEST_MEASURED = 20  # A single word among at least this many distinct numbers is not a category.
@@ -102,7 +103,7 @@ def encode(
     Args:
       frame: The columns.
       is_train: bool [rows], the rows from which statistics are learned; None for all rows.
-      known: Statistics from a file, to be used instead.
+      known: Statistics from a file; None to learn them.
       categories: Columns to treat as categories.
       named: Columns that the user names explicitly; identifiers among them are treated as categories.
       show: Returns the content and place of cells, for messages.
@@ -248,7 +249,7 @@ def parse(column: pd.Series, show: Show = _by_row) -> Parsed:
         return share >= MOSTLY or (share > 0.5 and (num_distinct > MANY or is_gap))
 
     is_compact = present.str.fullmatch(_COMPACT)
-    is_compact &= is_compact.mean() > 0.5  # Few of them may be numbers.
+    is_compact &= is_compact.mean() > 0.5  # If only a few cells match, they may be numbers.
     numbers = pd.Series(table_file.numbers(present.mask(is_compact)), present.index)
     others, what = present[numbers.isna()], "numbers"
     is_loose = others.str.fullmatch(_LOOSE) & ~is_compact[others.index]
@@ -285,7 +286,7 @@ def of_datetimes(column: pd.Series, utc: pd.Series | None = None) -> Moments:
 
     Args:
       column: The times, as written.
-      utc: The same times in UTC, if it is known for times without a time zone.
+      utc: The same times in UTC, if `column` has no time zone but the times in UTC are known.
     """
     if column.dt.tz is not None:
         column, utc = column.dt.tz_localize(None), column.dt.tz_convert("UTC").dt.tz_localize(None)
@@ -301,7 +302,7 @@ def of_texts(written: pd.Series, share: float) -> tuple[Moments, pd.Series] | No
     Dates from 1678 to 2261 may be written with the year first (2023-01-31, 2023/1/31), with the name of the month
     (31 Jan 2023, Jan 31, 2023) or in numbers (31/01/2023, 1/31/2023, 31.01.23). The time and the time zone are
     optional, also in the form 20230131T235959. A column is read in the format that makes all of its cells dates, and is
-    refused if several orders of day, month and year do.
+    refused if several orders of day, month and year are possible.
 
     Args:
       written: Text, NaN where a date is missing.
@@ -319,7 +320,8 @@ def of_texts(written: pd.Series, share: float) -> tuple[Moments, pd.Series] | No
     dashed = bare.mask(bare.str.fullmatch(_VERSION, na=False)).str.replace(r"[-/., ]+", "-", regex=True)
     forms = [(order, form) for order in _FORMATS for form in _FORMATS[order]]
     days = pd.DataFrame({each: pd.to_datetime(dashed, format=each[1], errors="coerce") for each in forms})
-    days[forms[-1]] = days[forms[-1]].where(bare.str.match(r"\d\d-", na=False))  # Only 23-01-31 begins with the year.
+    # A year of two digits comes first only with dashes, as in 23-01-31.
+    days[forms[-1]] = days[forms[-1]].where(bare.str.match(r"\d\d-", na=False))
     is_date, counts = days.notna().any(axis=1), np.bincount(codes_of_row[codes_of_row >= 0])
     if not is_date.any() or counts[is_date].sum() < share * counts.sum():
         return None
@@ -366,7 +368,7 @@ def _parsed_like(known: statistics.OfColumn | None, column: pd.Series, show: Sho
     parsed = parse(missing if written.isna().all() else column, show)
     if not isinstance(parsed, np.ndarray if is_number else Moments):
         what, cells = "mean" if is_number else "mean date", show(written.dropna())
-        raise UsageError(f"Column {column.name!r} has a {what} in the run or --public_statistics, but here {cells}.")
+        raise UsageError(f"Column {column.name!r} has a {what} in the run or --public_statistics, but holds {cells}.")
     return parsed
 
 

@@ -22,8 +22,8 @@ class Failure(RuntimeError):  # noqa: N818
 def near_names(word: str, known: Iterable[str]) -> list[str]:
     """Names that the user may have meant by a word.
 
-    These are names that are nearly equal to the word; if there are none, names with all of its parts, where those with
-    fewer parts come first; otherwise, similar names.
+    These are the names that are nearly equal to the word. If there are none, they are the names that contain all parts
+    of the word, sorted by their number of parts; and if there are none of these, similar names.
 
     Args:
       word: The word that the user wrote.

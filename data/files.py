@@ -142,7 +142,7 @@ def _opened(path: pathlib.Path, read: Callable[[Any], Any], what: str, remedy: s
 
 @contextlib.contextmanager
 def write_errors(path: pathlib.Path) -> Iterator[None]:
-    """Converts an OSError while writing to a Failure that names the file."""
+    """Converts an OSError that is raised while writing into a Failure that names the file."""
     try:
         yield
     except OSError as error:
@@ -237,7 +237,7 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dpi: int) -> None:
-    """Writes a picture atomically in the format of its file name.
+    """Writes a picture atomically, in the format of its file extension.
 
     A PNG file gets only 256 colours, which reduces its size to a third.
 
@@ -278,4 +278,4 @@ def check_output(flag: str, path: pathlib.Path, formats: Sequence[str] = ()) -> 
     if path.is_dir():
         raise UsageError(f"--{flag}: {path} is a folder, not a file.")
     if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"--{flag}: the folder {path.parent} cannot be written.")
+        raise UsageError(f"--{flag}: the folder {path.parent} is not writable.")

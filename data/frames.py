@@ -1,6 +1,7 @@
 """Gives pandas data frames in memory names like those of files, so that they can be used as tables.
 
-A name includes a digest of the content. The folder of a run records the name, so that it refuses another table.
+A name includes a digest of the content. A run's folder records the name, so
+that the run cannot continue with a different table.
 """
 
 import contextlib

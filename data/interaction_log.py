@@ -1,9 +1,9 @@
 """Logs of bandits: contexts, actions, propensities and rewards by client.
 
 A log has only the logged action's reward, so unlike a table it cannot simulate a policy; the reward of another policy
-is estimated from propensities. Logs are read from the user's table with one interaction per row (`read_table`), or
-from this project's Parquet format (`read`), whose pages and metadata have checksums, so that damage is detected before
-anything is decoded. Nothing here imports TensorFlow.
+is estimated from propensities. `log_table` reads the user's table. This project's Parquet format
+(`read`, `write`) has checksums of its pages and metadata, so that damage is detected before anything is decoded.
+Nothing here imports TensorFlow.
 """
 
 import contextlib
@@ -17,11 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
-import pandas as pd
 
-from data import columns, log_checks, schema, statistics, table_file, table_report, tables, text
+from data import action_sets, columns, log_checks, table_file, text
 from data.errors import UsageError
-from data.schema import POLICY, Schema, action_entries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,8 +50,9 @@ class InteractionLog:
     Attributes:
       client_ids: Names of the clients, each with at least one row.
       clients: int32 [rows], ascending, positions in `client_ids`.
-      contexts: float32 [rows, ...], or bags of words; None if unknown.
-      actions: int32 [rows], positions in `action_names`.
+      contexts: float32 [rows, ...], or bags of words; None if unknown. With sets of actions, they are an `ActionSets`
+        without features.
+      actions: int32 [rows], positions in `action_names`; if actions have features, slots of the row's set.
       action_names: Names of all possible actions, including those without a row.
       rewards: float64 [rows], reward of the logged action.
       propensities: float64 [rows] in (0, 1], probability of the logged action.
@@ -65,6 +64,8 @@ class InteractionLog:
       times: float64 [rows], see `log_time.Times`; None if the log has none.
       rows: int64 [rows], position of the context among the client's examples, from 0.
       feature_names: Names of the contexts' features, if any.
+      catalogue: float32 [entries, features], the features of actions; None if they have none.
+      catalogue_actions: int32 [entries], the action of each entry of the catalogue, a position in `action_names`.
       report: Counts of rows read and dropped, and anomalies, as JSON types.
       statistics: Statistics that encode a table's columns as contexts, as in `statistics.json`; not written to files.
 
@@ -74,7 +75,7 @@ class InteractionLog:
 
     client_ids: tuple[str, ...]
     clients: np.ndarray
-    contexts: np.ndarray | text.Bags | None
+    contexts: Any
     actions: np.ndarray
     action_names: tuple[str, ...]
     rewards: np.ndarray
@@ -86,6 +87,8 @@ class InteractionLog:
     rows: np.ndarray | None = None
     times: np.ndarray | None = None
     feature_names: tuple[str, ...] = ()
+    catalogue: Any = None
+    catalogue_actions: Any = None
     report: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     statistics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -93,7 +96,8 @@ class InteractionLog:
         count = len(self.clients)
         for name in ("contexts", *ROW_FIELDS):
             values = getattr(self, name)
-            rows = values.offsets[1:] if isinstance(values, text.Bags) else values
+            rows = values.entries if isinstance(values, action_sets.ActionSets) else values
+            rows = values.offsets[1:] if isinstance(values, text.Bags) else rows
             if rows is not None and len(rows) != count:
                 raise ValueError(f"{name} has {len(rows)} rows, but clients has {count}.")
         if count and (np.diff(self.clients) < 0).any():
@@ -101,6 +105,28 @@ class InteractionLog:
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    @property
+    def num_actions(self) -> int:
+        """Number of actions that a policy chooses from: those in `action_names`, or the slots if they have features."""
+        return len(self.action_names) if self.catalogue is None else self.contexts.entries.shape[1]
+
+    @property
+    def plain_contexts(self) -> Any:
+        """The contexts without sets of actions."""
+        return self.contexts.contexts if isinstance(self.contexts, action_sets.ActionSets) else self.contexts
+
+    @property
+    def encoded_contexts(self) -> Any:
+        """The contexts in the form that models take: if actions have features, they are looked up."""
+        if self.catalogue is None or not isinstance(self.contexts, action_sets.ActionSets):
+            return self.contexts
+        return action_sets.with_features(self.contexts, self.catalogue)
+
+    @property
+    def offered(self) -> np.ndarray:
+        """Which actions each row offers, bool [rows, actions]."""
+        return np.broadcast_to(self.slot_actions >= 0, (len(self), self.num_actions))
 
     def take(self, rows: np.ndarray) -> "InteractionLog":
         """Log of these rows, int positions in ascending order; clients without rows are left out."""
@@ -116,11 +142,37 @@ class InteractionLog:
             **fields,
         )
 
+    @property
+    def has_sets(self) -> bool:
+        """Whether rows offer sets of actions; otherwise, every row offers all of them."""
+        return isinstance(self.contexts, action_sets.ActionSets)
+
+    @property
+    def slot_actions(self) -> np.ndarray:
+        """Action in each slot, int32 [rows, slots], a position in `action_names`; -1 where none is offered.
+
+        Without sets, the shape is [1, actions], because all rows are the same.
+        """
+        if not isinstance(self.contexts, action_sets.ActionSets):
+            return np.arange(len(self.action_names), dtype=np.int32)[np.newaxis]
+        entries = self.contexts.entries
+        return entries if self.catalogue_actions is None else np.where(entries < 0, -1, self.catalogue_actions[entries])
+
+    @property
+    def logged_actions(self) -> np.ndarray:
+        """Logged actions as positions in `action_names`, int32 [rows]."""
+        return self.slot_actions[np.arange(len(self)), self.actions] if self.has_sets else self.actions
+
+    @property
+    def set_sizes(self) -> np.ndarray:
+        """Number of actions that each row offers, int64 [rows]."""
+        return np.broadcast_to((self.slot_actions >= 0).sum(axis=1), len(self))
+
 
 def ordered(
     client_ids: Sequence[str],
     clients: np.ndarray,
-    contexts: np.ndarray | text.Bags | None,
+    contexts: Any,
     action_names: Sequence[str],
     fields: Mapping[str, np.ndarray | None],
     **others: Any,
@@ -133,7 +185,7 @@ def ordered(
       contexts: As in `InteractionLog`.
       action_names: As in `InteractionLog`.
       fields: The other fields with a value per row, by name, converted to their dtypes.
-      **others: `feature_names`, `report` and `statistics`.
+      **others: `feature_names`, `catalogue`, `catalogue_actions`, `report` and `statistics`.
     """
     order = np.argsort(clients, kind="stable")
     is_sorted = np.array_equal(order, np.arange(len(order)))
@@ -178,11 +230,19 @@ def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
         if (values := getattr(log, field)) is not None:
             written[name] = pa.array(np.asarray(values, dtype))
     contexts = log.contexts
+    if isinstance(contexts, action_sets.ActionSets):
+        written["entries"] = lists(contexts.entries, np.int32)
+        contexts = contexts.contexts
+    if log.catalogue is not None:  # Spread over the rows, since columns have equal lengths.
+        bounds = np.linspace(0, len(log.catalogue), len(log) + 1).astype(np.int64)
+        for name, values in (("catalogue", log.catalogue), ("catalogue_actions", log.catalogue_actions)):
+            offsets = pa.array(bounds * (values.size // len(values)))
+            written[name] = pa.LargeListArray.from_arrays(offsets, pa.array(values.reshape(-1)))
     if isinstance(contexts, text.Bags):
         offsets = pa.array(contexts.offsets.astype(np.int64))
         written["words"] = pa.LargeListArray.from_arrays(offsets, pa.array(contexts.ids))
         written["word_values"] = pa.LargeListArray.from_arrays(offsets, pa.array(contexts.values))
-    elif contexts is not None:
+    elif contexts is not None and contexts.size:
         written["context"] = lists(contexts, np.float32)
     if log.probabilities is not None:
         written["probabilities"] = lists(log.probabilities, np.float64)
@@ -194,6 +254,7 @@ def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
         "context_shape": contexts.shape[1:] if isinstance(contexts, np.ndarray) else None,
         "probabilities_axes": None if log.probabilities is None else log.probabilities.ndim,
         "report": dict(log.report),
+        **({"slots": log.contexts.entries.shape[1]} if "entries" in written else {}),
     }
     metadata = json.dumps(described).encode()
     table = pa.table(written).replace_schema_metadata({_METADATA: metadata, _CHECKSUM: _digest(metadata)})
@@ -250,13 +311,22 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--l
             raise UsageError(f"{name} and {paths[0]} are not parts of one log: their columns or metadata differ.")
     merged = pa.concat_tables(parts).unify_dictionaries()
     cells = {name: merged[name].combine_chunks() for name in merged.column_names}
-    contexts: np.ndarray | text.Bags | None = None
+    contexts: Any = None
+    of_sets: dict[str, Any] = {}
     if "words" in cells:
         ids, values = cells["words"], cells["word_values"]
         offsets = np.asarray(ids.offsets.to_numpy(), np.int64)
         contexts = text.Bags(_flat(ids, np.int32), _flat(values, np.float32), offsets - offsets[0])
     elif "context" in cells:
         contexts = _flat(cells["context"], np.float32).reshape(len(merged), *described["context_shape"])
+    if "entries" in cells:
+        entries = _flat(cells["entries"], np.int32).reshape(len(merged), -1)
+        contexts = np.zeros((len(merged), 0), np.float32) if contexts is None else contexts
+        contexts = action_sets.of_entries(contexts, entries)
+    if "catalogue" in cells:
+        of_actions = _flat(parts[0]["catalogue_actions"].combine_chunks(), np.int32)
+        catalogue = _flat(parts[0]["catalogue"].combine_chunks(), np.float32).reshape(len(of_actions), -1)
+        of_sets = {"catalogue": catalogue, "catalogue_actions": of_actions}
     fields = {field: cells[name].to_numpy() for name, (field, _) in _NUMBERS.items() if name in cells}
     if "probabilities" in cells:
         shape = (len(merged), -1)[: described["probabilities_axes"]]
@@ -274,6 +344,7 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--l
         described["action_names"],
         fields | {"actions": columns.codes(actions, described["action_names"])},
         feature_names=tuple(described["feature_names"]),
+        **of_sets,
         report=report,
     )
 
@@ -323,9 +394,14 @@ def _kinds(described: Mapping[str, Any], names: Sequence[str]) -> "dict[str, pa.
         kinds["context"] = pa.list_(pa.float32(), math.prod(described["context_shape"]))
     if "words" in names:
         kinds |= {"words": pa.large_list(pa.int32()), "word_values": pa.large_list(pa.float32())}
+    if "entries" in names:
+        kinds["entries"] = pa.list_(pa.int32(), described["slots"])
+    if "catalogue" in names:
+        kinds |= {"catalogue": pa.large_list(pa.float32()), "catalogue_actions": pa.large_list(pa.int32())}
     if "probabilities" in names:
         is_of_all = described["probabilities_axes"] == 2
-        kinds["probabilities"] = pa.list_(pa.float64(), len(described["action_names"]) if is_of_all else 1)
+        num_actions = described.get("slots") or len(described["action_names"])
+        kinds["probabilities"] = pa.list_(pa.float64(), num_actions if is_of_all else 1)
     return kinds
 
 
@@ -350,100 +426,3 @@ def _check_cells(
             raise UsageError(f"{flag}: {value} must be {must}.")
         if name == "probabilities" and column.type.list_size > 1:
             log_checks.check_sums(values.reshape(len(column), -1), flag, lambda row: f"row {row + 1} of {path}")
-
-
-def read_table(
-    path: str, wanted: Schema, *, known: statistics.OfTable | None = None, with_contexts: bool = True
-) -> InteractionLog:
-    """Reads a log from a table, see `tables.read`; `columns.encode` turns columns into contexts.
-
-    Rows without a client or an action are dropped, and counted in the report. Clients and actions are
-    sorted by name, or numerically if the names are numbers.
-
-    Args:
-      path: The file.
-      wanted: The roles of its columns.
-      known: Statistics of another run, to encode contexts for its model; None to learn them from this table.
-      with_contexts: Whether to read contexts; some estimators do not need them.
-
-    Raises:
-      UsageError: If the file or a column is missing or invalid; if a reward is missing, a propensity is
-        not in (0, 1], or all are 1; or if there is only one client. The message names the row and the value.
-    """
-    rows = tables.read(path, wanted, known=known)
-    numbers = {}
-    for role in ("reward", "propensity", "round", "period"):
-        if name := getattr(wanted, f"{role}_column"):
-            numbers[role] = log_checks.numbers(rows.table, rows.frame[name], f"--{role}_column", role)
-    checked, flag = None, "--propensity_columns"
-    if wanted.propensity_columns:
-        every, by_action = _of_actions(rows, wanted.propensity_columns, flag)
-        chosen = every[np.arange(len(every)), rows.labels]
-        checked = log_checks.propensities_of_actions(every, chosen, by_action, numbers.get("propensity"))
-        if not wanted.propensity_column:
-            column = pd.Series(chosen, rows.frame.index, name="of the chosen action")
-            numbers["propensity"] = log_checks.numbers(rows.table, column, flag, "propensity")
-    log_checks.check_random(numbers["propensity"], path)
-    policy, policy_columns = _policy(rows)
-    sets = tables.action_sets(rows.frame, wanted.action_column or "")
-    if sets in rows.roles.features and known is None:
-        left = [name for name in rows.roles.features if name != sets]
-        rows = dataclasses.replace(rows, roles=dataclasses.replace(rows.roles, features=left))
-    features = rows.features(rows.split.is_train if wanted.hold_out == "time" else None, known, has_any=with_contexts)
-    contexts = features.values if features.names else None
-    counts = np.bincount(np.asarray(rows.labels), minlength=len(rows.label_names)).tolist()
-    learned = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=True)))
-    return ordered(
-        rows.client_ids,
-        rows.clients,
-        contexts,
-        rows.label_names,
-        {
-            "actions": rows.labels,
-            "rewards": numbers["reward"],
-            "propensities": numbers["propensity"],
-            "rounds": numbers.get("round"),
-            "periods": numbers.get("period"),
-            "probabilities": policy,
-            "times": rows.times and rows.times.values,
-        },
-        feature_names=tuple(features.names),
-        statistics={} if contexts is None else learned.as_json(),
-        report={
-            **table_report.of(rows, features),
-            "learned_statistics": contexts is not None and known is None,
-            "duplicated_rows": _duplicated(rows.table.frame.loc[rows.frame.index]),
-            **({"time_zone": rows.times.zone, "reward_window": rows.times.window} if rows.times else {}),
-            "policy_columns": policy_columns,
-            "action_sets": sets,
-            "propensity_columns": checked,
-        },
-    )
-
-
-def _policy(rows: tables.Rows) -> tuple[np.ndarray | None, dict[str, str]]:
-    """A target policy's probabilities, float64 [rows] or [rows, actions], and the column of each action."""
-    pairs = action_entries(rows.schema.probability_columns, list(rows.table.frame.columns))
-    if not pairs:
-        return None, {}
-    if len(pairs) == 1 and not pairs[0][0]:
-        return log_checks.numbers(rows.table, rows.frame[pairs[0][1]], POLICY, "probability"), {}
-    probabilities, by_action = _of_actions(rows, rows.schema.probability_columns or "", POLICY)
-    table, index = rows.table, rows.frame.index
-    log_checks.check_sums(probabilities, POLICY, lambda row: f"{table.place(index[row])} of {table.path}")
-    return probabilities, by_action
-
-
-def _of_actions(rows: tables.Rows, text: str, flag: str) -> tuple[np.ndarray, dict[str, str]]:
-    """Probabilities of all actions, float64 [rows, actions], and the column of each."""
-    by_action = schema.matched(text, list(rows.table.frame.columns), rows.label_names, flag)
-    each = [log_checks.numbers(rows.table, rows.frame[name], flag, "probability") for name in by_action.values()]
-    return np.stack(each, axis=1), by_action
-
-
-def _duplicated(frame: pd.DataFrame) -> int | None:
-    """Number of rows that equal an earlier one; None where cells are lists, which cannot be compared."""
-    try:
-        return int(frame.duplicated().sum())
-    except TypeError:
-        return None

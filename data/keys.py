@@ -15,7 +15,7 @@ class Purpose(enum.IntEnum):
 
     Runs are only reproducible if the numbers stay the same: new purposes may be added, but never renumber the old ones.
     `SeedSequence` treats a missing number as a zero, so all keys of a purpose have the same length. Events that do not
-    belong to a round or client have 0 in its place.
+    belong to a round or client have 0 in that position.
 
     Attributes:
       places: Length of `place`.
@@ -61,6 +61,7 @@ class Purpose(enum.IntEnum):
     REWARD_SCALE = 71, 0
     HASHING = 72, 0
     ARMS = 73, 1
+    DISTRACTORS = 90, 1
 
 
 def _sequence(seed: int, purpose: Purpose, *place: int) -> np.random.SeedSequence:

@@ -6,8 +6,8 @@ Errors that make every estimate meaningless raise a `UsageError` with the row an
 `check` tests the assumptions behind conclusions from a log: correct propensities, columns that were recorded before the
 action, and a single set of actions.
 With correct propensities p, the mean of 1{A = a} / p * g is at most the mean of g, for each action a and each g >= 0
-that is known before the action. If g was recorded after the action, such as whether there was a conversion, the former
-is larger for some action. The mean weight of a policy is 1 if the log has all of its actions.
+that is known before the action. If g was recorded after the action, such as whether there was a conversion, the
+weighted mean is larger for some action. The mean weight of a policy is 1 if the log has all of its actions.
 """
 
 import re
@@ -18,7 +18,7 @@ import numpy as np
 
 from data import table_file, table_report
 from data.errors import UsageError, counted, first
-from data.schema import described
+from data.schema import as_flag, described
 from data.text import design, num_features
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ _SUMS = "Wrong propensities often do not sum to 1 over a row's actions; --propen
 # Names of findings that allow no conclusion.
 COLUMNS, PROPENSITIES, ACTION_SETS = "columns from after the action", "weights", "sets of actions"
 LEVEL = 0.05  # Maximum probability that a correct log fails.
-_FEWEST_ROWS, _FEWEST_CLIENTS = 20, 10  # An action with fewer of either is not tested.
+_FEWEST_ROWS, _FEWEST_CLIENTS = 20, 10  # Actions with fewer rows or clients are not tested.
 _MOST_TESTS, _MOST_NUMBERS = 2000, 20_000_000
 _DIGITS = range(1, 7)  # Decimals that propensities may be rounded to; with one, such as 0.5, they count as exact.
 _SETS = (
-    "A policy over all actions, such as the uniform one, is not defined on such a log. Name a column with the policy's "
-    "probability of the logged action: --policy=column:NAME."
+    "A policy over all actions, such as the uniform one, is not defined on such a log: add --offered_column={column}. "
+    "A policy whose probability of the logged action is in a column needs no sets: --policy=column:NAME."
 )
 _AFTER = (
     "Either the columns were filled in after the action, like the time of a conversion; or they describe the action, "
@@ -166,17 +166,18 @@ def check_action(name: str, action_names: Sequence[str], flag: str) -> int:
 
 
 def mean_inverse_propensity(log: "InteractionLog") -> Finding:
-    """Compares the mean of 1 / propensity with the number of actions, which it equals under full support.
+    """Compares the mean of 1 / propensity with the mean number of offered actions, its expectation under full support.
 
     The standard error is over clients, because the rows of a client are dependent.
     """
-    inverse = 1 / log.propensities
-    mean, count, num_clients = float(inverse.mean()), len(log.action_names), len(log.client_ids)
-    residuals = np.bincount(log.clients, inverse - mean, num_clients)
+    inverse, sizes = 1 / log.propensities, log.set_sizes
+    mean, count, num_clients = float(inverse.mean()), float(sizes.mean()), len(log.client_ids)
+    residuals = np.bincount(log.clients, inverse - sizes - (mean - count), num_clients)
     error = float(np.sqrt((residuals**2).sum() * num_clients / max(num_clients - 1, 1)) / len(log))
     is_off = abs(mean - count) > _STANDARD_ERRORS * error + _ROUNDING * count
     text = f"The mean of 1 / propensity is {mean:.3g} (standard error over clients {error:.2g}). "
-    text += f"If every action was possible in every row, its expectation is the number of actions, {count}."
+    what = "mean size of a row's set" if log.has_sets else "number of actions"
+    text += f"If every offered action was possible, this mean should be near the {what}, {round(count, 2):g}."
     if is_off:
         causes = "propensities that are too small"
         if mean < count:
@@ -219,10 +220,14 @@ def support(log: "InteractionLog", target: np.ndarray) -> Finding:
 
     Args:
       log: The log.
-      target: float [rows, actions], the policy's probabilities.
+      target: float [rows, slots], the policy's probabilities.
     """
-    is_logged = np.bincount(log.actions, minlength=len(log.action_names)) > 0
-    chosen = np.where(is_logged, 0, target.mean(axis=0))
+    num_actions, shares = len(log.action_names), target.mean(axis=0)
+    is_logged = np.bincount(log.logged_actions, minlength=num_actions) > 0
+    if log.has_sets:
+        is_offered = log.slot_actions >= 0
+        shares = np.bincount(log.slot_actions[is_offered], target[is_offered], num_actions) / len(log)
+    chosen = np.where(is_logged, 0, shares)
     missing = np.argsort(-chosen, kind="stable")[: np.count_nonzero(chosen)]
     if not len(missing):
         return Finding("support", False, "The log has every action that the policy chooses.")
@@ -237,7 +242,7 @@ def overlap(log: "InteractionLog", weights: np.ndarray) -> list[Finding]:
 
     Args:
       log: The log.
-      weights: float64 [rows], the target's probability of the logged action over its propensity.
+      weights: float64 [rows], the target's probability of the logged action divided by its propensity.
     """
     total = float(weights.sum())
     if not total:
@@ -282,15 +287,20 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
       weights: float64 [rows], importance weights of a policy; None for none.
     """
     if column := log.report.get("action_sets"):
-        text = f"Each row has its own set of available actions, in column {column!r}. {_SETS}"
+        text = f"Each row has its own set of available actions, in column {column!r}. "
+        text += _SETS.format(column=as_flag([column]))
         return Finding(ACTION_SETS, True, text)
     if (checked := log.report.get("propensity_columns")) and checked[1]:
         return Finding(PROPENSITIES, True, f"The propensities are wrong. {checked[2]}")
     values, names, count = _features(log)
-    pvalues = [_pvalues(log, (log.actions == a) / log.propensities, values) for a in range(len(log.action_names))]
+    logged, offered, pvalues = log.logged_actions, log.slot_actions, []
+    for action in np.flatnonzero(np.bincount(logged) >= _FEWEST_ROWS):
+        # In rows that do not offer the action, both sides of the comparison are 0.
+        features = values * (offered == action).any(axis=1, keepdims=True) if log.has_sets else values
+        pvalues.append(_pvalues(log, (logged == action) / log.propensities, features))
     num_tests = sum(map(len, pvalues))
     pvalues += [] if weights is None else [_pvalues(log, weights, values[:, :1], is_policys=True)]
-    family = np.concatenate(pvalues)
+    family = np.concatenate([np.zeros(0), *pvalues])
     if not len(family):
         return Finding("balance", False, "No action has enough rows and clients to test the propensities.")
     # Holm's step-down. statsmodels' multipletests runs the garbage collector, which takes seconds with TensorFlow.
@@ -309,7 +319,7 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
         text += f"({how}). Possible causes: rows where an action of the policy was not available or very rare; "
         return Finding(PROPENSITIES, True, text + causes)
     if 0 in failed or (len(columns) > 1 and 2 * len(columns) > len(set(names[1:]))):
-        text = f"Weighted by 1 / propensity, the rows of an action outweigh all rows ({how}). Possible causes: "
+        text = f"Weighted by 1 / propensity, the rows of an action weigh more than all rows ({how}). Possible causes: "
         return Finding(PROPENSITIES, True, text + causes)
     if columns:
         return Finding(COLUMNS, True, f"The features of {shown} depend on the chosen action ({how}). {_AFTER}")
@@ -328,12 +338,12 @@ def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
     If there are many features, only those that vary most are included. Each is shifted, and flipped if needed, so that
     the end of its range that is nearer to its mean becomes 0.
     """
-    if log.contexts is None:
+    contexts = log.plain_contexts
+    if contexts is None or not (width := num_features(contexts, log.feature_names)):
         return np.ones((len(log), 1)), [""], 0
     from scipy import sparse
 
-    width = num_features(log.contexts, log.feature_names)
-    matrix = sparse.csc_matrix(design(log.contexts, width))
+    matrix = sparse.csc_matrix(design(contexts, width))
     means = matrix.mean(axis=0).A1
     variances = (matrix.power(2).mean(axis=0).A1 - means**2)[:width]
     most = max(1, min(_MOST_TESTS // len(log.action_names), _MOST_NUMBERS // len(log)))
@@ -356,8 +366,8 @@ def _column(feature: str, columns: list[str]) -> str:
 def _pvalues(log: "InteractionLog", weights: np.ndarray, values: np.ndarray, *, is_policys: bool = False) -> np.ndarray:
     """P-values of tests of whether each value's weighted sum exceeds its plain sum, float64 [values].
 
-    They are empty with too few rows or clients. For a policy's weights, the tests are two-sided, with any number of
-    rows.
+    They are empty with too few rows or clients. For a policy's weights, the tests are two-sided, and any number
+    of rows is enough.
 
     The tests are conservative where the normal approximation fails. The variance is that of the clients' sums, but at
     least that of independent rows, which is estimated by the sum of w (w - 1) g^2. If the weighted sum of g^2 is

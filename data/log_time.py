@@ -1,7 +1,7 @@
 """Time in tables and logs: selection and order of rows, late and missing rewards, and a split at a point in time.
 
-All rules but two look at single rows: a log ends at its latest time unless `--log_until` is given, and the time that
-separates training from evaluation is a quantile of all times.
+Two rules depend on all rows: a log ends at its latest time unless `--log_until` is given, and the time that separates
+training from evaluation is a quantile of all times. All other rules look at single rows.
 """
 
 import contextlib
@@ -194,12 +194,14 @@ def check_has_columns(options: Any, path: str) -> None:
     """
     for name, default in (("time_column", None), ("unobserved_rewards", "refuse"), ("hold_out", "clients")):
         if getattr(options, name, default) != default:
-            raise UsageError(f"--{name} is only for tables; {path} is a log in this program's format: leave it out.")
+            raise UsageError(
+                f"--{name} is only for tables, but {path} is a log in this program's format: leave out the flag."
+            )
 
 
 def learned(options: Any) -> tuple[str, ...]:
     """Description of what a task with these options computes from the times of all clients."""
-    is_latest = bool(options.reward_window and options.action_column and not options.log_until)
+    is_latest = bool(options.reward_window and options.is_log and not options.log_until)
     return (*[_LATEST] * is_latest, *[_CUT] * (options.hold_out == "time"))
 
 

@@ -3,6 +3,7 @@
 A log has only the reward of the logged action. A cross-fitted regression on the log (`Regression`) supplies the others,
 either as rewards to sample or as doubly robust targets (Dudik, Langford and Li, "Doubly Robust Policy Evaluation
 and Learning", 2011, eq. 1). There is one ridge regression for each action, shrunk towards a regression on all actions.
+If actions have features, there is instead one regression on the features of context and action, and on their products.
 They are solved in closed form: least squares needs only sums over clients, and no learning rates. This module does not
 import TensorFlow.
 
@@ -25,6 +26,8 @@ SIMULATOR, DOUBLY_ROBUST = "simulator", "doubly_robust"
 LOG_COLUMNS = 3  # Action, reward and propensity.
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 _TOLERANCE = 1e-8  # Tolerance of LSQR; the default leaves visible errors.
+# Products of context and action features are left out if there are more than this per row, or in all rows together.
+_MOST_PRODUCTS, _MOST_NUMBERS = 2000, 200_000_000
 _UNIFORM_TOLERANCE = 0.01  # Relative tolerance, because propensities may be written with few digits.
 
 
@@ -51,7 +54,10 @@ class Regression:
 
     def predict(self, contexts: np.ndarray | text.Bags) -> np.ndarray:
         """Predicts rewards, float64 [rows, actions], within the range of the rewards in the fit."""
-        added = text.design(contexts, len(self.weights) - 1) @ self.weights
+        return self.rewards(text.design(contexts, len(self.weights) - 1) @ self.weights)
+
+    def rewards(self, added: np.ndarray) -> np.ndarray:
+        """Maps linear predictions to rewards, float64 of the same shape."""
         if self.log_odds is None:
             return np.clip(self.base + added, self.low, self.high)
         intercept, slope = self.log_odds
@@ -116,7 +122,7 @@ def _fits(
     left = rewards - base - (matrix @ shared.T).T
     for action in range(num_actions):
         rows = np.flatnonzero(actions == action)
-        if len(rows):
+        if len(rows) and num_actions > 1:
             weights[:, :, action] += _ridge(matrix[rows], left[:, rows], penalties)
     return [(base, each) for each in weights]
 
@@ -136,8 +142,8 @@ class Rewards:
 
     Attributes:
       regressions: Regressions on the first half, on the second half, and on all of the training clients.
-      residuals: float64 [training rows], the centred errors of the regression on the other half of the clients. Empty
-        if rewards have at most two values, because sampled rewards then have these values, too.
+      residuals: float64 [training rows], centred errors of the regression that was fitted on the other half of the
+        clients. Empty if rewards have at most two values, because sampled rewards then have these values, too.
       low: Smallest logged reward of training clients.
       high: Largest logged reward of training clients.
     """
@@ -174,14 +180,17 @@ def halves(num_clients: int) -> np.ndarray:
 def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     """Fits the reward models on the rows of at least two training clients.
 
-    The penalty of each regression is tuned on every fourth of its clients.
+    The penalty of each regression is tuned on every fourth of its clients. If actions have features, the regressions
+    are on pairs of a context and an action, as if there were a single action.
     """
     fold_of_row = halves(len(log.client_ids))[log.clients]
+    most_products = min(_MOST_PRODUCTS, _MOST_NUMBERS // len(log))
 
     def fitted(rows: np.ndarray) -> Regression:
         part = log.take(rows)
-        is_tuned = part.clients % 4 == 3
-        return fit(_contexts(part), num_features, part.actions, part.rewards, len(log.action_names), is_tuned)
+        contexts, actions, num_actions = _logged(part, most_products)
+        width = num_features if log.catalogue is None else contexts.shape[1]
+        return fit(contexts, width, actions, part.rewards, num_actions, part.clients % 4 == 3)
 
     everyone = np.arange(len(log))
     regressions = (*(fitted(np.flatnonzero(fold_of_row == fold)) for fold in range(2)), fitted(everyone))
@@ -191,10 +200,49 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
         for fold in range(2):
             rows = np.flatnonzero(fold_of_row == fold)
             part = log.take(rows)
-            predicted = regressions[1 - fold].predict(_contexts(part))
-            residuals[rows] = part.rewards - predicted[np.arange(len(rows)), part.actions]
+            contexts, actions, _ = _logged(part, most_products)
+            predicted = regressions[1 - fold].predict(contexts)
+            residuals[rows] = part.rewards - predicted[np.arange(len(rows)), actions]
         residuals -= residuals.mean()
     return Rewards(regressions, residuals, float(log.rewards.min()), float(log.rewards.max()))
+
+
+def predictions(regression: Regression, log: interaction_log.InteractionLog) -> np.ndarray:
+    """Predicts the rewards of actions, float64 [rows, actions]; 0 for actions that are not offered."""
+    if log.catalogue is None:
+        return np.where(log.offered, regression.predict(log.plain_contexts), 0)
+    contexts = _vectors(log.plain_contexts, len(log))
+    shape, (*weights, intercept) = (contexts.shape[1], log.catalogue.shape[1]), regression.weights[:, 0]
+    of_context, of_action, of_products = np.split(weights, np.cumsum(shape))
+    products = of_products.reshape(shape) if len(of_products) else np.zeros(shape)
+    added = np.einsum("rsa,ra->rs", log.catalogue[log.contexts.entries], contexts @ products + of_action)
+    return np.where(log.offered, regression.rewards(added + (contexts @ of_context + intercept)[:, np.newaxis]), 0)
+
+
+def _logged(log: interaction_log.InteractionLog, most_products: int) -> tuple[Any, np.ndarray, int]:
+    """Contexts, logged actions and number of actions for a regression; the only action of `pairs` is 0."""
+    if log.catalogue is None:
+        return log.plain_contexts, log.actions, len(log.action_names)
+    actions = log.catalogue[log.contexts.entries[np.arange(len(log)), log.actions]]
+    return pairs(log.plain_contexts, actions, most_products), np.zeros(len(log), np.int32), 1
+
+
+def pairs(contexts: np.ndarray | text.Bags, actions: np.ndarray, most_products: int = _MOST_PRODUCTS) -> np.ndarray:
+    """Features of contexts and actions, and their products unless there are too many, float32 [pairs, features].
+
+    Args:
+      contexts: One context for each pair. Bags of words are left out, because there are too many words.
+      actions: float32 [pairs, features of an action].
+      most_products: Maximum number of products.
+    """
+    parts = [_vectors(contexts, len(actions)), actions]
+    if parts[0].shape[1] * actions.shape[1] <= most_products:
+        parts.append(np.einsum("pc,pa->pca", *parts).reshape(len(actions), -1))
+    return np.concatenate(parts, axis=1, dtype=np.float32)
+
+
+def _vectors(contexts: np.ndarray | text.Bags, rows: int) -> np.ndarray:
+    return np.zeros((rows, 0)) if isinstance(contexts, text.Bags) else contexts.reshape(rows, -1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -205,7 +253,7 @@ class LoggedClients(clients.ClientData):
       log: The rows of these clients only.
       rewards: The reward models.
       regression_of: For each client, the index of the regression that predicts the client's rewards, and that was
-        fitted without them.
+        fitted without the client.
       feedback: Type of the labels: `simulator` for sampled rewards, `doubly_robust` for doubly robust targets.
       keeps_log: Whether the logged action, reward and propensity are appended to the labels of each row.
       seed: Random seed.
@@ -227,25 +275,26 @@ class LoggedClients(clients.ClientData):
         return self.log.client_ids
 
     def load(self, index: int) -> clients.Examples:
-        part, predicted = self.rows(index), self.predicted(index)
+        part = self.rows(index)
         if self.feedback == SIMULATOR:
-            labels = self.rewards.draw(predicted, self.seed, self.numbers[index])
+            labels = self.sampled_rewards(index)
         else:
-            labels = doubly_robust(predicted, part.actions, part.rewards, part.propensities)
+            labels = doubly_robust(self.predicted(index), part.actions, part.rewards, part.propensities)
         if self.keeps_log:
             labels = np.column_stack([labels, part.actions, part.rewards, part.propensities])
-        return clients.Examples(_contexts(part), labels.astype(np.float32))
+        return clients.Examples(part.contexts, labels.astype(np.float32))
 
     def rows(self, index: int) -> interaction_log.InteractionLog:
         return self.log.take(np.arange(*np.searchsorted(self.log.clients, [index, index + 1])))
 
     def predicted(self, index: int) -> np.ndarray:
         """Predictions for a client's rows, float64 [rows, actions], from a regression fitted without the client."""
-        return self.rewards.regressions[self.regression_of[index]].predict(_contexts(self.rows(index)))
+        return predictions(self.rewards.regressions[self.regression_of[index]], self.rows(index))
 
     def sampled_rewards(self, index: int) -> np.ndarray:
-        """Sampled rewards of a client, float64 [rows, actions]."""
-        return self.rewards.draw(self.predicted(index), self.seed, self.numbers[index])
+        """Sampled rewards of a client, float64 [rows, actions]; 0 for actions that are not offered."""
+        drawn = self.rewards.draw(self.predicted(index), self.seed, self.numbers[index])
+        return np.where(self.rows(index).offered, drawn, 0)
 
 
 def doubly_robust(
@@ -272,16 +321,10 @@ def check_uniform(log: interaction_log.InteractionLog) -> None:
     Raises:
       UsageError: If the actions were logged with different probabilities.
     """
-    share, least, most = 1 / len(log.action_names), log.propensities.min(), log.propensities.max()
-    if max(abs(least - share), abs(most - share)) > _UNIFORM_TOLERANCE * share:
+    sizes, (least, most) = log.offered.sum(axis=1), (log.propensities.min(), log.propensities.max())
+    if np.abs(log.propensities * sizes - 1).max() > _UNIFORM_TOLERANCE:
         raise UsageError(
-            f"--learn_from=replay needs a log of uniformly random actions, with propensity 1/{len(log.action_names)}, "
+            f"--learn_from=replay needs a log of uniformly random actions, with propensity 1/{sizes.max()}, "
             f"but propensities range from {least:.4g} to {most:.4g}, so the rows where actions agree would not be "
             "representative of the policy: use --learn_from=simulator, or scripts.evaluate_policy."
         )
-
-
-def _contexts(log: interaction_log.InteractionLog) -> clients.Features:
-    if log.contexts is None:
-        raise ValueError("A log without contexts cannot be used to simulate clients.")
-    return log.contexts

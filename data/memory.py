@@ -50,7 +50,7 @@ def check_rows(rows: int, most: int, path: str) -> None:
       UsageError: If there are more than `--max_table_rows`.
     """
     if rows > most:
-        raise UsageError(f"{path} has more than {most:,} rows, the limit of --max_table_rows: raise it, or sample.")
+        raise UsageError(f"{path} has more than {most:,} rows, the limit of --max_table_rows: raise it or sample rows.")
 
 
 def check_memory(needed: float, what: str, remedy: str = _REMEDY) -> None:

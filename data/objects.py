@@ -1,7 +1,7 @@
 """Objects of the user in settings, such as a policy of their own, and the texts that record them.
 
 A command line names an object as `module:name`, or as a call with literal arguments: `module:Class(share=0.25)`.
-Python takes the object itself, or the same text.
+In Python, a setting takes the object itself, or the same text.
 """
 
 import ast
@@ -35,7 +35,7 @@ _WANTED = "must be module:name or module:Class(parameter=value), such as my_rule
 
 
 class UserObject(str):
-    """An object of the user. As a text, it is what `config.json` records.
+    """An object of the user, as the text that `config.json` records.
 
     The text is `module:name digest` or `module:Class(share=0.25) digest`, with a digest of the module's source. Equal
     texts mean equal objects.
@@ -97,7 +97,7 @@ def blamed(name: str) -> Iterator[None]:
         yield
     except UsageError:
         raise
-    except Exception as error:  # The user's code can raise anything.
+    except (Exception, SystemExit) as error:  # The user's code can raise anything.
         raise UsageError(f"{name} fails: {first_line(error)}") from error
 
 
@@ -109,7 +109,7 @@ def first_line(error: BaseException) -> str:
 
 
 def of(value: Any, text: str = "") -> UserObject:
-    """Object that is given in Python.
+    """Converts an object that is passed in Python.
 
     Args:
       value: The object. A function or a frozen dataclass of a module, or of a program's file, has a text. Any other
@@ -161,7 +161,7 @@ def read(text: str) -> UserObject:
     """Object that a text describes. It is not imported yet.
 
     Raises:
-      ValueError: If the text is not one of an object, or names no module that can be found.
+      ValueError: If the text is not that of an object, or its module cannot be found.
     """
     match = _TEXT.fullmatch(text)
     if match is None:
@@ -221,7 +221,7 @@ def _rebuilt(text: str) -> Any:
             value = getattr(value, name)
     except UsageError:
         raise
-    except Exception as error:  # The module's code can raise anything.
+    except (Exception, SystemExit) as error:  # The module's code can raise anything.
         raise UsageError(f"{where} cannot be imported: {first_line(error)}.") from error
     if match["call"] is None and not isinstance(value, type):
         return value
@@ -287,6 +287,6 @@ def _digest(module: str, path: pathlib.Path) -> str:
 
 
 def problems(values: Mapping[str, Any]) -> list[str]:
-    """Sentences on objects that no text describes, by setting."""
+    """A sentence for each object that no text describes; it starts with the setting."""
     listed = [(name, each) for name, one in values.items() for each in (one if isinstance(one, list) else [one])]
     return [f"{name} {each.label} {each.problem}" for name, each in listed if each.problem]

@@ -55,7 +55,7 @@ def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: f
         client_of_row, num_clients, seed, lambda count: min(max(1, round(fraction * count)), count - 1)
     )
     if not is_held_out.any():
-        raise UsageError("--client_column gives each client one row, and there are too few to hold some out.")
+        raise UsageError("--client_column gives each client one row, and there are too few clients to hold some out.")
     how = f"{fraction:.0%} of each client's rows, because there are fewer than {_MIN_CLIENTS} clients"
     return Split(is_held_out, ~is_held_out, everyone, everyone, how)
 

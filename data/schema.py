@@ -18,11 +18,12 @@ UNOBSERVED = {
     "zero": "counted as 0",
 }
 HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly from training clients"}
-_TIMED = {"time_column": True}
+_TIMED, _CATALOGUE, _LONG = {"time_column": True}, {"action_table": True}, {"decision_column": True}
 POLICY = "--policy=column"  # Names the columns of a target policy.
 _LISTED = 20  # Maximum number of names in a message.
 _ALSO_TIME = ("--feature_columns", "--round_column", "--period_column")
-_SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position")  # Roles that only one column has.
+# Roles that only one column has.
+_SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position", "offered", "decision", "chosen")
 
 # Column names that are common in logs, in lower case, with words joined by underscores.
 _PROPENSITY = (
@@ -58,14 +59,14 @@ def action_entries(text: str | None, names: Sequence[str]) -> list[tuple[str, st
 
     Args:
       text: Value of the flag.
-      names: All columns of the file; names with `=` among them are no pairs.
+      names: All columns of the file; an entry that is a column's name is not split at `=`.
     """
     pairs = [entry.partition("=") if entry not in names and "=" in entry else ("", "", entry) for entry in listed(text)]
     return [(action.strip(), column.strip()) for action, _, column in pairs]
 
 
 def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
-    """Joins words to the value of a flag, for `listed` and a shell; `quoted` adds quotes even where none are needed."""
+    """Joins words into a flag's value for `listed` and a shell; `quoted` adds quotes even where none are needed."""
     value = ",".join(f'"{word}"' if "," in word else word for word in words)
     return f"'{value}'" if quoted and "'" not in value else shlex.quote(value)
 
@@ -79,10 +80,12 @@ class Table:
     )
     client_column: str = setting(None, "Column of clients, or rows:N for N synthetic clients", unset="", basic=True)
     label_column: str | None = setting(None, "Column of the correct action, whose reward is 1", basic=True)
-    reward_columns: str | None = setting(None, "Instead of a label: columns with the rewards of each action, or all")
-    feature_columns: str | None = setting(None, "Columns of the context, separated by commas (default: the others)")
+    reward_columns: str | None = setting(
+        None, "Instead of a label: one column per action with its reward, or all for all remaining columns"
+    )
+    feature_columns: str | None = setting(None, "Columns of the context, separated by commas (default: all others)")
     text_columns: str | None = setting(None, "Columns of text, which become counts of words (default: none)")
-    partition_column: str | None = setting(None, "With rows:N: column whose values each client mixes differently")
+    partition_column: str | None = setting(None, "With rows:N: column whose mix of values differs between clients")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,6 +106,24 @@ class Log:
     action_column: str | None = setting(None, "Column of the logged action")
     reward_column: str | None = setting(None, "Column of the logged action's reward")
     propensity_column: str | None = setting(None, "Column of the logged action's probability")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sets:
+    """Settings of a table or log whose rows offer different actions, or actions with features."""
+
+    action_table: str | None = setting(None, "Table with one row per action: its id and its features", pathlib.Path)
+    action_id_column: str | None = setting(
+        None, "Column of ids in --action_table (default: the first)", only=_CATALOGUE
+    )
+    offered_column: str | None = setting(None, "Column of the ids that a row offers: lists, or a|b|c (default: all)")
+    decision_column: str | None = setting(None, "Column of decisions in a table with one row per decision and action")
+    chosen_column: str | None = setting(
+        None, "In a log with --decision_column: column with 1 for the chosen action", only=_LONG
+    )
+    largest_set: Count | None = setting(
+        None, "Maximum number of actions with features per row (default: as in the data, or 25)"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,17 +151,18 @@ class HeldOut:
 class RewardTime:
     """Settings of delayed and missing rewards in a log."""
 
-    reward_time_column: str | None = setting(None, "Column of each reward's time; empty without reward", only=_TIMED)
+    reward_time_column: str | None = setting(None, "Column of each reward's time; empty without a reward", only=_TIMED)
     log_until: str | None = setting(None, "Time until which rewards were observed", only={"reward_window": True})
-    unobserved_rewards: str = setting("refuse", "Meaning of an empty reward", UNOBSERVED)
+    unobserved_rewards: str = setting("refuse", "How rows without a reward are treated", UNOBSERVED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
+class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
     """The roles that flags assign to columns.
 
     Column names are separated by commas; a name that contains a comma is quoted. A table has either a label or the
-    reward of each action. A log has the chosen action, its reward and its propensity.
+    reward of each action. A log has the chosen action, its reward and its propensity. With `decision_column`, the file
+    is in long form, with one row per decision and action; it is a log if it has a `chosen_column`.
 
     Attributes:
       file_flag: The flag that names the file, for messages.
@@ -163,7 +185,12 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
 
     @property
     def is_log(self) -> bool:
-        return bool(self.action_column)
+        return bool(self.chosen_column or (self.action_column and not self.decision_column))
+
+    @property
+    def has_sets(self) -> bool:
+        """Whether rows offer sets of actions, with or without features."""
+        return bool(self.action_table or self.offered_column or self.decision_column)
 
     @property
     def categories(self) -> list[str]:
@@ -174,6 +201,7 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
     def read_as_text(self) -> list[str]:
         """Columns that are read as text: names and texts, in which 007 is not a number, and unused columns."""
         names = [self.client_column, *listed(self.client_column), self.label_column, self.action_column]
+        names += [self.action_id_column, self.offered_column, self.decision_column]
         others = [*self.categories, *listed(self.ignore_columns), *listed(self.text_columns)]
         return [*filter(None, [*names, self.partition_column]), *others]
 
@@ -185,7 +213,7 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
           UsageError: If N is not a whole number, or is below 2.
         """
         kind, _, number = self.client_column.partition(":")
-        if self.is_log or kind != "rows" or ":" not in self.client_column:
+        if kind != "rows" or ":" not in self.client_column:
             return 0
         if not number.isdecimal() or int(number) < 2:
             raise UsageError(f"--client_column={self.client_column} must be a column, or rows:N with N at least 2.")
@@ -199,8 +227,14 @@ class Schema(Table, Columns, Log, Time, HeldOut, RewardTime):
             if the rows cannot be partitioned into clients as requested.
         """
         if self.is_log and not (self.reward_column and (self.propensity_column or self.propensity_columns)):
-            raise UsageError("A log needs --reward_column and --propensity_column in addition to --action_column.")
-        if not self.is_log and bool(self.label_column) == bool(self.reward_columns):
+            column = "--chosen_column" if self.decision_column else "--action_column"
+            raise UsageError(f"A log needs --reward_column and --propensity_column in addition to {column}.")
+        long_form = bool(self.decision_column)
+        if long_form and (not self.reward_column or (self.action_table and not self.action_column)):
+            raise UsageError("--decision_column needs --reward_column and, with --action_table, --action_column.")
+        if long_form and (self.label_column or self.reward_columns or self.offered_column):
+            raise UsageError("--decision_column excludes --label_column, --reward_columns and --offered_column.")
+        if not (self.is_log or long_form) and bool(self.label_column) == bool(self.reward_columns):
             flags = "both are set" if self.label_column else "neither is set"
             raise UsageError(f"Give either --label_column or --reward_columns: {flags}.")
         if not self.num_synthetic_clients and self.partition_column:
@@ -221,6 +255,7 @@ class Roles:
       features: Feature columns.
       texts: Feature columns whose words are counted.
       named: Features that flags name explicitly.
+      action_features: In long form, columns that describe actions instead of decisions; see `offers.Source.decisions`.
     """
 
     clients: list[str]
@@ -230,15 +265,17 @@ class Roles:
     features: list[str]
     texts: list[str]
     named: list[str]
+    action_features: list[str] = dataclasses.field(default_factory=list)
 
 
-def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
+def resolve(schema: Schema, names: Sequence[str], path: str, of_actions: Sequence[str] = ()) -> Roles:
     """Determines the roles of a file's columns.
 
     Args:
       schema: Roles that flags assign.
       names: Names of all columns.
       path: The file, for messages.
+      of_actions: Columns of `Sets.action_table`, some of which may be ignored or treated as categories, too.
 
     Raises:
       UsageError: If a column is missing or has two roles, if there are fewer than two reward columns, or if a log is
@@ -249,6 +286,8 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         raise UsageError(f"{path} has only one column, {names[0]!r}: {remedy}.")
     clients = [schema.client_column] if schema.client_column in names else listed(schema.client_column)
     label, takes_all = schema.label_column or schema.action_column, schema.reward_columns == "all"
+    label = None if schema.decision_column else label
+    others = set(of_actions) - set(names)
     features, categories = listed(schema.feature_columns), listed(schema.category_columns)
     chosen: dict[str, Sequence[str | None]] = {
         "--client_column": clients * (not schema.num_synthetic_clients),
@@ -259,7 +298,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
         "--feature_columns": [name for name in features if name != schema.position_column],
         "--text_columns": listed(schema.text_columns),
         "--partition_column": [schema.partition_column],
-        "--ignore_columns": listed(schema.ignore_columns),
+        "--ignore_columns": [name for name in listed(schema.ignore_columns) if name not in others],
         "--reward_time_column": [schema.reward_time_column],
         "--time_column": [schema.time_column],
     }
@@ -281,7 +320,7 @@ def resolve(schema: Schema, names: Sequence[str], path: str) -> Roles:
     context = features or left
     if schema.is_log:
         context = [name for name in names if name in {schema.position_column, *context}]
-    for name in categories:
+    for name in [name for name in categories if name not in others]:
         _check_known("--category_columns", name, names, path)
         if name not in context:
             raise UsageError(f"--category_columns names column {name!r}, which is not a feature: leave it out.")

@@ -108,11 +108,13 @@ class OfTable:
       columns: Statistics of each feature column; None for a column without values.
       labels: Number of rows with each label, in the order of the actions; empty for a table of rewards.
       vocabulary: The words in text columns; the position of a word is its id. Empty if there are no text columns.
+      actions: Statistics of each feature column of actions; empty if actions have no features.
     """
 
     columns: Mapping[str, OfColumn | None]
     labels: Mapping[str, int]
     vocabulary: tuple[str, ...] = ()
+    actions: Mapping[str, OfColumn | None] = dataclasses.field(default_factory=dict)
 
     def in_words(self) -> tuple[str, ...]:
         """Description of these statistics, for a guarantee that does not cover them."""
@@ -120,11 +122,13 @@ class OfTable:
         labels = "the table's labels and their counts"
         words = "the vocabulary of the table's texts"
         learned = {columns: any(self.columns.values()), labels: self.labels, words: self.vocabulary}
+        learned |= {"means, deviations and categories of the actions' features": any(self.actions.values())}
         return tuple(words for words, is_learned in learned.items() if is_learned)
 
     def as_json(self) -> dict[str, Any]:
         """Content of `statistics.json`."""
-        return {"kind": "table", **{name: part for name, part in dataclasses.asdict(self).items() if part != ()}}
+        parts = dataclasses.asdict(self)
+        return {"kind": "table"} | {name: part for name, part in parts.items() if part or name in ("columns", "labels")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,11 +160,16 @@ def read_table(path: str | None) -> OfTable | None:
     """
     if not path:
         return None
-    columns, labels, words = _read(path, "table", "columns", "labels", "vocabulary")
-    _check(isinstance(columns, dict), path, '"columns" is not an object of columns')
+    columns, labels, words, actions = _read(path, "table", "columns", "labels", "vocabulary", "actions")
+    actions = {} if actions is None else actions
+    for name, part in (("columns", columns), ("actions", actions)):
+        _check(isinstance(part, dict), path, f'"{name}" is not an object of columns')
     _check(_are_counts(labels) and 1 != len(labels) <= MAX_CATEGORIES, path, '"labels" are not counts of labels')
     _check(words is None or _are_names(words), path, _NO_WORDS)
-    return OfTable({name: _column(path, name, column) for name, column in columns.items()}, labels, tuple(words or ()))
+    known, of_actions = (
+        {name: _column(path, name, column) for name, column in part.items()} for part in (columns, actions)
+    )
+    return OfTable(known, labels, tuple(words or ()), of_actions)
 
 
 def read_posts(path: str | None) -> OfPosts | None:

@@ -26,7 +26,7 @@ from data.errors import UsageError, first
 from data.schema import COMMA, POINT
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-# The list of pandas without "None", which may just as well be a category.
+# The missing values of pandas without "None", which may just as well be a category.
 MISSING = ("", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")
 MISSING_AMONG_NUMBERS = ("?", "None")  # In addition to `MISSING`; "?" is common in UCI's files.
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
@@ -66,7 +66,7 @@ class Table:
       percents: Columns of percentages, which were divided by 100.
       lines: int [rows], the line on which each row begins; None if the source has no lines.
       first_row: Number of the first row in messages, if the source has no lines.
-      checksum: Digest of the source and of its missing values.
+      checksum: Digest of the source, and of the flags for missing values and decimal signs.
     """
 
     path: str
@@ -126,7 +126,7 @@ class Table:
         more = f" (and {len(wrong) - 1} more)" * (len(wrong) > 1)
         place = f"in column {column.name!r} ({self.place(column.index[wrong[0]])} of {self.path})"
         raise UsageError(
-            f"{flag}: {cell} {place} is not a {what}: every row needs a {'whole ' * is_whole}{span}{hint}{more}."
+            f"{flag}: {cell} {place}{more} is not a {what}: every row needs a {'whole ' * is_whole}{span}{hint}."
         )
 
 
@@ -186,8 +186,8 @@ def plain_numbers(column: pd.Series, decimal: str) -> tuple[pd.Series, bool]:
       decimal: The decimal sign, `.` or `,`. If it is `,`, points and spaces group thousands.
 
     Returns:
-      The plain numbers, and whether they were percentages. If fewer than 90% of the cells are numbers, or if they are
-      plain already, it is the column itself.
+      The plain numbers, and whether they were percentages. If fewer than 90% of the cells are numbers, or if all are
+      plain already, the column is returned unchanged.
 
     Raises:
       UsageError: If commas are the decimal sign, and a number has a point that cannot group thousands.
@@ -225,7 +225,7 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     Args:
       path: A .csv file (with a header line, and commas, semicolons or tabs as separators; it may be gzipped), a
         .parquet file, or the name of a data frame in memory (see `frames`).
-      wanted: Settings of the flags: how numbers and missing values are written, which columns are names, and limits.
+      wanted: Settings of the flags: how numbers and missing values are written, which columns hold names, and limits.
 
     Raises:
       UsageError: If the file is missing, empty, too large, or not readable.
@@ -240,12 +240,15 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     if not path.lower().endswith(SUFFIXES):
         raise UsageError(f"{flag}={path} must end in one of {', '.join(SUFFIXES)}: save a spreadsheet as CSV (UTF-8).")
     if not pathlib.Path(path).is_file():
-        places = "by its path, absolute or from the working directory, --data_dir, FEDBANDITS_DATA_DIR or data/examples"
+        places = (
+            "by a path that is absolute, or relative to the working directory, --data_dir, FEDBANDITS_DATA_DIR or "
+            "data/examples"
+        )
         raise UsageError(f"There is no file {path}: {flag} must name one, {places} (see docs/data.md).")
     try:
         if path.lower().endswith(".parquet"):
             memory.check_parquet(path, wanted.max_table_rows)
-            # With other dtypes, a missing value would round whole numbers such as identifiers.
+            # With other dtypes, large whole numbers such as identifiers would be rounded if a value is missing.
             frame = pd.read_parquet(path, engine="pyarrow", dtype_backend="numpy_nullable")
         else:
             frame, lines, form = _read_csv(path, flag, wanted.max_table_rows)
@@ -274,8 +277,8 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
       wanted: Settings of the flags. A missing value such as `-9` also matches the number, except in columns of names.
 
     Raises:
-      UsageError: If the frame is empty or too long, if two columns share a name, or if numbers have other decimal
-        signs.
+      UsageError: If the frame is empty or too long, if two columns share a name, or if numbers do not have the
+        decimal sign of `wanted`.
     """
     # The client column may have been saved as the index.
     frame = frames.with_index(frame, path)
@@ -365,11 +368,11 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
             if "\0" in text:
                 raise UsageError(f"{path} holds a NUL byte: {flag} must be a text file, not a spreadsheet.")
             return text, encoding.removesuffix("-sig")
-    raise UsageError(f"{path} is neither UTF-8 nor Latin-1 or Windows-1252: {flag} must be saved as UTF-8.")
+    raise UsageError(f"{path} is not UTF-8, Latin-1 or Windows-1252: {flag} must be saved as UTF-8.")
 
 
 def _separator(path: str, text: str) -> str:
-    """Separator that splits the first lines into equally many values; if none does, the header into the most names."""
+    """Separator that splits the first lines into equally many values, or else the header into the most names."""
     split: dict[str, list[list[str]]] = {sign: [] for sign in SEPARATORS}
     for sign, rows in split.items():
         records = csv.reader(io.StringIO(text, newline=""), delimiter=sign, skipinitialspace=True)
@@ -378,7 +381,7 @@ def _separator(path: str, text: str) -> str:
     fitting = [sign for sign, rows in split.items() if len({len(row) for row in rows}) == 1 < len(rows[0])]
     if len(fitting) > 1:
         ways = " or ".join(f"{SEPARATORS[sign]} ({', '.join(split[sign][0])})" for sign in fitting)
-        raise UsageError(f"{path} may be separated by {ways}: save it with commas, and quote values that contain one.")
+        raise UsageError(f"{path} may be separated by {ways}: save it with commas, and quote values that have commas.")
     return fitting[0] if fitting else max(SEPARATORS, key=lambda sign: len((split[sign] or [[]])[0]))
 
 

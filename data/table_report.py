@@ -21,12 +21,12 @@ _DETAILS = {
 }  # fmt: skip
 
 
-def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = False) -> dict[str, Any]:
+def of(rows: tables.Rows, *encoded: columns.Encoded, knows_labels: bool = False) -> dict[str, Any]:
     """Describes the use and type of each column, and counts read, dropped and imputed values, in JSON types.
 
     Args:
       rows: Rows of the table.
-      encoded: The encoded features.
+      *encoded: The encoded features; for sets of actions, also the encoded features of actions.
       knows_labels: Whether the labels come from a file of statistics, not from the table.
     """
     table, roles, warnings = rows.table, rows.roles, []
@@ -36,20 +36,28 @@ def of(rows: tables.Rows, encoded: columns.Encoded, *, knows_labels: bool = Fals
         warnings += name_warnings(rows.client_ids, f"--client_column={as_flag(roles.clients)}", "client")
     report = {name: getattr(table, name) for name in ("form", "missing_values", "percents")}
     report |= {name: getattr(rows, name) for name in ("dropped_rows", "notes", "synthetic_clients")}
-    sizes = {"rows": len(rows.frame), "clients": len(rows.client_ids)}
-    return report | sizes | {"warnings": warnings, "columns": _of_columns(rows, encoded)}
+    sizes: dict[str, Any] = {"rows": len(rows.frame), "clients": len(rows.client_ids)}
+    if offered := rows.offered:
+        counts = (offered.entries >= 0).sum(axis=1)
+        sets = {"smallest": int(counts.min()), "mean": float(counts.mean()), "largest": int(counts.max())}
+        kinds, own = encoded[1].kinds, roles.action_features
+        features = [{"name": name, "use": "of action"} | kinds[name] for name in kinds if name not in own]
+        sizes["sets"] = sets | {"actions": len(offered.names), "entries": len(offered.actions), "features": features}
+    return report | sizes | {"warnings": warnings, "columns": _of_columns(rows, *encoded)}
 
 
-def _of_columns(rows: tables.Rows, encoded: columns.Encoded) -> list[dict[str, Any]]:
+def _of_columns(rows: tables.Rows, *encoded: columns.Encoded) -> list[dict[str, Any]]:
     """Describes the use and type of each column, in the order of the table."""
     roles = rows.roles
     numbers = {name: re.split("[_=]", flag[2:])[0] for name, flag in roles.uses.items() if flag not in _NO_NUMBERS}
-    used: dict[str, dict[str, Any]] = {name: {"use": use, "kind": "number"} for name, use in numbers.items()}
+    kinds = {"offered": "sets", "decision": "names"}
+    used: dict[str, Any] = {name: {"use": use, "kind": kinds.get(use, "number")} for name, use in numbers.items()}
     used |= {name: {"use": "client", "kind": "category", "categories": len(rows.client_ids)} for name in roles.clients}
-    if roles.label:
-        use = "action" if rows.schema.is_log else "label"
-        used[roles.label] = {"use": use, "kind": "category", "categories": len(rows.label_names)}
-    used |= {name: {"use": "feature"} | kind for name, kind in encoded.kinds.items()}
+    if name := roles.label or rows.schema.action_column:
+        use = "label" if rows.schema.label_column else "action"
+        used[name] = {"use": use, "kind": "category", "categories": len(rows.label_names)}
+    used |= {name: {"use": "feature"} | kind for name, kind in encoded[0].kinds.items()}
+    used |= {name: {"use": "of action"} | encoded[1].kinds[name] for name in roles.action_features}
     used |= {name: {"use": "feature", "kind": "text"} for name in roles.texts}
     why = roles.uses | dict.fromkeys(rows.table.nameless, "it has no name")
     why |= dict.fromkeys(roles.features, "no estimator reads features")
@@ -83,7 +91,9 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         report = {**log, "dropped_rows": {}, "percents": (), "warnings": ()}
     if "columns" not in report:
         return
-    described: Sequence[Mapping[str, Any]] = sorted(report["columns"], key=lambda column: _ORDER.get(column["use"], 3))
+    sets = report.get("sets", {})
+    every: Sequence[Mapping[str, Any]] = [*report["columns"], *sets.get("features", ())]
+    described = sorted(every, key=lambda column: _ORDER.get(column["use"], 3))
     form = ", ".join(f"{what} {value}" for what, value in report.get("form", {}).items())
     size = f"{report['rows']} rows of {counted(report['clients'], 'client')}"
     yield f"{size}{f' ({form})' if form else ''}. Use of each column:"
@@ -100,6 +110,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     if "prices" in report:
         prices = {action: f"{price:g}" for action, price in report["prices"].items()}
         yield f"  price of each action: {schema.described(prices)}"
+    if sets:
+        yield "  rows offer {smallest} to {largest} actions, {mean:.3g} on average, of {actions} in all".format(**sets)
     if "words" in report:
         yield f"  texts become counts of {counted(report['words'], 'word')}"
     yield from (f"  {note}" for note in report.get("notes", ()))

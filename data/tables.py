@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from data import columns, keys, log_time, partition, statistics, table_file, text
+from data import columns, keys, log_time, offers, partition, statistics, table_file, text
+from data.action_sets import of_entries
 from data.errors import UsageError, counted
 from data.schema import Roles, Schema, as_flag, listed, resolve
 
@@ -25,12 +26,13 @@ class Rows:
       frame: The rows, with their index in the table.
       client_ids: Names of the clients, in numeric order if all of them are numbers.
       clients: int32 [rows], positions in `client_ids`.
-      label_names: Names of the labels or actions, in the same kind of order; or the reward columns.
-      labels: int32 [rows], positions in `label_names`; None for a table of rewards.
+      label_names: Names of the labels or actions, ordered in the same way; or the reward columns.
+      labels: int32 [rows], positions in `label_names`, or slots if actions have features; None for a table of rewards.
       dropped_rows: Number of dropped rows, by reason.
       synthetic_clients: How the rows were partitioned into synthetic clients; empty if the table names the clients.
       times: Times of the rows, in ascending order; None without a time column.
       notes: Sentences on rows and rewards that `log_time.select` left out or changed.
+      offered: The actions that rows offer; None if all rows offer all actions, without features.
     """
 
     table: table_file.Table
@@ -45,6 +47,7 @@ class Rows:
     synthetic_clients: str
     times: log_time.Times | None
     notes: Sequence[str]
+    offered: offers.Offers | None = None
 
     @property
     def split(self) -> partition.Split:
@@ -67,6 +70,33 @@ class Rows:
         frame, of_columns = self.frame[self.roles.features if has_any else []], known.columns if known else None
         categories, named, show = self.schema.categories, self.roles.named, self.table.cells
         return columns.encode(frame, is_train, of_columns, categories=categories, named=named, show=show)
+
+    def contexts(self, values: Any) -> Any:
+        """Contexts, with the actions that each row offers unless `offered` is None."""
+        return of_entries(values, self.offered.entries) if self.offered else values
+
+    def of_actions(
+        self, is_train: np.ndarray | None = None, known: statistics.OfTable | None = None
+    ) -> columns.Encoded:
+        """Encodes the features of actions, [entries, features]; the result is empty if `offered` is None.
+
+        Args:
+          is_train: bool [rows], the rows whose offered actions determine the statistics; None for all rows.
+          known: Statistics from a file, to be used instead.
+
+        Raises:
+          UsageError: If a column cannot be encoded, or if columns differ from `known`.
+        """
+        if self.offered is None:
+            return columns.encode(pd.DataFrame())
+        frame, entries = self.offered.features, self.offered.entries
+        if known and set(known.actions) != set(frame):
+            raise UsageError(
+                f"The statistics are of the action features {list(known.actions)}, but the actions have {list(frame)}."
+            )
+        is_learned = np.isin(np.arange(len(frame)), entries if is_train is None else entries[is_train])
+        categories, of_columns = self.schema.categories, known.actions if known else None
+        return columns.encode(frame, is_learned, of_columns, categories=categories, show=self.offered.table.cells)
 
 
 def words(texts: pd.DataFrame) -> text.Words:
@@ -101,18 +131,31 @@ def read(
     """
     schema.check()
     table = table_file.read(path, schema)
-    roles = resolve(schema, list(table.frame.columns), path)
+    catalogue, each_action = offers.read_catalogue(schema), None
+    roles = resolve(schema, list(table.frame.columns), path, list(catalogue.features) if catalogue else ())
+    known_labels = list(known.labels) if known and known.labels and schema.label_column else None
+    frame, dropped = _complete(table.frame, schema, roles, path, known_labels)
+    source = offers.Source(table, schema, roles, catalogue)
+    if schema.decision_column:
+        roles, frame, each_action = source.decisions(frame, known.actions if known else ())
     if known and not schema.is_log:
         _check_known(known, schema, roles, path)
-    known_labels = list(known.labels) if known and schema.label_column else None
-    frame, dropped = _complete(table.frame, schema, roles, path, known_labels)
     frame, times, notes = log_time.select(frame, table, schema)
-    names, labels = roles.rewards, None
-    if roles.label:
-        names = _label_names(frame[roles.label], schema, known_labels)
+    names, labels, offered = roles.rewards, None, None
+    if schema.offered_column or (catalogue and roles.rewards):
+        each_action = source.listed(frame)
+    if roles.label and not catalogue:
+        names = _label_names(frame[roles.label], schema, known_labels, each_action)
         labels = columns.codes(frame[roles.label], names)
+    if catalogue:
+        table = dataclasses.replace(table, checksum=f"{table.checksum}-{catalogue.table.checksum}")
+    if schema.has_sets:
+        offered = source._replace(roles=roles).offers(frame, names, each_action)
+        names, labels = offered.names, offered.chosen
     client_ids, clients, synthetic = _clients(frame, roles, schema, seed, concentration)
-    return Rows(table, schema, roles, frame, client_ids, clients, names, labels, dropped, synthetic, times, notes)
+    return Rows(
+        table, schema, roles, frame, client_ids, clients, names, labels, dropped, synthetic, times, notes, offered
+    )
 
 
 def action_sets(frame: pd.DataFrame, action: str) -> str | None:
@@ -136,11 +179,7 @@ def action_sets(frame: pd.DataFrame, action: str) -> str | None:
 
 
 def _elements(cell: Any) -> list[str]:
-    """Returns the elements of a list, or of a text with separators; empty for other cells."""
-    if not isinstance(cell, str):
-        return list(map(str, cell)) if pd.api.types.is_list_like(cell) else []
-    separator = next((mark for mark in "|;," if mark in cell), None)
-    return [part.strip(" []{}()\"'") for part in cell.split(separator)]
+    return list(map(str, offers.elements(cell)))
 
 
 def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: str) -> None:
@@ -148,10 +187,11 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
     flag, differing = "--public_statistics", set(known.columns).symmetric_difference(roles.features)
     kinds = {name: known.columns.get(name) for name in schema.categories}
     numbers = [name for name, kind in kinds.items() if not isinstance(kind, statistics.Categories)]
-    for what, has, wants in (("labels", known.labels, roles.label), ("vocabulary", known.vocabulary, roles.texts)):
+    wants_labels = roles.label and not schema.action_table
+    for what, has, wants in (("labels", known.labels, wants_labels), ("vocabulary", known.vocabulary, roles.texts)):
         if bool(has) != bool(wants):
             raise UsageError(
-                f"{flag} has {what if has else f'no {what}'}, unlike {path} as it is read: use those of such a table."
+                f"{flag} has {what if has else f'no {what}'}, unlike {path} with these flags: use matching statistics."
             )
     if differing:
         names = ", ".join(sorted(differing))
@@ -170,6 +210,7 @@ def _complete(
     label = "action" if schema.is_log else "label"
     named: dict[str, Sequence[str | None]] = {"client": roles.clients, label: [roles.label]}
     named[f"value of {schema.partition_column}"] = [schema.partition_column]
+    named["decision"] = [schema.decision_column]
     for what, names in named.items():
         if present := [name for name in names if name]:
             frame = frame.assign(**{name: columns.named(frame[name]) for name in present})
@@ -207,14 +248,15 @@ def _clients(
     return client_ids, grouped.ngroup().to_numpy(np.int32), ""
 
 
-def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None) -> list[str]:
-    """Names of all labels or actions, including those that a flag adds.
+def _label_names(labels: pd.Series, schema: Schema, known: list[str] | None, offered: pd.DataFrame | None) -> list[str]:
+    """Names of all labels or actions, including those that a flag adds or that are only offered.
 
-    Refuses too few or too many labels, and labels that are mostly decimal numbers, dates, or distinct in nearly every
-    row.
+    Refuses too few or too many labels, labels that are mostly decimal numbers or dates, and numbers that differ in most
+    rows.
     """
     flag = f"{'--action_column' if schema.is_log else '--label_column'}={as_flag([labels.name])}"
     present = list(labels.cat.remove_unused_categories().cat.categories)
+    present += [] if offered is None else list(offered["id"].cat.categories)
     names = known or columns.ordered(pd.Series([*present, *listed(schema.action_names)], dtype=object))
     if len(names) < 2:
         how = "; --action_names=A,B adds actions that were never chosen" if schema.is_log else ""

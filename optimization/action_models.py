@@ -19,7 +19,7 @@ Parts = tuple[Shapes, Callable[..., tf.Tensor], Callable[..., tf.Tensor] | None]
 
 
 def linear(num_contexts: int, num_features: int, bits: int | None = None) -> Parts:
-    """Bias, and a weight for each feature of the context, of the action, and for each product of two such features.
+    """Bias, and weights for the context's features, the action's features, and all products of one of each.
 
     Products can share 2^bits weights, by the hashing trick with random signs (Weinberger, Dasgupta, Langford, Smola and
     Attenberg, "Feature Hashing for Large Scale Multitask Learning", 2009).
@@ -32,7 +32,7 @@ def linear(num_contexts: int, num_features: int, bits: int | None = None) -> Par
     pairs = num_contexts * num_features
     draw = keys.generator(0, keys.Purpose.HASHING)
     weight_of = np.arange(pairs) if bits is None else draw.integers(2**bits, size=pairs)
-    signs = np.ones(pairs, np.float32) if bits is None else draw.choice(np.float32([-1, 1]), pairs)
+    signs = np.ones(pairs, np.float32) if bits is None else draw.choice(np.array([-1, 1], np.float32), pairs)
     products = 2**bits if bits is not None and pairs else pairs
     units = num_contexts + num_features + products
 

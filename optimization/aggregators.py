@@ -38,7 +38,8 @@ def build(
     """
     kind = aggregation.kind
     if aggregation.own:
-        return SkipEmptyCohorts(_of_user(aggregation.own, tuple(tf.TensorSpec(shape) for shape in shapes)))
+        factory = _of_user(aggregation.own, tuple(tf.TensorSpec(shape) for shape in shapes))
+        return SkipEmptyCohorts(_RequireFinite(factory, aggregation.own.label))
     if kind in options.ROBUST:
         most_clients = mechanism.population if mechanism.sampling == "poisson" else mechanism.cohort
         return robust.TrimmedMeanFactory(most_clients, aggregation.trimmed_share)
@@ -98,6 +99,33 @@ def _of_user(own: objects.UserObject, specs: tuple[tf.TensorSpec, ...]) -> tff.a
         result = factory.create(delta_type, tff.TensorType(np.float32)).next.type_signature.result.result
         tff.FederatedType(delta_type, tff.SERVER).check_assignable_from(result)
     return factory
+
+
+class _RequireFinite(tff.aggregators.WeightedAggregationFactory):
+    """The user's aggregation of finite updates. A result that is not finite is an error, unless all weights are 0."""
+
+    def __init__(self, inner: tff.aggregators.WeightedAggregationFactory, label: str):
+        self._inner = inner
+        self._problem = f"the result of aggregator {label} is not finite, although all updates are"
+
+    def create(self, value_type, weight_type):
+        inner = self._inner.create(value_type, weight_type)
+
+        @tff.tensorflow.computation(weight_type, value_type)
+        def checked(weight, result):
+            is_finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(part)) for part in tf.nest.flatten(result)])
+            with tf.control_dependencies([tf.debugging.Assert(is_finite | tf.equal(weight, 0), [self._problem])]):
+                return tf.nest.map_structure(tf.identity, result)
+
+        @tff.federated_computation(
+            inner.state_type, tff.FederatedType(value_type, tff.CLIENTS), tff.FederatedType(weight_type, tff.CLIENTS)
+        )
+        def next_round(state, value, weight):
+            output = inner.next(state, value, weight)
+            result = tff.federated_map(checked, (tff.federated_sum(weight), output.result))
+            return tff.templates.MeasuredProcessOutput(output.state, result, output.measurements)
+
+        return tff.templates.AggregationProcess(inner.initialize, next_round)
 
 
 class SkipEmptyCohorts(tff.aggregators.WeightedAggregationFactory):

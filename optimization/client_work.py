@@ -40,7 +40,7 @@ class ClientUpdate(NamedTuple):
 
 @runtime_checkable
 class ClientWork(Protocol):
-    """Interface of a client's training. Equal instances have equal hashes and compute the same.
+    """Interface of a client's training. Equal instances have equal hashes and the same results.
 
     A frozen dataclass with these two methods can be the user's `--client_work`; see `UserWork`.
     """
@@ -115,7 +115,7 @@ class LocalSgd:
         return tf.where(num_examples > 0, self.steps, 0)
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
-        # All but plain SGD also change entries that no term reads, so they need the general walk.
+        # Anything but plain SGD also changes entries that no term reads, so it needs the general walk.
         is_plain = self.optimizer == "sgd" and not (self.momentum or self.corrections)
         by_terms = is_plain and model.terms and getattr(loss, "needs_only_chosen_output", False)
         walk = self._build_walk_by_terms(model, loss) if by_terms else self.build_walk(model, loss)
@@ -241,7 +241,7 @@ class LocalSgd:
             return position + 1, loss_sum, values.write(position, value)
 
         values = tf.TensorArray(tf.float32, size=num_steps, element_shape=())
-        # Autograph would need a second to convert a for loop into the same graph.
+        # Autograph would take about one second to convert a for loop into the same graph.
         _, loss_sum, values = tf.while_loop(
             lambda position, *_: position < num_steps, once, (tf.constant(0), tf.constant(0.0), values)
         )
@@ -328,7 +328,7 @@ def of_user(given: UserObject) -> ClientWork:
 
 
 def check(work: ClientWork, model: models.Model, loss: Loss, examples: Batch) -> None:
-    """Trains once.
+    """Checks a client's training by running it once.
 
     Args:
       work: The clients' training.

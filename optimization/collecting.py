@@ -51,7 +51,7 @@ class CollectingFactory(tff.aggregators.WeightedAggregationFactory):
 
     @abc.abstractmethod
     def rows(self, update: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-        """The counted part of a client's update, float32 [parameters]: one row or none, float32 [rows, parameters]."""
+        """Maps a client's update, float32 [parameters], to one counted row or none, float32 [rows, parameters]."""
 
     @abc.abstractmethod
     def aggregate(self, updates: Sequence[tf.Tensor], size: int, nothing: tf.Tensor) -> tf.Tensor:

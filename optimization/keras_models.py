@@ -57,7 +57,7 @@ class Architecture:
 
     def build(self) -> models.Model:
         """Builds the model."""
-        # Named by place, since Keras' layer numbers depend on the process. Offsets start at 0 and scales at 1.
+        # Named by place, since Keras' layer numbers depend on the process. `scale` starts at 1.
         names = [f"layer_{place}/{'scale' if name == 'gamma' else name}" for place, name, _ in self._weights()]
         shapes = {name: tuple(one.shape) for name, (*_, one) in zip(names, self._weights(), strict=True)}
 

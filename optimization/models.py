@@ -200,10 +200,10 @@ def _convolutional(
         return dense.body(weights[num_kernels:], tf.reshape(values, [-1, flat]), key)
 
     shapes |= dense.shapes
-    return _ending_in_dense(shapes, _also_of_no_example(body), is_random=bool(dropouts))
+    return _ending_in_dense(shapes, _allow_empty_batch(body), is_random=bool(dropouts))
 
 
-def _also_of_no_example(body):
+def _allow_empty_batch(body):
     """Body that also accepts an empty batch, which does not occur in training.
 
     oneDNN's convolution miscounts the channels of an empty batch, so a blank example is added and later removed.
@@ -295,7 +295,7 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
             values = tf.nn.relu(inner + (_convolve(values, left, stride, norm) if stride > 1 else values))
         return tf.reduce_mean(values, axis=(1, 2))
 
-    return _ending_in_dense(shapes, _also_of_no_example(body))
+    return _ending_in_dense(shapes, _allow_empty_batch(body))
 
 
 def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm: str) -> tf.Tensor:
@@ -392,8 +392,8 @@ def restricted(model: Model) -> Model:
         model,
         forward=lambda weights, features: _offered(features, model.forward(weights, features.contexts)),
         training=training if model.training else None,
-        terms=model.terms and (lambda features, actions: model.terms(features.contexts, actions)),
-        body=model.body and (lambda weights, features, key=None: model.body(weights, features.contexts, key)),
+        terms=model.terms and (lambda features, actions: model.terms(features.contexts, actions)),  # type: ignore
+        body=model.body and (lambda weights, features, key=None: model.body(weights, features.contexts, key)),  # type: ignore
     )
 
 
@@ -495,14 +495,15 @@ _BUILDERS: Mapping[str, Callable[..., Model]] = {
 
 def feature_spec(task: tasks.Task) -> FeatureSpec:
     """Shapes and dtypes of a batch of features, bags of words or sets of actions; the first axis is None."""
-    return _batch_spec(task.feature_spec, task.num_actions)
+    return spec(task.feature_spec, task.num_actions)
 
 
-def _batch_spec(form: Any, num_actions: int) -> FeatureSpec:
+def spec(form: Any, num_actions: int) -> FeatureSpec:
+    """Shapes and dtypes of a batch of features of a form, see `Task.feature_spec`; the first axis is None."""
     if isinstance(form, action_sets.Spec):
         slots = None if form.num_features else num_actions
         entries, actions = tf.TensorSpec((None, slots), tf.int32), tf.TensorSpec((None, slots, form.num_features))
-        return action_sets.ActionSets(_batch_spec(form.contexts, num_actions), entries, actions)
+        return action_sets.ActionSets(spec(form.contexts, num_actions), entries, actions)
     if isinstance(form, tuple):
         shape, dtype = form
         return tf.TensorSpec((None, *shape), dtype)

@@ -27,7 +27,7 @@ def build(owner: str, name: str, learning_rate: float, others: Sequence[tuple[st
       others: (name, value) of the other hyperparameters that differ from their defaults.
 
     Raises:
-      UsageError: If the user's object is no optimizer.
+      UsageError: If the user's object is not an optimizer.
     """
     if isinstance(name, UserObject):
         return name.made(f"{owner}_optimizer", Optimizer, "a tff.learning.optimizers.Optimizer")

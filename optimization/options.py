@@ -107,7 +107,7 @@ class Target:
 
     target_epsilon: Positive | None = setting(
         None,
-        "Epsilon of all planned rounds, which replaces --noise_multiplier",
+        "Epsilon to reach after all planned rounds; it determines the noise multiplier",
         basic=True,
         only={"aggregator_type": NOISY},
     )
@@ -158,12 +158,13 @@ class Aggregation(Target):
     )
     unclip_quantile: Fraction | None = setting(
         lambda settings: _QUANTILE if settings.adaptive_clipping else None,
-        f"That quantile, which is the share of updates that are not clipped (default: {_QUANTILE})",
+        f"Quantile for --adaptive_clipping: the share of updates that are not clipped (default: {_QUANTILE})",
         convert=lambda quantile, settings: quantile if settings.adaptive_clipping else None,
     )
     clip_norm: Positive | None = setting(
         first_clip_norm,
-        f"L2 clip norm of updates; the first one, if adaptive (default: {_FIRST_CLIP_NORM} if so, or with a target)",
+        "L2 clip norm of updates; with adaptive clipping, the initial one (default: "
+        f"{_FIRST_CLIP_NORM} with adaptive clipping or a target epsilon)",
         basic=True,
     )
     noise_multiplier: float = setting(
@@ -192,7 +193,7 @@ class Aggregation(Target):
     bands: int | None = setting(
         None,
         "Bands of the factor, the number of rounds over which noise cancels. With auto: the number with the least "
-        "noise on the prefix sums in the planned rounds, with at most 0.5 GiB of earlier noise",
+        "noise on the prefix sums in the planned rounds for which earlier noise fits in 0.5 GiB",
         number_or_word("auto", factorizations.MOST_BANDS),
         name="mf_bands",
         only={"aggregator_type": ("mf_dpftrl",)},

@@ -17,7 +17,7 @@ ZERO_SHARE = "zero_share"
 class TrimmedMeanFactory(collecting.CollectingFactory):
     """Drops the smallest and the largest values of each coordinate, and averages the others.
 
-    The round without clients has the result NaN. The measurement `zero_share` is the share of the coordinates whose
+    A round without clients has the result NaN. The measurement `zero_share` is the share of the coordinates whose
     result is exactly 0. A worker holds the updates of the whole cohort once, or four times in rounds with fewer clients
     than `cohort_size`.
 

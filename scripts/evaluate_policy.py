@@ -32,7 +32,7 @@ Estimates the reward of a policy from the log of another policy, with intervals 
   evaluate_policy --log=runs/mine --policy=run:runs/mine --bandits_type=greedy
   evaluate_policy --log=runs/mine --policy=logged
 
-A log of run_federated (--log_interactions), given as the run's folder, or a file of --save_log needs no columns.
+The column flags are not needed for a run_federated folder with --log_interactions, or for a file of --save_log.
 """
 
 
@@ -53,12 +53,14 @@ class _Log:
     )
     propensity_columns: str = setting(
         None,
-        "Instead or in addition: for each action, a column with its probability, matched as with --policy; sums "
-        "that differ from 1 are reported",
+        "Instead of --propensity_column, or in addition: for each action, a column with its probability, matched as "
+        "with --policy; sums that differ from 1 are reported",
     )
     round_column: str = setting(None, "Column of the round, a whole number; --anytime updates after each round")
     period_column: str = setting(
-        None, "Column of the deployment period, a whole number; --anytime updates after each, if clients act once in it"
+        None,
+        "Column of the deployment period, a whole number; --anytime updates after each period, if clients act once per "
+        "period",
     )
     position_column: str = setting(None, "Column of a categorical feature, such as the position on a page")
     feature_columns: str = setting(None, "Columns of features, separated by commas (default: all other columns)")
@@ -118,6 +120,7 @@ def define() -> cli.FlagSet:
     """Flags of `evaluate_policy`."""
     flags = cli.FlagSet(_USAGE)
     flags.group("Log", _Log, schema.Columns)
+    flags.group("Sets of actions", schema.Sets)
     flags.group("Time in a table or log", schema.Time)
     flags.group("Late and missing rewards in a log", schema.RewardTime)
     # A final model has a single policy, so parameters with a schedule are constants here.
@@ -170,7 +173,8 @@ def evaluate(
         if run and frame is not None:
             if run.flags.get("data_file") == frames.PREFIX + frames.checksum(frame):
                 print(f"Warning: {evaluating.LEARNED}", file=sys.stderr)
-            chosen = run.predict(frame)["probability"]
+            if (chosen := run.predict(frame)["probability"]).ndim == 1:
+                raise UsageError("log: the run's actions have features, so save the DataFrame to a file.")
             flags["action_names"], chosen = list(chosen), chosen.add_prefix("policy: ")
             frame, flags["policy"] = frame.join(chosen), f"column:{cli.joined(chosen)}"
         parsed = define().parse(["", *python.words(flags if frame is not None else {**flags, "log": log})])
@@ -188,7 +192,7 @@ def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target
         raise UsageError("--log is missing: name the log, a CSV or Parquet file.")
     is_frame = settings.log.startswith(frames.PREFIX)
     if is_frame and settings.private and not settings.privacy_ledger:
-        raise UsageError("private: a DataFrame is not in a file that a ledger could lie next to: give privacy_ledger.")
+        raise UsageError("private: a DataFrame has no file next to which to store a ledger: give privacy_ledger.")
     if not (is_frame or pathlib.Path(settings.log).is_file() or interactions.is_logged(settings.log)):
         raise UsageError(f"--log: there is no file {settings.log}, nor is it the folder of a run with a log.")
     if interactions.is_part(settings.log):

@@ -1,4 +1,4 @@
-"""Executes runs of experiment binaries in one process, which share a TFF worker and compiled computations.
+"""Executes runs of experiment binaries in one process, so that they share a TFF worker and compiled computations.
 
   grid_worker MODULE FOLDER ROUNDS ARGUMENTS...     # one run, as a task of a job array
   grid_worker                                       # runs from stdin, one JSON line each

@@ -39,8 +39,8 @@ class _Figures:
 
     figure: str = setting(
         None,
-        "Names of figures and tables, separated by commas; 1 means 1a to 1d, and the name of a paper's file means all "
-        "of that paper; all means those of all papers, and flagship those of this project, whose only scale is paper",
+        "Names of figures and tables, separated by commas. Also: 1 for 1a to 1d, the name of a paper's file for all of "
+        "its figures, all for all papers, and flagship for this project's own, which have only --scale=paper",
     )
     list: bool = setting(False, "Print the names of all figures and tables, and exit")
     configurations: str = setting(
@@ -52,7 +52,7 @@ class _Figures:
     rounds: int = setting(None, "Maximum rounds per run, for a rehearsal that is marked and never judged", low=2)
     data_dir: pathlib.Path = setting(
         None,
-        "Folder of all required data files (default: FEDBANDITS_DATA_DIR in the environment; the cache folder, for "
+        "Folder of all required data files (default: FEDBANDITS_DATA_DIR in the environment, or the cache folder for "
         "missing files that can be downloaded)",
         only={"report_only": False},
     )

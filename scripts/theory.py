@@ -1,4 +1,4 @@
-"""Compares the regret of simulated learners in known environments with theoretical bounds; see `--help`."""
+"""Compares the regret of simulated learners in known environments with bounds and published results; see `--help`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -11,16 +11,21 @@ from data.settings import setting
 from optimization.study import cli
 
 _USAGE = """
-Simulates epsilon-greedy in environments whose true rewards are known, and compares the rates at which regret falls with
-those of Agarwal et al. 2023, equation (8). It runs 20 seeds, which takes a minute or two.
+Simulates learners in environments whose true rewards are known. Each figure takes a minute or two.
+
+  theory                                 # epsilon-greedy: rates of regret next to equation (8) of Agarwal et al. 2023
+  theory --figure=fedlinucb_synthetic    # federated linear bandits: regret and messages next to those of He et al. 2022
 """
+_RATES, _FEDLINUCB = "rates", "fedlinucb_synthetic"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Flags:
     """Flags."""
 
-    seed: int = setting(0, "Random seed")
+    figure: str = setting(_RATES, "Learners to simulate, as above", (_RATES, _FEDLINUCB))
+    seed: int = setting(0, "First random seed")
+    repeat: int = setting(None, "Number of seeds", low=2, only={"figure": (_FEDLINUCB,)}, applied_default=20)
 
 
 def define() -> cli.FlagSet:
@@ -31,12 +36,20 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> None:
-    """Prints the table of rates."""
-    from bandits import theory
+    """Prints the tables of a figure."""
+    settings = settings.checked()
+    from bandits import fedlinucb, theory
     from bandits.results import tables
 
-    rates = theory.rates(settings.seed)
-    print(tables.markdown(list(rates), rates.to_numpy().tolist()))
+    if settings.figure == _RATES:
+        rates = theory.rates(settings.seed)
+        print(tables.markdown(list(rates), rates.to_numpy().tolist()))
+        return
+    for name in fedlinucb.EXPERIMENTS:
+        table, verdict = fedlinucb.compare(name, settings.seed, settings.repeat)
+        print(f"\n{name}, {settings.repeat} seeds, mean ± standard deviation\n")
+        print(tables.markdown(list(table), table.to_numpy().tolist()))
+        print(f"\n{verdict}", flush=True)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from optimization.selection.availability import Attendance
 from optimization.study import aggregation_flags, compiled, payloads, runner
 from optimization.study.metrics import mean
 
-# Few enough for TFF, where each client value costs some milliseconds, and enough to keep all cores busy.
+# Large enough to keep all cores busy, and to give TFF few client values, each of which takes some milliseconds.
 _CLIENTS_PER_SHARD = 500
 
 
@@ -421,7 +421,7 @@ class AdsRounds(runner.Rounds):
             return AdsProcess(self._rule, self._num_actions, factory, options.exploration_weight).build()
 
         key = "ads", self._rule, self._num_actions, options.exploration_weight, options.aggregation, self.mechanism
-        # No two runs have the same noise.
+        # Noise must differ between runs, so a process with noise is not reused.
         self._process = build() if self.mechanism.noise_multiplier else compiled.cached(key, build)
         self._payloads = payloads.of_model(shapes), payloads.of_update(shapes, options.aggregation)
         self._pull_central = build_centralised(self._rule)

@@ -19,7 +19,7 @@ Simulates a federated multi-armed bandit over ads: clients pull locally, and the
 estimates. A centralised bandit runs beside it on the same impressions.
 
   run_ads --data_file=Ads_CTR_Optimisation.csv
-  run_ads --preset=gradient_epsilon --repeat=20           # a remedy from the slides
+  run_ads --preset=gradient_epsilon --repeat=20           # a remedy that the paper lists
   run_ads --rates=0.05,0.1,0.2 --clients=1000 --decision_rule=federated_ucb
 """
 
@@ -27,13 +27,13 @@ _RULES_OF_STUDY = {
     "gradient_epsilon": PolicyEntry(
         "bandits.ads.experiment:GradientEpsilon",
         dict(registry.RULES["epsilon_greedy"].parameters)
-        | {"epsilon_step": Parameter(0.02, "step size of epsilon along the gradient: the best minus the mean value")},
-        "epsilon-greedy whose epsilon is learned, can only fall, and is also averaged",
+        | {"epsilon_step": Parameter(0.02, "step size: a reward lowers epsilon by this times (best - mean estimate)")},
+        "epsilon-greedy whose exploration rate is learned, can only fall, and is averaged by the server, too",
     ),
     "federated_ucb": PolicyEntry(
         "bandits.ads.experiment:FederatedUcb",
         registry.RULES["ucb"].parameters,
-        "upper confidence bound whose interval is also averaged",
+        "upper confidence bound whose interval is averaged by the server, too",
     ),
 }
 _SAMPLINGS = {name: words for name, words in mechanisms.SAMPLINGS.items() if name != "cyclic_poisson"}
@@ -55,11 +55,15 @@ class _Weights:
         "Weight of each client in the mean of differentials",
         {
             "uniform": "equal weights",
-            "exploration": "1, plus a weight for each pull of an action that was not its best",
+            "exploration": "1, plus a weight for each pull of an action that was not the client's best",
         },
     )
     exploration_weight: Positive = setting(
-        None, "Weight of each such pull", only={"client_weighting": ("exploration",)}, applied_default=1.0, unset=0.0
+        None,
+        "Weight of each pull of an action that was not the client's best",
+        only={"client_weighting": ("exploration",)},
+        applied_default=1.0,
+        unset=0.0,
     )
 
 
@@ -78,7 +82,7 @@ class _RoundsAndClients:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _World:
+class _TimeZones:
     """Time zones."""
 
     environment_seed: int = setting(
@@ -100,7 +104,7 @@ class _Privacy:
     )
     insecure_seeded_noise: bool = setting(
         False,
-        "Sample that noise with --seed, so that runs can be repeated. This gives no privacy guarantee, because anyone "
+        "Sample the noise with --seed, so that runs can be repeated. This gives no privacy guarantee, because anyone "
         "who knows the seed can remove the noise",
         only={"noise_multiplier": True},
     )
@@ -134,7 +138,7 @@ class AdsOptions(_Weights, _RoundsAndClients, _Data):
       seed: Random seed.
       decision_rule: Name of the decision rule.
       rule: The decision rule of every client, and of the centralised bandit.
-      tries_all_first: Whether the rule executes every ad once per round before it chooses.
+      tries_all_first: Whether the rule shows every ad once per round before it chooses.
       cohorts: Sampling of the clients that participate in a round.
       aggregation: Aggregation of the differentials: a mean over shards, or over clipped clients with or without noise.
       rates: Click rates of synthetic impressions; empty for a table.
@@ -156,7 +160,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Rounds and clients", _RoundsAndClients)
     # The clients of this study have no labels, so time zones cannot be assigned by label.
     when = [one for one in declared(availability.Availability) if one.name != "time_zones_by_label"]
-    flags.group("Devices that are not always online", *when, _World)
+    flags.group("Devices that are not always online", *when, _TimeZones)
     flags.group("Privacy", _Privacy)
     flags.group("Data", _Data)
 

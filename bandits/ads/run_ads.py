@@ -23,7 +23,7 @@ _MOST_CLICKS = 10**9
 
 
 class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
-    """Federated MAB: epsilon-greedy and other decision rules on devices, value differentials averaged."""
+    """Federated MAB: devices run epsilon-greedy or another rule, and the server averages changes of action values."""
 
     flags = flags
     usage = flags.USAGE
@@ -42,7 +42,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         if (made := options.num_clients * options.impressions_per_client * len(options.rates)) > _MOST_CLICKS:
             raise UsageError(
                 f"--clients={options.num_clients} with --impressions_per_client={options.impressions_per_client} need "
-                f"{made:,} sampled clicks for all ads, but the maximum is {_MOST_CLICKS:,}: give fewer."
+                f"{made:,} sampled clicks for all ads, but the maximum is {_MOST_CLICKS:,}: lower one of them."
             )
         return ads.bernoulli(options.rates, options.num_clients, options.impressions_per_client, options.seed)
 
@@ -60,7 +60,7 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
             repeats = f"each is shown {each} times" if each > 1 else "none is shown twice"
             raise UsageError(
                 f"--local_pulls={options.local_pulls} in --total_rounds={options.total_rounds} make {pulls} pulls, but "
-                f"each of --clients={options.num_clients} has {share} impressions, and {repeats}."
+                f"each of the {options.num_clients} clients has {share} impressions, and {repeats}."
             )
         return ()
 
@@ -83,9 +83,8 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         last = pd.read_csv(folder.metrics_path).iloc[-1]
         for learner in metrics.LEARNERS:
             clicks, share, reward, regret = (last[metrics.column(learner, name)] for name in metrics.METRICS)
-            shown = (
-                "no participants" if math.isnan(share) else f"{clicks:.3f} clicks per impression, best ad {share:.1%}"
-            )
+            shown = f"{clicks:.3f} clicks per impression, best ad in {share:.1%} of pulls"
+            shown = "no participants" if math.isnan(share) else shown
             print(f"{learner}: {int(reward)} clicks, regret {regret:.1f}; in the last round {shown}.")
         print(spent["summary"])
         if rounds.mechanism.kind != "none":

@@ -22,7 +22,8 @@ from bandits.advice.session import Session
 from bandits.results import baselines, federating, phrases
 from bandits.results.comparison import Comparison
 from bandits.results.configuration import Configuration, ReferenceValue
-from bandits.results.phrases import capital, count, effect, estimate
+from bandits.results.phrases import capital, effect, estimate
+from data.errors import counted
 from optimization.privacy.mechanisms import Mechanism
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ TITLES: Mapping[str, str] = {
     "federating": "Does federating pay?",
     "not_tried": "What was not tried?",
 }
-_MAX_EPSILONS = 3  # Maximum in an answer; the details list all.
+_MAX_EPSILONS = 3  # Maximum number of epsilons in an answer; the details list all of them.
 _SHOWN = 2  # Omitted parts that an answer lists; the details list the rest.
 
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # Column headings and rows.
@@ -111,7 +112,7 @@ def paragraphs(text: str) -> list[tuple[str, list[str]]]:
 def scope(context: Context) -> str:
     """The horizon, the deployment period and the clients."""
     plan, data, greedy = context.session.plan, context.data, context.results.configurations.get(GREEDY)
-    rounds = count(plan.rounds, "round")
+    rounds = counted(plan.rounds, "round")
     if plan.rounds < context.session.full.rounds:
         rounds = f"{plan.rounds:,} of {context.session.full.rounds:,} planned rounds"
     horizon = f"One run has {rounds}"
@@ -125,7 +126,7 @@ def scope(context: Context) -> str:
     if plan.rounds <= plan.deploy_every:
         deployed = "No round comes after a deployment, so every strategy acts with the initial model."
     parts = [*["Rewards are simulated."] * bool(data.scores), f"{horizon}.", deployed]
-    return " ".join([*parts, f"{count(data.clients, 'client')} train, {data.cohort:,} per round."])
+    return " ".join([*parts, f"{counted(data.clients, 'client')} train, {data.cohort:,} per round."])
 
 
 def exploration(context: Context) -> str:
@@ -177,7 +178,7 @@ def _not_compared(context: Context) -> str:
 
 
 def on_independent_seeds(results: Findings) -> Comparison | None:
-    """The best strategy compared with greedy on seeds that did not select it; None if there are no such runs."""
+    """The best strategy compared with greedy on seeds that were not used to select it; None without such runs."""
     compared = findings.compared(results.confirmed, GREEDY).values()
     return next((comparison for comparison in compared if math.isfinite(comparison.difference)), None)
 
@@ -233,10 +234,10 @@ def _why(context: Context, name: str) -> str:
     """Why a strategy is recommended."""
     verdict = context.results.verdict
     if not _is_complete(context.results, GREEDY):
-        return "the best that explores; greedy diverged or failed, so there is no comparison"
+        return "the best exploring strategy; greedy diverged or failed, so there is no comparison"
     if verdict.pays:
         is_selected = len(verdict.tested) > 1
-        first = "the highest mean of the strategies that are" if is_selected else "the only one that was compared, and"
+        first = "the highest mean of the strategies that are" if is_selected else "the only strategy compared, and"
         return f"{first} significantly better than greedy{_not_compared(context)}"
     if name == GREEDY:
         if verdict.tested and not verdict.costs:
@@ -251,7 +252,7 @@ def _no_strategy(context: Context) -> str:
     results, plan, full = context.results, context.session.plan, context.session.full
     if results.verdict.all_diverged:
         return "None: every strategy diverged or failed. Set lower learning rates."
-    rounds, is_cut_short = count(plan.rounds, "round"), plan.is_cut_short(full)
+    rounds, is_cut_short = counted(plan.rounds, "round"), plan.is_cut_short(full)
     if is_cut_short:
         text = f"Undecided: the search was cut short at {plan.points} of {full.points} settings and {rounds}."
     else:
@@ -266,7 +267,7 @@ def _no_strategy(context: Context) -> str:
         text += f"central linear model {linear:.3g}, uniform policy {uniform:.3g}."
     if simple and simple.linear_gain.low > 0 and context.command:
         how = "on the log itself" if is_log else "on the rewards of all actions"
-        return f"{text} Train {how}, without acting, and deploy that. Command: {context.command}"
+        return f"{text} Train offline {how}, and deploy that model. Command: {context.command}"
     if simple and not is_cut_short:
         text += " A linear model fitted centrally does not earn significantly more either."
     fixed = results.verdict.against.get(BEST_FIXED, {})
@@ -321,16 +322,16 @@ def federated(context: Context) -> str:
     text = f"Average reward, federated minus alone: {effect(compared)}. "
     text += f"Federating helps {shares['helped']:.0%} of clients and hurts {shares['hurt']:.0%}"
     if math.isfinite(noise["helped"]):
-        text += f"; federated runs that differ only in the seed give {noise['helped']:.0%} and {noise['hurt']:.0%}"
+        text += f"; two federated runs with different seeds give {noise['helped']:.0%} and {noise['hurt']:.0%}"
     return f"{text}."
 
 
 def not_tried(session: Session) -> str:
-    """The first parts that were omitted for lack of time, and the minutes that all of them would take."""
+    """The first parts that were omitted for lack of time, and the minutes that the full plan would take."""
     shown, others = parts_left_out(session)
     if not shown:
         return "Nothing was left out for lack of time."
-    items = "; ".join([*shown, *[count(len(others), "other part")] * bool(others)])
+    items = "; ".join([*shown, *[counted(len(others), "other part")] * bool(others)])
     minutes = max(math.ceil(session.full.seconds(session.pace) / 60), int(session.state.minutes)) + 1
     text = f"Left out, to keep to --minutes={session.state.minutes:g}: {items}."
     return f"{text} To run all, repeat the command with --minutes={minutes}."

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PAGE = "advice.html"
 _USAGE = """
-Recommends whether to explore on your data, with which strategy and privacy level, with confidence intervals.
+Recommends whether to explore on your data, and with which strategy and privacy level. Shows confidence intervals.
 
   advise --data_file=shop.csv --client_column=store --label_column=bought --minutes=15
   advise --task_type=digits --bandits_deploy_freq=50 --total_rounds=200
@@ -52,7 +52,7 @@ class _Output:
 
     root_output_dir: pathlib.Path = setting("runs", "Folder for all output")
     experiment_name: str = setting(
-        None, "Name of the output folder (default: advice_ and the table, preset or task)", check=no_folder
+        None, "Name of the output folder (default: advice_ and the name of the table, preset or task)", check=no_folder
     )
 
 
@@ -82,7 +82,7 @@ def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilon
         points=min(Plan.points, points),
         epsilons=epsilons,
         federation_seeds=Plan.federation_seeds * can_be_alone,
-        alone_rounds=max(1, 2 * settings.clients_per_round // 5),  # As measured on digits.
+        alone_rounds=max(1, 2 * settings.clients_per_round // 5),  # This ratio was measured on digits.
     )
 
 
@@ -121,7 +121,7 @@ class Recommendation:
 
 
 def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommendation:
-    """Recommends whether to explore on your data, with which strategy and privacy level, like `scripts.advise`.
+    """Recommends whether to explore on your data, and with which strategy and privacy level, like `scripts.advise`.
 
     The same call continues a recommendation that was interrupted, and reads one that is finished.
 
@@ -222,7 +222,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
 
 
 def _command(current: session.Session, results: findings.Findings, data: inputs.Data, base: Sequence[str]) -> str:
-    """The command to paste: the recommended strategy, or training without acting; empty if neither is possible."""
+    """The command to paste, for the recommended strategy or training without acting; empty if neither is possible."""
     more = [f"--experiment_name={current.folder.name}_recommended"]  # A run with the default name may exist.
     more += [f"--total_rounds={current.plan.rounds}"] * bool(current.plan.doublings)
     points = {name: strategy.flags for name, strategy in results.configurations.items()}

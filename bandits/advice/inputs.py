@@ -82,8 +82,8 @@ class Data:
       cohort: Clients per round.
       num_actions: Number of actions.
       reward_width: Largest minus smallest reward.
-      trained_width: The same after the rewards are mapped for training.
-      statistics: Statistics of the clients that are computed without noise, in words.
+      trained_width: Largest minus smallest reward after the rewards are mapped for training.
+      statistics: Statistics that are computed from the clients without noise, in words.
       held_out: Held-out data, in words.
       unit: Unit of privacy, in words.
       scores: Scores of a log's simulator; empty for other data.
@@ -183,7 +183,7 @@ def deployment(
       apart_from: Statistics that are computed without noise, in words: no guarantee covers them.
 
     Raises:
-      UsageError: If the population or its cohort is smaller than that of the data.
+      UsageError: If the population is smaller than the number of clients in the data, or its cohort than the runs'.
     """
     population, population_cohort = settings.population or clients, settings.population_clients_per_round
     if population < clients:
@@ -191,7 +191,7 @@ def deployment(
     if population_cohort is not None and population_cohort < cohort:
         raise UsageError(
             f"--population_clients_per_round={population_cohort} is less than the runs' {cohort} clients per round: "
-            f"give at least {cohort}, or lower that number with --clients_per_round."
+            f"give at least {cohort}, or lower the runs' number with --clients_per_round."
         )
     default = cohort if settings.population is None else max(cohort, min(population // _SHARE, _MAX_COHORT))
     return mechanisms.Mechanism(
@@ -232,7 +232,7 @@ def check_simulator(scores: Sequence[Score], base: Sequence[str], references: st
     """Refuses a simulator whose scores differ significantly from the log's on held-out clients.
 
     Args:
-      scores: Scores of the logging and the uniform policy, by the simulator and by the log.
+      scores: Scores of the logging and the uniform policy, according to the simulator and to the log.
       base: Flags of all runs.
       references: Rewards of simple policies, in words.
 
@@ -248,5 +248,6 @@ def check_simulator(scores: Sequence[Score], base: Sequence[str], references: st
         "Use the log itself: scripts.evaluate_policy estimates a policy's reward, and this command trains offline.\n"
         f"  {cli.command_line(BINARY, [*base, '--learn_from=dr'])}\n"
         f"{references}\n"
-        "Neither shows whether exploration pays. To find out, log more actions, or columns that explain rewards better."
+        "Neither command shows whether exploration pays. To find out, log more actions, or columns that explain "
+        "rewards better."
     )

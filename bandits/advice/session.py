@@ -25,9 +25,8 @@ from bandits.plans.estimate import Pace, Work, duration, round_seconds
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Outcome, Sweep
 from bandits.results import runs
-from bandits.results.phrases import count
 from data import files
-from data.errors import Failure, UsageError
+from data.errors import Failure, UsageError, counted
 from optimization.study import cli, run_folder
 from optimization.study.metrics import Metric
 
@@ -208,11 +207,11 @@ class Session:
         total, spent, budget = map(duration, seconds)
         print_status(
             f"Plan: {total} remaining; {spent} of {budget} used so far. A round takes {self.pace.round_seconds:.2g} s; "
-            f"{count(self.pace.workers, 'run')} at a time."
+            f"{counted(self.pace.workers, 'run')} at a time."
         )
         for stage in left:
             time_of_stage, size = duration(plan.seconds(self.pace, [stage])), plan.work(stage).runs
-            print_status(f"  {stage:<9} {time_of_stage:>12}  {count(size, 'run') if size else 'left out'}")
+            print_status(f"  {stage:<9} {time_of_stage:>12}  {counted(size, 'run') if size else 'left out'}")
         for part in planning.left_out(self.full, plan):
             print_status(f"  left out: {part}")
 

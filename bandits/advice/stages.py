@@ -244,7 +244,8 @@ def noise(deployment: Mechanism, rounds: int, cohort: int, epsilon: float, dimen
 
     Returns:
       `mechanism`, a description; `noise_multiplier` in deployment; `run_noise_multiplier`; `bands`, 0 for independent
-      noise; `guarantee`, as in privacy.json of a run. `error` alone if no noise in a wide range reaches the epsilon.
+      noise; `guarantee`, as in privacy.json of a run. `error` alone if no noise multiplier from 0.01 to 1e6
+      reaches the epsilon.
     """
     plans = calibration.alternatives(deployment, rounds, epsilon, dimension)
     # Tree aggregation is left out: banded noise with the same cohorts is smaller.

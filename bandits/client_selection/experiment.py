@@ -121,7 +121,7 @@ class SelectionRounds(training.TrainingRounds):
         }
 
     def clients_csv(self, state: RoundState) -> bytes:
-        """`private_clients.csv`: each client's examples, selections and, if evaluated, loss of the final model."""
+        """`private_clients.csv`: each client's numbers of examples and selections and, if evaluated, final loss."""
         table = pd.DataFrame({"examples": self.sizes, "selections": state.selections})
         ids, losses = self.client_losses(state.server.weights)
         table.insert(0, "client", self._clients.client_ids)

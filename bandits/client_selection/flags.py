@@ -31,7 +31,9 @@ class _Cohorts:
     """Client selection."""
 
     clients_per_round: str = setting(
-        "3", "Number of clients per cohort, m: one or several; the default is capped at the population", basic=True
+        "3",
+        "Number of clients per cohort, m, or several numbers to compare; the default is capped at the population",
+        basic=True,
     )
 
 
@@ -46,7 +48,9 @@ class _Training:
     learning_rate_drops: tuple[int, ...] = setting(
         None, "Rounds, separated by commas, after which the client learning rate drops", str, unset=()
     )
-    learning_rate_factor: PositiveFraction = setting(0.5, "Factor for each drop", only={"learning_rate_drops": True})
+    learning_rate_factor: PositiveFraction = setting(
+        0.5, "Factor by which each drop multiplies the learning rate", only={"learning_rate_drops": True}
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +60,7 @@ class _Clients:
     client_weighting: str = setting("uniform", "Weight of each client in the mean", ["uniform", "num_examples"])
     max_examples_per_client: int = setting(
         functools.partial(registry.default, "max_examples_per_client"),
-        "Maximum number of examples per client, a random sample that depends on the seed; 0 for no limit",
+        "Maximum number of examples per client, sampled with the seed; 0 for no limit",
     )
 
 
@@ -64,7 +68,7 @@ class _Clients:
 class _Evaluation:
     """Evaluation."""
 
-    rounds_per_eval: int = setting(5, "Rounds between evaluations; 0 for only the last")
+    rounds_per_eval: int = setting(5, "Rounds between evaluations; 0 to evaluate only after the last round")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +80,7 @@ class SelectionOptions(_Training, _Clients, _Evaluation, Training):
 class _Resplit:
     """Synthetic clients."""
 
-    resplit: bool = setting(False, "Make new clients for each seed, as --partition_seed is then --seed")
+    resplit: bool = setting(False, "Make new clients for each seed: --partition_seed is then equal to --seed")
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -84,12 +88,12 @@ def define(flags: cli.FlagSet) -> None:
     flags.add(dataclasses.replace(task_flags.TASK_TYPE, default="synthetic"), task_flags.VARIANT)
 
     selectors = "; ".join(f"{name} ({entry.help})" for name, entry in selector_flags.SELECTORS.items())
-    text = f"How each round's clients are chosen: one or several of {selectors}"
+    text = f"How each round's clients are chosen, by one selector or several to compare: {selectors}"
     flags.group("Client selection", Setting("client_selection", str, text, "ucb_cs", basic=True), _Cohorts)
     selector_flags.define(flags)
 
     optimizer = {"default": "sgd"}
-    rate = {"default": 1.0, "help": "Server learning rate; sgd with 1 adopts the clients' mean model", "above": True}
+    rate = {"default": 1.0, "help": "Server learning rate; with sgd, 1 adopts the clients' mean model", "above": True}
     # Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).
     flags.group("Training", _Training, *training_flags.CORRECTIONS, _Clients, *training_flags.server(optimizer, rate))
 

@@ -45,8 +45,8 @@ from data.errors import UsageError
 from data.reward_bounds import UNIT, RewardBounds
 from optimization.study import cli, intervals
 
-# With fewer effective clients that have another reward, large-sample intervals contain the value in as few as 63% of
-# logs; with more, in at least 93%. Large-sample intervals are also used if such clients are a large fraction of all
+# If fewer than FEW effective clients have a reward other than the mode, large-sample intervals contain the value in as
+# few as 63% of logs; otherwise, in at least 93%. Even so, they are used if such clients are a large fraction of all
 # effective clients (docs/logs.md).
 FEW, FEW_OF_CLIENTS = 10, 0.25
 FEW_OUTCOMES = "few distinct outcomes"  # Name of the finding.
@@ -56,7 +56,7 @@ _LOG_SHARES = np.log(np.repeat([1 / 8, 1 / 14], [4, 7]))  # Logarithm of each st
 # Stakes of a sequence. The best stake decreases with the spread of the observations and the square root of the number
 # of rounds: 2^-16 is small enough for a million rounds with weights up to a hundred.
 _FRACTIONS = 2.0 ** -np.arange(1, 17)
-# Flags of a run: the values for which its rounds are uniform samples with the same value, and why others are not valid.
+# For each flag: values with which rounds are uniform samples with a constant expected reward, and the effect of others.
 _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "reward_drift": ((), "changes that value"),
     "client_selection": (("uniform",), "chooses clients by what is known about them"),
@@ -68,7 +68,7 @@ _NEEDED: Mapping[str, tuple[tuple[str, ...], str]] = {
 COHORTS = "cohorts"  # Entry for these flags in the report on a log that is stored separately from its run.
 _STEPS = 40  # Number of times that a search halves [0, 1].
 _GRID = 128  # Number of grid values to which limits of earlier observations are rounded.
-_MOST_NUMBERS = 4_000_000  # Maximum in memory at once.
+_MOST_NUMBERS = 4_000_000  # Maximum number of floats in memory at once.
 
 
 class Outcomes(NamedTuple):
@@ -78,7 +78,7 @@ class Outcomes(NamedTuple):
       mode: The most frequent reward, by weight.
       payoffs: float64 [clients], sums of w r; NaN if the bounds of the rewards are unknown.
       weights: float64 [clients], sums of w.
-      others: Effective number of clients with another reward.
+      others: Effective number of clients with a reward other than the mode.
       are_few: Whether there are too few of these clients for large-sample intervals.
     """
 
@@ -189,7 +189,7 @@ class ConfidenceSequence(NamedTuple):
 
     Attributes:
       looks: int [looks], rounds or periods of the observations.
-      estimates: Sums of weighted rewards over sums of rows, so far.
+      estimates: Sum of weighted rewards divided by number of rows, so far.
       lows: Lower limits, which never fall.
       highs: Upper limits, which never rise. If an upper limit is below the lower limit, an assumption does not hold.
       sentences: The last interval and its assumptions, in words.

@@ -27,12 +27,14 @@ class ClientBounds:
 
     largest_weight: float = setting(
         None,
-        "Maximum importance weight; larger weights are clipped to it (default with --anytime: no limit, as clipping "
-        "can only widen these intervals)",
+        "Maximum importance weight; larger weights are clipped to it (default with --anytime: no limit, because "
+        "clipping can only widen these intervals)",
         low=1.0,
     )
-    max_rows_per_client: int = setting(None, "Maximum rows that count per client (with --anytime, per round)", low=1)
-    clip_rewards: bool = setting(False, "Clip rewards outside their bounds to the nearer one, instead of refusing them")
+    max_rows_per_client: int = setting(
+        None, "Maximum number of rows to use per client (with --anytime, per client and round)", low=1
+    )
+    clip_rewards: bool = setting(False, "Clip rewards outside the bounds to the nearer bound instead of refusing them")
     reward_bounds: str = setting(
         None,
         "Smallest and largest possible reward, LOW,HIGH, for finite-sample intervals, --anytime and --private "
@@ -84,7 +86,7 @@ class DifferentialPrivacy:
     )
 
 
-# Flags that have an effect only with --private, or with --private and --anytime.
+# Flags that have an effect only with --private; the bounds also have one with --anytime.
 PRIVATE = frozenset({*names(ClientBounds, DifferentialPrivacy), "private"}) - {"reward_bounds"}
 
 
@@ -120,7 +122,7 @@ def reward_bounds(settings: cli.Settings) -> RewardBounds | None:
 
 
 def mapped_rewards(settings: cli.Settings, log: InteractionLog) -> tuple[InteractionLog, RewardBounds | None]:
-    """The log with rewards mapped to [0, 1] and their bounds, if declared or recognized; else the unchanged log.
+    """Maps rewards to [0, 1] if their bounds are declared or recognized; returns the log, and the bounds or None.
 
     Raises:
       UsageError: If a reward is outside the declared bounds, and --clip_rewards is not set.
@@ -131,7 +133,7 @@ def mapped_rewards(settings: cli.Settings, log: InteractionLog) -> tuple[Interac
         number = row - int(np.searchsorted(log.clients, log.clients[row])) + 1
         raise UsageError(
             f"--reward_bounds={settings.reward_bounds}: the reward {log.rewards[row]:g} in row {number:,} of client "
-            f"{log.client_ids[log.clients[row]]!r} is outside ({outside:,} in all): correct the bounds or the log."
+            f"{log.client_ids[log.clients[row]]!r} is out of bounds (1 of {outside:,}): correct the bounds or the log."
         )
     # A single distinct reward does not reveal the bounds. With --private, the bounds must not depend on the rewards.
     if not (bounds or settings.private or settings.clip_rewards) and np.ptp(log.rewards) > 0:
@@ -147,7 +149,7 @@ class Bounds:
       largest_weight: Upper limit to which importance weights are clipped. It is at least 1, which is their mean, and
         infinite for no limit.
       max_rows: Maximum number of rows that count for a client, in total or per round. If there are more, a keyed sample
-        is used, and the client's share in the value is that of a client with this many rows.
+        is used, and the client counts like a client with this many rows.
       clips_rewards: Whether rewards outside [0, 1] are clipped instead of rejected.
     """
 
@@ -173,7 +175,7 @@ def apply(
       terms: Terms of all rows.
       bounds: The bounds.
       client_ids: The client's name for each number in `terms.clients`.
-      seed: Seed of the choice.
+      seed: Random seed of the sample.
       rounds: int [rows], the round of each row if `max_rows` applies per client and round; None if it applies per
         client.
 

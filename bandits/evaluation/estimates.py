@@ -91,7 +91,8 @@ def headline(results: Sequence[Estimate]) -> tuple[Estimate, str] | None:
 def few_clients(rows: Terms, draws: int) -> tuple[log_checks.Finding | None, bool]:
     """Warning if the log has few effective clients, and whether the bootstrap then gives the intervals.
 
-    The effective number of clients (see `log_checks`) is the smaller of those by rows and by weights.
+    The effective number of clients (see `log_checks`) is computed from their numbers of rows and from their weights,
+    and the smaller result counts.
 
     Args:
       rows: Terms of the log's rows.
@@ -170,8 +171,8 @@ def estimates(
       seed: Random seed of the bootstrap.
       draws: Number of bootstrap samples.
       by_bootstrap: Whether values and differences have bootstrap intervals.
-      few: Outcomes whose finite-sample interval replaces the intervals above, for all estimators alike; it is widened
-        to contain the estimate. None if there are no such outcomes.
+      few: Outcomes that are too few for the intervals above. Finite-sample intervals then replace those of all
+        estimators, and are widened to contain the estimates. None if there are no such outcomes.
     """
     totals = {each: each.totals(rows) for each in (LOGGED, *asked)}
     drawn = estimators.ratio(estimators.resampled(np.stack([*totals.values()], axis=1), names, seed, draws))
@@ -226,7 +227,7 @@ def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.
 
     The two quantities are the policy's difference from the log and the log's mean reward. A change's error is computed
     from each client's residuals of both parts together, since a client may have rows in both. The degrees of freedom of
-    Student's t are the effective number of clients (Kish) by these residuals, minus one. There are fewer if only a few
+    Student's t are the effective number of clients (Kish) by these residuals, minus one. They are few if only a few
     clients determine the change.
 
     Args:
@@ -235,8 +236,8 @@ def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.
       estimator: Estimator of the policy's value.
 
     Returns:
-      For each quantity, float64 [2 parts], its values; float64 [3], its change with a 95% interval; and its p-value,
-      NaN where no error can be computed.
+      For each quantity: its values in both parts, float64 [2]; its change with a 95% interval, float64 [3]; and its
+      p-value, which is NaN if no error can be computed.
     """
     from scipy import stats
 
@@ -266,7 +267,9 @@ def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.
 def findings_on_changes(
     rows: Terms, times: log_time.Times | None, estimator: Estimator, policy: str, unit: RewardBounds = UNIT
 ) -> list[log_checks.Finding]:
-    """Findings about changes, as warnings if they are significant; empty without times or if all are equal.
+    """Findings about changes, as warnings if they are significant.
+
+    They are empty without times, or if the last third of the rows begins at the earliest time.
 
     Args:
       rows: Terms of the log's rows.

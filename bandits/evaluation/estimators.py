@@ -37,8 +37,8 @@ class Terms(NamedTuple):
       clients: int32 [rows], ascending: the client of each row.
       weights: float64 [rows], target probability of the logged action divided by the propensity.
       rewards: float64 [rows], the logged reward.
-      direct: float64 [rows], the model's value of the target, sum_a target(a | x) q(x, a); zeros without a model.
-      predicted: float64 [rows], the model's reward of the logged action, q(x, a); zeros without a model.
+      direct: float64 [rows], the target's value under the model, sum_a target(a | x) q(x, a); zeros without a model.
+      predicted: float64 [rows], the model's prediction for the logged action, q(x, a); zeros without a model.
     """
 
     clients: np.ndarray

@@ -11,7 +11,7 @@ from bandits.evaluation import betting, bounds, estimates, output, reward_models
 from bandits.evaluation import private as private_lib
 from bandits.evaluation.estimators import KINDS, terms_of_log
 from bandits.evaluation.target_policies import Target
-from data import files, interaction_log, log_checks, log_time
+from data import files, interaction_log, log_checks, log_table, log_time
 from data.errors import UsageError
 from data.log_checks import Finding
 from data.reward_bounds import UNIT
@@ -21,7 +21,7 @@ from optimization.study import cli
 
 MODEL_ESTIMATORS = frozenset(name for name, kind in KINDS.items() if kind.needs_model)
 _REQUIRED_COLUMNS = ("client_column", "action_column", "reward_column", "propensity_column")
-_SETS = "Available actions vary by row (column {!r}), so 1 / propensity has no known expected mean: not checked."
+_SETS = "Available actions vary by row (column {!r}), so the mean of 1 / propensity is not checked."
 LEARNED = "The policy is a model that was trained on this log, so its estimates are optimistically biased."
 
 
@@ -29,7 +29,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
     """Evaluates a policy, and prints, writes and returns the results.
 
     Args:
-      settings: The flags of `evaluate_policy`. Nothing is written without `output_dir`.
+      settings: The flags of `evaluate_policy`. Results are written only with `output_dir`.
       target: The policy.
       models: Models whose privacy loss a private evaluation counts; see `private.models`.
 
@@ -86,6 +86,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
     findings = [*log_checks.reading(log), validity, inverse, log_checks.duplicates(log)]
     findings += [Finding(*checked)] if (checked := log.report.get("propensity_columns")) else []
     findings += [Finding("policy", True, LEARNED)] if betting.is_own_model(settings.log, target) else []
+    findings += target_policies.where_not_offered(target, log)
     findings += [log_checks.support(log, probabilities)] if probabilities.ndim == 2 else []
     findings += [*log_checks.overlap(log, weights), *filter(None, [few_clients, few_outcomes])]
     if headline := estimates.headline(results):
@@ -122,17 +123,14 @@ def _read(
     if interactions.is_logged(settings.log):
         run = interactions.read_run(settings.log)
         if run.options.bandit.policy == "linucb":
-            raise UsageError(
-                f"{settings.log} is the log of LinUCB, which is deterministic: it has no information about other "
-                "actions. Log a randomized policy, such as lints."
-            )
+            raise UsageError(f"{settings.log}: LinUCB is deterministic, so its log says nothing about other actions.")
         log_checks.check_random(run.log.propensities, settings.log)  # Before the run's task is read.
-        return run.with_contexts().log if with_contexts else run.log
+        return run.with_contexts().log if with_contexts or run.log.report.get(interactions.SETS) else run.log
     if is_runs:
         log = interaction_log.read(settings.log)
         log_checks.check_random(log.propensities, settings.log)
         return log
-    instead = {"propensity_column": settings.propensity_columns}
+    instead = {"propensity_column": settings.propensity_columns, "action_column": settings.chosen_column}
     if missing := [f"--{name}" for name in _REQUIRED_COLUMNS if not (settings[name] or instead.get(name))]:
         raise UsageError(f"Name the columns of --log, because run_federated did not write it: {' and '.join(missing)}.")
     columns = Schema(
@@ -141,7 +139,7 @@ def _read(
         file_flag="--log",
     )
     known = target_policies.known_statistics(target.name) if target.kind == "run" else None
-    log = interaction_log.read_table(settings.log, columns, known=known, with_contexts=with_contexts)
+    log = log_table.read(settings.log, columns, known=known, with_contexts=with_contexts)
     if target.run:  # The columns with the predictions do not come from the user.
         columns_of_user = [column for column in log.report["columns"] if column["use"] != "policy"]
         log = dataclasses.replace(log, report={**log.report, "columns": columns_of_user, "policy_columns": {}})

@@ -22,6 +22,7 @@ import tensorflow as tf
 from bandits import process
 from bandits.evaluation import predictions
 from data import columns, files, schema, statistics, table_file
+from data.action_sets import ActionSets
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 from optimization.study import results
@@ -32,6 +33,8 @@ _DISCLOSURE = (
     "Warning: epsilon covers the weights of the exported model, but not the means and categories that were computed on "
     "the clients' columns. --public_statistics takes them from public data."
 )
+_ACTION = "action: "  # Start of the names of inputs with one column per slot.
+OFFERED = f"{_ACTION}is offered"
 _SPACES = r"[\t-\r\x1c-\x1f\x{85}\p{Z}]+"  # The characters that Python's `str.strip` removes.
 # Above this ratio of mean to standard deviation, float32 is too coarse for a column.
 _LARGEST_RATIO = 1000.0
@@ -39,7 +42,7 @@ Kinds: TypeAlias = dict[str, dict[str, Any]]
 
 
 def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
-    """Writes a run's final model to a folder, which it returns; see `results.Run.export`.
+    """Writes a run's final model to a folder, and returns the folder; see `results.Run.export`.
 
     Raises:
       UsageError: If the run has no final model, or its policy or columns cannot be exported.
@@ -93,8 +96,9 @@ def _save(predictor: predictions.Predictor, kinds: Kinds, folder: pathlib.Path, 
     """
     v1, known, options = tf.compat.v1, predictor.known, predictor.task
     with tf.Graph().as_default(), v1.Session() as session:
-        types = {name: dtype if kind["type"] == "number" else tf.string for name, kind in kinds.items()}
-        inputs = {name: v1.placeholder(types[name], [None]) for name in kinds}
+        types = {"number": dtype, "category": tf.string, "offered": tf.bool}
+        axes = {name: [None] * (1 + name.startswith(_ACTION)) for name in kinds}
+        inputs = {name: v1.placeholder(types[kind["type"]], axes[name]) for name, kind in kinds.items()}
         contexts = features(inputs, known, options, is_lite=dtype == tf.float32)
         # In a tf.function, == in the user's policy compares tensors; in a graph, it would compare Python objects.
         outputs = tf.function(functools.partial(_outputs, predictor, dtype), autograph=False)(contexts)
@@ -125,7 +129,7 @@ def _convert(predictor: predictions.Predictor, kinds: Kinds, folder: pathlib.Pat
     try:
         content = converter.convert()
     except Exception as error:  # The converter raises many types.
-        return f"its converter refuses the model or the policy ({str(error).partition(chr(10))[0]})"
+        return f"the converter refuses the model or the policy ({str(error).partition(chr(10))[0]})"
     (folder / _LITE).write_bytes(content)
     return ""
 
@@ -136,14 +140,15 @@ def kinds(known: statistics.OfTable, options: TaskOptions) -> Kinds:
     Raises:
       UsageError: If a column has dates or texts.
     """
-    described: Kinds = {}
-    dates = [name for name, column in known.columns.items() if isinstance(column, statistics.Dates)]
+    described: Kinds = {OFFERED: {"type": "offered"}} if options.has_sets else {}
+    every = {**known.columns, **{f"{_ACTION}{name}": column for name, column in known.actions.items()}}
+    dates = [name for name, column in every.items() if isinstance(column, statistics.Dates)]
     if unreadable := [*dates, *schema.listed(options.text_columns)]:
         raise UsageError(
             f"Column {unreadable[0]!r} has {'dates' if dates else 'texts'}, which an exported model cannot read: train "
             "without it (--ignore_columns), or convert it to numbers or categories."
         )
-    for name, column in known.columns.items():
+    for name, column in every.items():
         if isinstance(column, statistics.Categories):
             described[name] = {"type": "category", "categories": column.categories}
         elif column is not None:
@@ -153,7 +158,7 @@ def kinds(known: statistics.OfTable, options: TaskOptions) -> Kinds:
 
 def why_not_lite(known: statistics.OfTable) -> str:
     """Reason why TensorFlow Lite cannot encode these columns; empty if it can."""
-    for name, column in known.columns.items():
+    for name, column in (*known.columns.items(), *known.actions.items()):
         if isinstance(column, statistics.Numbers) and abs(column.mean) > _LARGEST_RATIO * column.deviation > 0:
             return f"the numbers of column {name!r} differ too little from each other for float32: subtract a constant"
     return ""
@@ -161,24 +166,36 @@ def why_not_lite(known: statistics.OfTable) -> str:
 
 def features(
     inputs: Mapping[str, tf.Tensor], known: statistics.OfTable, options: TaskOptions, *, is_lite: bool
-) -> tf.Tensor:
+) -> tf.Tensor | ActionSets:
     """Features in the form that the model expects.
 
     Args:
-      inputs: The columns of `kinds`, [rows] each: numbers of one dtype, NaN if missing; else text, empty if missing.
+      inputs: The columns of `kinds`, [rows] each. Numbers have one dtype, and are NaN if missing; categories are text,
+        and empty if missing. Columns of actions are [rows, slots], and so is `OFFERED`, bool.
       known: Statistics of the columns.
       options: The run's options.
       is_lite: Whether to use only operations of TensorFlow Lite; spaces around text are then not removed.
     """
     words = schema.listed(options.missing_values)
-    blocks = []
-    for name, column in known.columns.items():
-        if isinstance(column, statistics.Numbers):
-            blocks.append(_numbers(inputs[name], column, words))
-        elif isinstance(column, statistics.Categories):
-            written = inputs[name] if is_lite else _stripped(inputs[name])
-            blocks.append(_categories(written, column.categories, words))
-    return tf.concat(blocks, axis=1)
+
+    def encoded(known: columns.Learned, prefix: str, count: tf.Tensor) -> tf.Tensor:
+        blocks = []
+        for name, column in known.items():
+            if isinstance(column, statistics.Numbers):
+                blocks.append(_numbers(tf.reshape(inputs[prefix + name], [-1]), column, words))
+            elif isinstance(column, statistics.Categories):
+                written = tf.reshape(inputs[prefix + name], [-1])
+                blocks.append(_categories(written if is_lite else _stripped(written), column.categories, words))
+        return tf.concat(blocks, axis=1) if blocks else tf.zeros([count, 0])
+
+    count = tf.shape(next(iter(inputs.values())))[0]
+    contexts = encoded(known.columns, "", count)
+    if not options.has_sets:
+        return contexts
+    offered = inputs[OFFERED]
+    actions = tf.reshape(encoded(known.actions, _ACTION, tf.size(offered)), [*tf.unstack(tf.shape(offered)), -1])
+    actions = tf.where(offered[..., tf.newaxis], actions, 0.0)
+    return ActionSets(contexts, tf.where(offered, 0, -1), actions)
 
 
 def _stripped(written: tf.Tensor) -> tf.Tensor:

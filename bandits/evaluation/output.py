@@ -29,7 +29,8 @@ from optimization.study.intervals import Interval
 FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
 _NOTE = (
     "Intervals are 95% over clients, because a client's rows are dependent. They cover neither the randomness of the "
-    "reward model's training nor changes after the log. Biased estimates have no interval, as their bias is unknown."
+    "reward model's training nor changes since the log was recorded. Biased estimates have no interval, as their bias "
+    "is unknown."
 )
 _CONFIDENCE = "95% CI "
 
@@ -80,7 +81,7 @@ def _conclusion(evaluation: Evaluation) -> list[str]:
         lines = [f"No conclusion about {policy}.", evaluation.refusal.text]
         if evaluation.refusal.name == log_checks.COLUMNS and "snips" in values:
             shown = _shown(values["snips"], label=_CONFIDENCE)
-            lines.append(f"Without any features, with propensities alone, SNIPS gives {shown}.")
+            lines.append(f"SNIPS, which needs propensities but no features, gives {shown}.")
         return lines
     headline = estimates.headline(evaluation.estimates)
     if headline is None:
@@ -123,7 +124,7 @@ def shown_log(path: str) -> str:
 
 
 def check_new(folder: pathlib.Path) -> None:
-    """Rejects a folder that already contains an evaluation or the log, before anything is read.
+    """Rejects a folder that already contains a file to be written, before anything is read.
 
     Raises:
       UsageError: If the folder contains one of `FILES`.

@@ -1,8 +1,8 @@
 """A private evaluation: checks of its flags, its cost, its single release, and its output.
 
 If the policy is a run's model that was trained on the same clients, that model counts as a release too, and its
-guarantee is composed with this one. All bounds are fixed in advance. Nothing else about the log may be shown, so most
-checks of a log are skipped.
+guarantee is composed with the evaluation's. All bounds are fixed in advance. Nothing else about the log may be shown,
+so most checks of a log are skipped.
 """
 
 import dataclasses
@@ -40,16 +40,16 @@ _ASSUMED = (
 )
 _ROUNDING = 1.005  # A propensity may be written with few digits.
 _ABOVE = (
-    "With correct propensities it is at most 1, so the propensities are wrong: they are too small, or belong to "
-    "actions other than the chosen ones."
+    "With correct propensities its expectation is at most 1, so the propensities are wrong: they are too small, or "
+    "belong to actions other than the chosen ones."
 )
 _BELOW = (
-    "It is 1 if every action was possible in every row and no weight exceeds --largest_weight. Otherwise, actions were "
-    "impossible or rare in some rows, or propensities are too large."
+    "Its expectation is 1 if every action was possible in every row and no weight exceeds --largest_weight. Otherwise, "
+    "actions were impossible or rare in some rows, or propensities are too large."
 )
 _FEW = (
     f"Finite-sample intervals (Hoeffding): the noised sums do not show that at least {betting.FEW} effective clients "
-    "have a reward above the smallest possible one, and as many a reward below the largest."
+    "have a reward above the smallest possible one, and that as many have a reward below the largest."
 )
 
 
@@ -69,7 +69,7 @@ def models(settings: cli.Settings, target: Target) -> list[ledger.Spent]:
         raise UsageError("--policy_is_public has an effect only with --policy=run:FOLDER.")
     if not run or settings.policy_is_public:
         return []
-    # The model identifies its training, not the folder.
+    # A training run is identified by its model, because its folder may have been renamed or copied.
     digest = hashlib.sha256(run_folder.find_model(run).read_bytes()).hexdigest()[:12]
     what = f"the model {digest} of run {pathlib.Path(run).name}"
     spent = ledger.Spent(what, *mechanisms.load(pathlib.Path(run) / "privacy.json"))
@@ -192,7 +192,7 @@ def evaluate(
     Raises:
       UsageError: If the log violates its bounds, or the budget is used up.
     """
-    limits, actions = bounds_lib.of_settings(settings), len(log.action_names)
+    limits = bounds_lib.of_settings(settings)
     query = private_sums.Query(limits, settings.clip_norm)
     rows, counted = bounds_lib.apply(terms_of_log(log, probabilities), limits, log.client_ids, settings.seed)
     others = {"delta": settings.target_delta, "accountant": settings.accountant}
@@ -202,7 +202,7 @@ def evaluate(
     path = pathlib.Path(settings.privacy_ledger or f"{settings.log}.privacy.jsonl")
     report = pay(path, released, spent, target_epsilon=settings.target_epsilon)
     report |= {"noise_multiplier": released.noise_multiplier, "clip_norm": query.norm}
-    vectors = query.vectors(rows, 1 / log.propensities[counted] / actions)
+    vectors = query.vectors(rows, (1 / log.propensities / log.set_sizes)[counted])
     answer = private_sums.values(private_sums.release(vectors, query, released), query, released)
     unit = bounds_lib.reward_bounds(settings) or UNIT
     estimates = [value.in_unit_of(unit) for value in answer.values]
@@ -242,7 +242,7 @@ def checks(answer: Answer) -> list[Finding]:
     findings = []
     for interval, what in (
         (answer.mean_weight, "The mean of the policy's weights, its probabilities divided by propensities,"),
-        (answer.uniform_weight, "The mean of 1 / propensity, divided by the number of actions,"),
+        (answer.uniform_weight, "The mean of 1 / propensity, divided by the number of offered actions,"),
     ):
         is_wrong = bool(interval.low > _ROUNDING)
         cause = _ABOVE if is_wrong else _BELOW if interval.high * _ROUNDING < 1 else "Its expectation is 1."
@@ -255,7 +255,7 @@ def sentences(values: Sequence[Value], policy: str, limits: bounds_lib.Bounds) -
     """Text of private values, each with its interval and bias."""
     said = [
         f"Estimates with weights above {limits.largest_weight:g} clipped, at most {limits.max_rows:,} rows per client. "
-        "The 95% intervals are for the values without clipping, over clients and noise; they are conservative."
+        "The 95% intervals are for the values without clipping, account for clients and noise, and are conservative."
     ]
     for value in values:
         interval, (low, high) = value.interval, value.bias
@@ -275,6 +275,6 @@ def not_made(settings: cli.Settings) -> str:
     left_out += ["changes over time"] * bool(settings.time_column)
     flags = [f"--{name}" for name in sorted(settings.set_by_user & bounds_lib.PRIVATE)]
     return (
-        f"Not checked, as the results would not be private: {', '.join(left_out)}. Whoever holds the data can check "
-        f"them with the same command without {', '.join(flags)}, and must keep its output as secret as the log."
+        f"Not checked, as the results would not be private: {', '.join(left_out)}. The data holder can check them "
+        f"with the same command without {', '.join(flags)}, and must keep its output as secret as the log."
     )

@@ -54,13 +54,13 @@ class Value(NamedTuple):
     Attributes:
       name: `ips` or `snips`.
       interval: The estimate with clipped weights, which may lie outside [0, 1], and a 95% interval within [0, 1] for
-        the value without clipping, over clients and noise.
+        the value without clipping, which accounts for clients and noise.
       noise: Standard deviation of the estimate's noise.
       bias: Smallest and largest amount by which clipping may have lowered the estimate, if propensities are exact. Let
         s be the fraction of the target's probability that clipped weights leave out, which is 1 minus the mean weight.
         With rewards in [0, 1], IPS is too low by 0 to s. SNIPS is IPS divided by 1 - s; if its value is v, it is too
         low by -s v to s (1 - v).
-      is_finite_sample: Whether the interval is valid for any number of rewards.
+      is_finite_sample: Whether the interval is valid even if rewards above 0, or below the largest one, are rare.
       is_vacuous: Whether the interval covers all possible values.
     """
 

@@ -8,11 +8,12 @@ TensorFlow is imported when a model is trained.
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data import clients, interaction_log, keys, text
+from data import action_sets, clients, interaction_log, keys, text
+from data.action_sets import ActionSets
 from data.settings import setting
 from optimization import options
 from optimization.study import cli
@@ -37,19 +38,20 @@ class RewardModel:
 
 
 def folds(client_ids: Sequence[str], seed: int) -> np.ndarray:
-    """Each client's fold, 0 or 1 [clients]. It follows from the client's name, not from any other client."""
+    """Each client's fold, 0 or 1 [clients]. It depends on the client's name, but not on the other clients."""
     return np.array([keys.integer_key(seed, keys.Purpose.FOLD, keys.number_of(name)) & 1 for name in client_ids])
 
 
 def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Predictions for all actions from the other fold's model, float64 [rows, actions].
+    """Predictions for all actions from the other fold's model, float64 [rows, actions], or [rows, slots] for sets.
 
     The training rewards of each model are centered and divided by their range, so neither their unit nor their
     direction matters. Predictions stay within the range of the training rewards.
 
     Args:
       settings: The flags of `RewardModel` and the seed.
-      log: The log. Without contexts, the model depends on the action alone.
+      log: The log. If actions have features, one linear model predicts all rewards from the features of the context and
+        the action, and their products. Without contexts, the model depends on the action alone.
     """
     from optimization.runtime import worker_process
 
@@ -59,9 +61,9 @@ def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> 
     from bandits.evaluation import target_policies
 
     worker.start()
-    contexts = np.zeros((len(log), 1), np.float32) if log.contexts is None else log.contexts
-    half, predicted = folds(log.client_ids, settings.seed), np.zeros((len(log), len(log.action_names)))
-    model = _model(contexts, len(log.action_names))
+    contexts = np.zeros((len(log), 1), np.float32) if log.contexts is None else log.encoded_contexts
+    half, predicted = folds(log.client_ids, settings.seed), np.zeros((len(log), log.num_actions))
+    model = _model(contexts, log.num_actions)
     for fold in (0, 1):
         seen, held = log.rewards[half[log.clients] != fold], np.flatnonzero(half[log.clients] == fold)
         low, high, center = (seen.min(), seen.max(), seen.mean()) if len(seen) else (0.0, 1.0, 0.0)
@@ -69,8 +71,7 @@ def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> 
         labels = np.stack([log.actions, (log.rewards - center) / scale], axis=1).astype(np.float32)
         rows = clients.ArrayClients(clients.Examples(contexts, labels), log.clients, log.client_ids, checksum="log")
         weights = _trained(model, contexts, rows, np.flatnonzero(half != fold), settings)
-        own = contexts.take(held) if isinstance(contexts, text.Bags) else contexts[held]
-        outputs = target_policies.outputs(model, weights, own, len(held)).astype(float)
+        outputs = target_policies.outputs(model, weights, text.take(contexts, held), len(held)).astype(float)
         predicted[held] = np.clip(center + scale * outputs, low, high)
     return predicted
 
@@ -78,9 +79,21 @@ def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> 
 def _model(contexts: clients.Features, num_actions: int) -> "models.Model":
     from optimization import models
 
+    if isinstance(contexts, ActionSets):
+        if not (num_features := contexts.actions.shape[2]):
+            return models.restricted(_model(contexts.contexts, num_actions))
+        num_contexts = text.num_features(contexts.contexts, ())
+        return models.of_sets("linear", {"num_contexts": num_contexts, "num_features": num_features})
     if isinstance(contexts, text.Bags):
         return models.bag_of_words(int(contexts.ids.max(initial=0)) + 1, num_actions)
     return models.mlp(int(np.prod(contexts.shape[1:])), (), num_actions)
+
+
+def _form(contexts: clients.Features) -> Any:
+    """Form of these contexts; see `tasks.Task.feature_spec`."""
+    if isinstance(contexts, ActionSets):
+        return action_sets.Spec(_form(contexts.contexts), contexts.actions.shape[2])
+    return text.Bags if isinstance(contexts, text.Bags) else (contexts.shape[1:], contexts.dtype.name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,12 +124,8 @@ def _trained(
     import tensorflow as tf
     import tensorflow_federated as tff
 
-    from optimization import client_work, cohorts, fed_avg, supervised
+    from optimization import client_work, cohorts, fed_avg, models, supervised
 
-    if isinstance(contexts, text.Bags):
-        spec = text.Bags(tf.TensorSpec((None,), tf.int32), tf.TensorSpec((None,)), tf.TensorSpec((None,), tf.int64))
-    else:
-        spec = tf.TensorSpec((None, *contexts.shape[1:]), contexts.dtype)
     learning_rate = settings.model_client_learning_rate
     server_optimizer = options.ServerOptimizer("adam", settings.model_server_learning_rate)
     process = supervised.SupervisedProcess(
@@ -124,7 +133,7 @@ def _trained(
         local_work=client_work.LocalSgd(learning_rate, settings.model_batch_size, settings.model_epochs),
         aggregator=tff.aggregators.MeanFactory(no_nan_division=True),
         server_optimizer=fed_avg.server_optimizer(server_optimizer),
-        feature_spec=spec,
+        feature_spec=models.spec(_form(contexts), model.specs[-1].shape[0]),
         label_spec=tf.TensorSpec((None, 2)),
         loss=_LoggedLoss(),
     ).build(start)

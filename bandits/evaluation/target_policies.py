@@ -13,8 +13,9 @@ import numpy as np
 from bandits import flags, object_flags, registry, run_federated
 from bandits.options import BanditOptions, Phase, phases
 from bandits.results import runs
-from data import clients, files, interaction_log, log_checks, schema, statistics, tasks, text
-from data.errors import UsageError
+from data import action_sets, clients, files, interaction_log, log_checks, schema, statistics, tasks, text
+from data.action_sets import ActionSets
+from data.errors import UsageError, counted
 from data.tasks import registry as tasks_registry
 from optimization.study import cli, frame, run_folder
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 KINDS = {
     "logged": "the logging policy itself, with weights of 1",
-    "uniform": "every action equally often",
-    "constant:ACTION": "always that action",
+    "uniform": "every offered action equally often",
+    "constant:ACTION": "always that action; uniform in rows that do not offer it",
     "column:NAME,...": "a column with the probability of the logged action; or a column for each action, matched "
     "by name (column low or pi_low for action low) or by pairs: column:low=pi_1,high=pi_2",
     "run:FOLDER": "a run's model, with the exploration of the run or of --bandits_type",
@@ -82,24 +83,36 @@ def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.nda
       log: The log. It needs `probabilities` if the policy is of kind `column`.
 
     Returns:
-      float64 [rows, actions]. For `logged` and for a single column, only the probabilities of the logged actions,
-      float64 [rows].
+      float64 [rows, actions], or [rows, slots] if actions have features. For `logged` and for a single column, only the
+      probabilities of the logged actions, float64 [rows].
 
     Raises:
-      UsageError: If the log does not have the action or the probabilities.
+      UsageError: If the log does not have the action or the probabilities, or a column's policy chooses an action that
+        is not offered.
     """
-    count = len(log.action_names)
     if target.kind == "logged":
         return log.propensities
-    if target.kind == "uniform":
-        return np.broadcast_to(1 / count, (len(log), count))
+    is_offered = log.slot_actions >= 0
+    if target.kind == "column":
+        if log.probabilities is None:
+            raise UsageError(f"--policy={target}: the log has no such columns.")
+        if log.probabilities.ndim == 2 and (wrong := int(((log.probabilities > 0) & ~is_offered).any(axis=1).sum())):
+            raise UsageError(f"--policy={target} chooses actions that are not offered in {counted(wrong, 'row')}.")
+        return log.probabilities
+    rows = is_offered / is_offered.sum(axis=1, keepdims=True)
     if target.kind == "constant":
-        row = np.zeros(count)
-        row[log_checks.check_action(target.name, log.action_names, f"--policy={target}")] = 1
-        return np.broadcast_to(row, (len(log), count))
-    if log.probabilities is None:
-        raise UsageError(f"--policy={target}: the log has no such columns.")
-    return log.probabilities
+        is_action = log.slot_actions == log_checks.check_action(target.name, log.action_names, f"--policy={target}")
+        rows = np.where(is_action.any(axis=1, keepdims=True), is_action, rows)
+    return np.broadcast_to(rows, (len(log), rows.shape[1]))
+
+
+def where_not_offered(target: Target, log: interaction_log.InteractionLog) -> list[log_checks.Finding]:
+    """Says what a policy of kind `constant` does in rows that do not offer its action; empty for other policies."""
+    if target.kind != "constant" or not log.has_sets:
+        return []
+    missing = len(log) - int((log.slot_actions == log.action_names.index(target.name)).sum())
+    text = f"{missing:,} of {len(log):,} rows do not offer {target.name!r}: there, the policy is uniform over the set."
+    return [log_checks.Finding("offered", False, text)]
 
 
 def options_of_run(folder: str) -> BanditOptions:
@@ -119,7 +132,7 @@ def options_of_run(folder: str) -> BanditOptions:
     made = flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
     is_keras = str(run.flags.get("model")).startswith("keras:")
     if is_keras and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file():
-        raise UsageError(f"{folder} trained a Keras model, which an earlier version did not save: run it again.")
+        raise UsageError(f"{folder} has a Keras model that an earlier version did not save: run it again.")
     return made
 
 
@@ -130,7 +143,7 @@ def known_statistics(folder: str) -> statistics.OfTable | None:
 
 
 def policy_sums(folder: str) -> dict[str, np.ndarray]:
-    """Deployed sums of a run's policy; empty without them."""
+    """Deployed sums of a run's policy; empty if there are none."""
     path = pathlib.Path(folder) / run_folder.POLICY_FILE
     sums = files.read_arrays(path) if path.is_file() else {}
     return {name: total.astype(np.float32) for name, total in sums.items()}
@@ -145,7 +158,7 @@ class RunModel:
       num_actions: Number of actions.
       model: The model.
       weights: Weights of the model.
-      sums: Deployed sums of the user's policy, float32 by name; empty without them.
+      sums: Deployed sums of the user's policy, float32 by name; empty if there are none.
     """
 
     phase: Phase
@@ -167,7 +180,7 @@ class RunModel:
         return {"round_num": np.int32(self.phase.total_rounds + 1), **self.sums}
 
     def policy(self, period: int | None = None) -> "policies.Policy":
-        """The policy that the run deploys in a period, counted from 0; by default in the period after the last.
+        """The policy that the run deploys in a period, counted from 0; by default the one after the last period.
 
         The policy depends on the period if a parameter is scheduled.
         """
@@ -177,10 +190,10 @@ class RunModel:
         return self.phase.policy.build(None if value is None else tf.constant(value, tf.float32))
 
     def probabilities(self, contexts: clients.Features, count: int, period: int | None = None) -> np.ndarray:
-        """Action probabilities, float64 [rows, actions].
+        """Action probabilities, float64 [rows, actions], or [rows, slots] if actions have features.
 
         Args:
-          contexts: [rows, ...] or bags of words, in the form that the model expects.
+          contexts: Contexts of all rows, in the form that the model expects.
           count: Number of rows.
           period: See `policy`.
 
@@ -192,7 +205,8 @@ class RunModel:
         from bandits import policies, process
         from optimization import models
 
-        policy, parts = self.policy(period), [np.zeros((0, self.num_actions))]
+        slots = contexts.entries.shape[1] if isinstance(contexts, ActionSets) else self.num_actions
+        policy, parts = self.policy(period), [np.zeros((0, slots))]
         try:
             for number, part in enumerate(_batches(contexts, count)):
                 seen = models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))
@@ -201,17 +215,16 @@ class RunModel:
                     rows, _ = process.probabilities(policy, self.model, self.weights, self.loss, seen, key, self.state)
                 parts.append(rows.numpy().astype(np.float64))
         except (tf.errors.InvalidArgumentError, ValueError) as error:
-            shape = "bags of words" if isinstance(contexts, text.Bags) else f"{contexts.shape[1:]}"
+            shape = "bags of words" if isinstance(contexts, text.Bags) else f"{clients.arrays(contexts)[0].shape[1:]}"
             raise UsageError(f"--policy: the run's model rejects the log's contexts, {shape}: {error}") from error
         rows = np.concatenate(parts)
         return rows / rows.sum(axis=1, keepdims=True)  # In float64, the sums are closer to 1.
 
 
 def _batches(contexts: clients.Features, count: int) -> Iterator[Any]:
-    """Yields contexts, [rows, ...] or bags of words, in batches that fit into memory."""
+    """Yields contexts in batches that fit into memory."""
     for start in range(0, count, _BATCH):
-        rows = np.arange(start, min(start + _BATCH, count))
-        yield contexts.take(rows) if isinstance(contexts, text.Bags) else contexts[rows]
+        yield text.take(contexts, np.arange(start, min(start + _BATCH, count)))
 
 
 def outputs(model: "models.Model", weights: "models.Weights", contexts: clients.Features, count: int) -> np.ndarray:
@@ -246,13 +259,16 @@ def of_final_model(
     from optimization import models
 
     task = object_flags.with_recorded_model(tasks_registry.load(chosen.task), pathlib.Path(folder))
-    if task.num_actions != len(log.action_names):
+    if task.has_action_features != (log.catalogue is not None):
+        has = "has" if task.has_action_features else "has no"
+        raise UsageError(f"--policy=run:{folder} {has} features of actions, unlike the log: read both in the same way.")
+    if not task.has_action_features and task.num_actions != len(log.action_names):
         raise UsageError(
             f"--policy=run:{folder} chooses among {task.num_actions} actions, but the log has {len(log.action_names)}: "
             "--action_names adds actions that were never chosen."
         )
-    order = list(range(task.num_actions))
-    if task.action_names and log.action_names != tuple(map(str, order)):
+    order = list(range(log.slot_actions.shape[1]))
+    if not task.has_action_features and task.action_names and log.action_names != tuple(map(str, order)):
         by_action = schema.by_name(task.action_names, log.action_names)
         if by_action is None:
             raise UsageError(
@@ -260,7 +276,12 @@ def of_final_model(
                 f"{', '.join(log.action_names)}: rename the log's actions, so that it is clear which are the same."
             )
         order = [task.action_names.index(name) for name in by_action.values()]
-    model = models.of_task(task, chosen.heads)
+    model, contexts = models.of_task(task, chosen.heads), _contexts(log, task, folder)
+    if not task.has_action_features and (log.has_sets or isinstance(task.feature_spec, action_sets.Spec)):
+        is_offered = np.broadcast_to(log.slot_actions >= 0, (len(log), len(order)))[:, np.argsort(order)]
+        contexts = contexts.contexts if isinstance(contexts, ActionSets) else contexts
+        contexts = action_sets.of_entries(contexts, np.where(is_offered, np.arange(len(order)), -1))
+        model = model if isinstance(task.feature_spec, action_sets.Spec) else models.restricted(model)
     weights = tuple(run_folder.load_model(folder, model.shapes))
     phase = phases(chosen, task)[-1]
     if settings.bandits_type:
@@ -268,13 +289,13 @@ def of_final_model(
         policy = entry.chosen({name: settings[f"bandits_{name}"] for name in entry.parameters})
         phase = dataclasses.replace(phase, policy=policy)
     run_model = RunModel(phase, task.num_actions, model, weights, sums=policy_sums(folder))
-    return run_model.probabilities(_contexts(log, task, folder), len(log))[:, order]
+    return run_model.probabilities(contexts, len(log))[:, order]
 
 
 def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str) -> clients.Features:
     """The log's contexts, encoded for a run's model; they are read from the task if the log has none."""
-    if log.contexts is not None:
-        return log.contexts
+    if (contexts := log.encoded_contexts) is not None:
+        return contexts
     place = {name: index for index, name in enumerate(task.clients.client_ids)}
     if log.rows is None or not set(log.client_ids) <= place.keys():
         raise UsageError(f"--policy=run:{folder}: the log has no contexts, and its clients are not those of the run.")
@@ -282,5 +303,4 @@ def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: str
     for client, name in enumerate(log.client_ids):
         rows = log.rows[log.clients == client]
         parts.append(task.normalize(task.clients.load(place[name]).take(rows).features))
-    bags = [part for part in parts if isinstance(part, text.Bags)]
-    return text.joined(bags) if bags else np.concatenate(parts)
+    return action_sets.joined(parts)

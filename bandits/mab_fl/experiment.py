@@ -1,8 +1,8 @@
 """MAB-FL (Lundahl 2021, Algorithm 7) as rounds for the shared training loop.
 
-In a round, the rule chooses a combination -> its participants' inputs are prepared -> `process` trains, measures,
-averages, and measures again -> the reward is computed -> the rule is updated. The state also has the best model so far
-and the number of exchanges.
+In a round, the rule chooses a combination, and its participants' inputs are prepared. `process` trains, measures,
+averages, and measures again. Then the reward is computed, and the rule is updated. The state also has the best model so
+far and the number of exchanges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from optimization import client_work, models
 from optimization.study import compiled, payloads, runner
 
 _HISTORY = 32  # Number of rounds that the spline of early stopping is fitted to.
-_INCREASES = 1024  # Number of increases whose quantile is a threshold.
+_INCREASES = 1024  # Number of AUC increases whose quantile is the threshold.
 _UNTRAINED_AUC = 0.5
 _LEAST_ROUNDS = 3  # Minimum number of rounds for a t test.
 

@@ -65,7 +65,7 @@ RULES = {name: _small_c(entry) for name, entry in registry.RULES.items()} | {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Study:
-    """What is studied."""
+    """Participants and target of the study."""
 
     task_type: str = setting("generator", "The participants and their data", TASKS, basic=True)
     target: str = setting(
@@ -89,7 +89,7 @@ class _Decisions:
     )
     reward: str = setting(
         lambda settings: "binary" if settings.decision_rule in registry.BINARY else "increment",
-        "How an increase becomes a reward (default: depends on the rule)",
+        "How an increase in the AUC becomes a reward (default: depends on the rule)",
         rewards.KINDS,
     )
     threshold: float = setting(
@@ -105,7 +105,8 @@ class _Decisions:
         "When Extreme Explore measures the averages that it computes",
         {
             "immediate": "right after averaging: the best average of the round becomes the global model",
-            "delayed": "with the next round's models (2 exchanges fewer): the average with the best estimate does",
+            "delayed": "with the next round's models, which saves 2 exchanges: the average with the best estimate "
+            "becomes the global model",
         },
         only={"decision_rule": tuple(sorted(registry.EXTREME))},
     )
@@ -122,7 +123,7 @@ class _Decisions:
 class _Rounds:
     """Rounds."""
 
-    total_rounds: Count = setting(15, "Rounds", basic=True)
+    total_rounds: Count = setting(15, "Number of rounds", basic=True)
     epochs_per_round: Count = setting(6, "Passes over a participant's training rows per round", basic=True)
     pretrain_epochs: int = setting(
         lambda settings: settings.epochs_per_round,
@@ -139,7 +140,9 @@ class _Stopping:
     early_stopping: bool = setting(
         False, "Stop when the spline through the target's own validation AUC falls, after every combination was tried"
     )
-    early_stopping_patience: Count = setting(5, "Consecutive rounds in which it falls", only={"early_stopping": True})
+    early_stopping_patience: Count = setting(
+        5, "Number of consecutive rounds in which the spline must fall", only={"early_stopping": True}
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -155,10 +158,13 @@ class _Data:
         lambda settings: _FRACTIONS[settings.task_type][0], "Fraction of participants' rows to train on", below=True
     )
     validation_fraction: Fraction = setting(
-        lambda settings: _FRACTIONS[settings.task_type][1], "Fraction to measure rewards on; the rest is for testing"
+        lambda settings: _FRACTIONS[settings.task_type][1],
+        "Fraction of rows to measure rewards on; the rest is for testing",
     )
     resplit: bool = setting(False, "Generate or split the data separately for each seed")
-    num_workers: int = setting(None, "Participants", low=2, only={"task_type": ("generator",)}, applied_default=4)
+    num_workers: int = setting(
+        None, "Number of participants", low=2, only={"task_type": ("generator",)}, applied_default=4
+    )
     num_rows: int = setting(
         None,
         "Total number of rows of all participants",
@@ -178,7 +184,7 @@ class _Corruption:
 
     corrupted_participant: str = setting(None, "Participant whose training labels are flipped")
     label_flip_rate: PositiveFraction = setting(
-        1.0, "Probability that each of its labels is flipped", only={"corrupted_participant": True}
+        1.0, "Probability that each label of --corrupted_participant is flipped", only={"corrupted_participant": True}
     )
 
 
@@ -194,7 +200,9 @@ class _Table:
         convert=task_flags.found_table,
     )
     client_column: str = setting(None, "Column with the name of the participant that owns the row", basic=True)
-    label_column: str = setting(None, "Column with the class; by default, all but the first are class 1", basic=True)
+    label_column: str = setting(
+        None, "Column with the label; by default, all labels but the first count as class 1", basic=True
+    )
     feature_columns: str = setting(None, "Columns with the features, separated by commas (default: all others)")
 
 

@@ -42,7 +42,7 @@ class Reward:
 
         Args:
           increases: float [...], the increases of all combinations tried in earlier rounds (section 9), NaN for others.
-            If none was tried, a quantile is 0, so that any improvement earns a reward.
+            If none was tried, the quantile is 0, so that any improvement earns a reward.
         """
         if isinstance(self.threshold, str):
             seen = increases[~np.isnan(increases)]
@@ -62,9 +62,9 @@ class Reward:
 
 
 def smooth(values: np.ndarray) -> "scipy.interpolate.UnivariateSpline":
-    """Smoothest cubic spline over 0, 1, 2, ... whose residuals equal the curve's noise.
+    """Smoothest cubic spline over 0, 1, 2, ... whose residuals have the variance of the curve's noise.
 
-    The noise is estimated from second differences, which a straight line does not have (Gasser, Sroka and
+    The variance is estimated from second differences, which are 0 for a straight line (Gasser, Sroka and
     Jennen-Steinmetz 1986).
 
     Args:

@@ -2,31 +2,32 @@
 
 All comparisons of a figure are one family: the statements that its claims need, the published numbers that are
 comparable, and the configurations compared with the figure's reference. Each is tested as in reports
-(`bandits.results.comparison`): a t test of the differences paired by seed, Welch's where the seed does not determine a
-run, the sign test where all differences are equal. Holm adjusts the p-values over the family, which counts equal tests
-once. So at most 5% of figures have any false significant result. Intervals are shown without adjustment.
+(`bandits.results.comparison`): by a t test of the differences paired by seed, by Welch's t test if the seed does not
+determine a run, or by the sign test if all differences are equal. Holm adjusts the p-values over the family, which
+counts equal tests once. So at most 5% of figures have any false significant result. Intervals are shown without
+adjustment.
 
 - An order is tested against a difference of 0; a tolerance (`within`) and a range (`between`) are tested at the limit
   nearest to our mean. Then p is twice the one-sided p, so p < 5% means that the whole 95% interval lies on one side of
-  the limit. A tolerance is this project's reading of words such as "similar", relative to the mean compared with.
+  the limit. A tolerance is this project's reading of words such as "similar", relative to the second mean.
 - On the paper's data a claim `agrees` if each statement that it needs is true with adjusted p < 5%, and `disagrees` if
-  one is false with adjusted p < 5%. On a stand-in these are called `same direction` and `opposite direction`: other
+  one is false with adjusted p < 5%. On a stand-in these are called `same direction` and `opposite direction`: different
   data neither confirm nor refute a paper. Everything else is `inconclusive`, as is every result of a single
-  seed, of a configuration with a diverged run, and of two configurations that both never reach the target.
-- A published number is compared only on the paper's data and settings, else it is `not comparable`; so are claims that
-  name numbers (`between`). If our mean lies within 5% of it, or half a unit of its last digit, `agrees` is tested as a
-  tolerance. Otherwise `disagrees` is tested: whether it could be the mean of as many new seeds as the paper has (one,
-  if it does not say). A learning rate picked by a search has no test. An epsilon is computed without a run, and agrees
-  within the same bounds.
+  seed, of a configuration with a diverged run, and of two configurations that both fail to reach the target.
+- A published number is compared only on the paper's data and settings, otherwise it is `not comparable`; so are claims
+  that name numbers (`between`). If our mean lies within 5% of it, or half a unit of its last digit, `agrees` is tested
+  as a tolerance. Otherwise, the test of `disagrees` asks whether the number could be the mean of as many new seeds as
+  the paper has (one, if unstated). A learning rate picked by a search has no test. An epsilon is computed without a
+  run, and agrees within the same bounds.
 
 A claim whose premises fail is `premise not met`; its statements still count in the family:
 
 - A claim about a strong initial model needs a model that beats the best fixed action (`Claim.premises`).
 - A comparison with Greedy needs one of the two to beat the best fixed action: below it, both are failures.
-- If the worse of two was searched, its best point must not lie on the edge of its grid: beyond it, it could be better.
+- If the worse of two was searched, its best point must not lie on the edge of its grid: a point beyond could be better.
 
-"Beats" means significantly better, adjusted over the configurations with the same baselines, as in their table. If
-the best fixed action is unknown, so is the premise, and the claim is `inconclusive`.
+"Beats" means significantly better, adjusted over the configurations with the same baselines. If the best fixed action
+is unknown, so is the premise, and the claim is `inconclusive`.
 """
 
 import dataclasses
@@ -76,7 +77,7 @@ class _Statement:
 
     Attributes:
       is_met: Whether our mean lies in the range.
-      key: What is compared at which limit; equal for equal tests.
+      key: The measures that are compared, and the limit; equal for equal tests.
       p: Two-sided p of the test at the nearest limit; NaN if it is not judged.
       why: The numbers.
       seeds: Number of seeds.
@@ -117,7 +118,7 @@ def judge(results: Results) -> tuple[list[Verdict], list[Comparison]]:
 
     Returns:
       A verdict on each claim and then on each published number; and the first measure of each configuration compared
-      with the figure's reference, empty without one.
+      with the figure's reference, empty without a reference.
     """
     figure = results.figure
     tested_claims = [_tested(claim, results) for claim in figure.claims]
@@ -155,7 +156,7 @@ def _tested(claim: Claim, results: Results) -> _Rows | Verdict:
 
 
 def _verdict(claim: Claim, rows: _Rows, results: Results) -> Verdict:
-    # One of a row's alternatives suffices: the clearest counts. All rows are needed: the weakest counts.
+    # One alternative per row suffices, so the clearest one counts. All rows must hold, so the weakest one counts.
     alternatives = [_deciding(row, (_TRUE, INCONCLUSIVE, PREMISE, _FALSE), max) for row in rows]
     shown = _deciding(alternatives, (_FALSE, PREMISE, INCONCLUSIVE, _TRUE), min)
     is_stand_in = results.figure.data_kind == STAND_IN
@@ -204,7 +205,7 @@ def _tested_number(published: Published, results: Results) -> _Statement | Verdi
     beyond = abs(ours - theirs) - rounding
     p = 2 * float(stats.t.sf(beyond / error, seeds - 1)) if error else value.minus(None, theirs).p
     reach = float(stats.t.isf(comparison.LEVEL / 2, seeds - 1)) * error + rounding
-    shown += f"; 95% of means of {phrases.seeds(figure.published_seeds)} of ours: {number(ours)} ± {number(reach)}"
+    shown += f"; 95% prediction interval, {phrases.seeds(figure.published_seeds)}: {number(ours)} ± {number(reach)}"
     return _Statement(False, (label, name, "published"), p, shown, seeds)
 
 
@@ -228,7 +229,7 @@ def reference_of(figure: Figure, configuration: plan.Configuration) -> str:
 
 
 def _against_reference(results: Results) -> dict[Hashable, Comparison]:
-    """First measures compared with the reference's, by `_key`."""
+    """First measures compared with the reference's, by `_Statement.key`."""
     figure, known, measure = results.figure, results.configurations, results.figure.measures[0]
     tests: dict[Hashable, Comparison] = {}
     for planned in figure.configurations:

@@ -240,7 +240,7 @@ def _restricted(claim: Claim, configurations: Sequence[Configuration]) -> Claim:
     is_possible = len(groups) > 1 and is_whole if len(left) > 1 else any(len(group) > 1 for group in groups)
     if claim.kind not in _PARTIAL or not is_possible or groups == claim.operands:
         return claim
-    return dataclasses.replace(claim, says=f"{claim.says} (some of the arms)", operands=groups)
+    return dataclasses.replace(claim, says=f"{claim.says} (some configurations)", operands=groups)
 
 
 def _with_word(operand: str, word: str) -> str:

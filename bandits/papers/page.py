@@ -17,6 +17,7 @@ from bandits.papers.results import Results, number
 from bandits.results import baselines, phrases, runs, sections, tables
 from bandits.results.comparison import Comparison
 from bandits.results.configuration import Baseline
+from data.errors import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,7 @@ class Line:
 
     @property
     def data_kind(self) -> str:
-        """Kind of its data. An epsilon is for the paper's settings at every scale."""
+        """Kind of its data. Epsilons are computed for the paper's settings at every scale."""
         if isinstance(self.source, Published):
             return PAPER_DATA if self.source.privacy_flags else self.figure.data_kind
         return PAPER_DATA if self.source.needs and self.result.status == claims.NOT_RUN else self.figure.data_kind
@@ -174,7 +175,7 @@ def made(folder: pathlib.Path) -> str:
         ],
         papers=runs.grouped(shown, lambda judged: judged.figure.text),
         table=lambda heads, rows: f"{tables.markdown(heads, rows)}\n",
-        count=phrases.count,
+        count=counted,
     )
 
 
@@ -219,7 +220,7 @@ def _scores(own: Sequence[Results]) -> dict[str, baselines.OverTasks]:
 def _tasks(found: Results) -> list[baselines.Result]:
     """Configurations of a figure that have a full-feedback baseline, with their task and baselines.
 
-    A task has all configurations with the same full-feedback baseline. If their labels differ only in the first word,
+    Configurations with the same full-feedback baseline form a task. If their labels differ only in the first word,
     that word is the name of the strategy, and the other words are the name of the task. A group with a strategy that
     already has a task is left out, because tasks with the same seeds are not independent.
     """

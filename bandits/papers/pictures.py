@@ -15,13 +15,13 @@ from optimization.study import curves, intervals
 from optimization.study.intervals import Interval
 from optimization.study.results import Run
 
-OVER_TASKS = "over tasks"  # Stands for a file: the normalized scores over all tasks.
+OVER_TASKS = "over tasks"  # Replaces a file name: the normalized scores over all tasks.
 _SPEC = pathlib.Path(__file__).with_name("docs_pictures.toml")
 _LABELS = ("title", "xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale")
 
 
 def draw(figure: Figure, finished: Mapping[str, Sequence[Run]], folder: pathlib.Path) -> None:
-    """Draws the curves of a figure as `NAME.png`, or as one picture for each label of its other axes.
+    """Draws a figure's curves as `NAME.png`, or one picture per combination of the label parts after the first.
 
     Args:
       figure: The figure.
@@ -139,7 +139,7 @@ def _interval(evidence: pathlib.Path, file: str, measure: str, arm: str, referen
         shown = table[arm] - table[reference] if reference else table[arm]
         return intervals.of_mean(shown.dropna().tolist())
     except (OSError, KeyError) as error:
-        raise UsageError(f"{evidence / file} has no {measure} of {arm} ({error}).") from error
+        raise UsageError(f"{evidence / file} has no {measure} for {arm} ({error}).") from error
 
 
 @functools.cache

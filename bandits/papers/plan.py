@@ -177,7 +177,7 @@ class Published:
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A statement of the paper that is tested on this project's runs, and has no number for each configuration.
+    """A statement of the paper, other than a single number, that is tested on this project's runs.
 
     An operand is `label`, or `label @ measure`; `A | B` is the better of two.
 

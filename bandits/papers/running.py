@@ -77,7 +77,7 @@ def best(figure: Figure, some: Sequence[plan.Run], search: sweep.Sweep, folder: 
     """Best point of a search, by the mean of the figure's first measure over the tuning seeds.
 
     Returns:
-      One run of that point; None if no run is finished, or one is unfinished.
+      One run of that point; None if any run is unfinished, or none succeeded.
 
     Raises:
       UsageError: If a finished run's files are damaged.

@@ -60,7 +60,7 @@ class Result(NamedTuple):
 
     Attributes:
       status: Exit status as in `optimization.study.cli`.
-      message: Reason of a failure.
+      message: Reason for a failure.
     """
 
     status: int
@@ -68,7 +68,7 @@ class Result(NamedTuple):
 
 
 def run(job: Job) -> Result:
-    """Executes or continues a run, and marks its folder when it is finished. A log in the folder has its output.
+    """Executes or continues a run, and marks its folder when it is finished. Output goes to a log in the folder.
 
     After a signal during the last round, the run is finished, but the status is 128 + the signal number.
     """
@@ -118,9 +118,9 @@ def _redirected(path: pathlib.Path) -> Iterator[None]:
     finally:
         for output in (sys.stdout, sys.stderr):
             output.flush()
-        for stream, kept in before:
-            os.dup2(kept, stream)
-            os.close(kept)
+        for stream, original in before:
+            os.dup2(original, stream)
+            os.close(original)
 
 
 def last_round(folder: str | os.PathLike) -> int:
@@ -213,14 +213,14 @@ def running(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
     except KeyboardInterrupt as error:
         interruption.print_line("\nStopping after the rounds in progress; interrupt once more to stop at once.")
         executor.stop()
-        interruption.print_line(f"Stopped; what was done is saved. The same command continues {folder}.")
+        interruption.print_line(f"Stopped; finished rounds are saved. The same command continues {folder}.")
         raise (SystemExit(128 + received[0]) if received else error) from None
     finally:
         executor.close()
 
 
 class _Process:
-    """A process that executes one run after the other."""
+    """A process that executes runs one after another."""
 
     def __init__(self):
         paths = os.pathsep.join(filter(None, sys.path))
@@ -398,8 +398,8 @@ class Ray(Executor):
         except Failure as error:
             if now - self._fitted >= _NODES_SECONDS:
                 raise Failure(
-                    f"{error} It has had none for {_NODES_SECONDS:g} seconds. {len(self._jobs)} runs are not finished; "
-                    "run the same command again to continue them. Finished runs are kept."
+                    f"{error} No node has had enough CPUs for {_NODES_SECONDS:g} seconds. {len(self._jobs)} runs are "
+                    "not finished; run the same command again to continue them. Finished runs are kept."
                 ) from error
 
     def stop(self) -> None:
@@ -428,7 +428,7 @@ def check_nodes(nodes: Sequence[Mapping[str, Any]], cores: int) -> None:
     nodes_text = ", ".join(f"{address} has {cpus:g}" for address, cpus in sorted(available)) or "it has no nodes"
     raise Failure(
         f"--executor=ray: each run needs {cores} CPUs, but no node of the cluster has that many: {nodes_text}. Start "
-        "nodes with more CPUs, or allow this command fewer (taskset, or --max_concurrent_threads of a grid)."
+        "nodes with more CPUs, or give each run fewer (with taskset, or with --max_concurrent_threads of a grid)."
     )
 
 

@@ -86,8 +86,8 @@ def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: boo
         raise UsageError(f"--reference={wanted} matches no configuration. Choose one of: {'; '.join(names)}.")
     if len(names) < 2 or (not has_fresh_seeds and len({run.point for run in planned}) > len(names)):
         raise UsageError(
-            "--reference has no effect, because nothing is compared: there is only one configuration, or the same "
-            "seeds selected the best points. Leave it out, or give --reporting_repeat=8 for several configurations."
+            "--reference has no effect, because nothing is compared: there is only one configuration, or the best "
+            "points have no fresh seeds. Leave it out, or give --reporting_repeat=8 for several configurations."
         )
 
 
@@ -148,7 +148,7 @@ def _compared(best: ComparableRuns, reference: str | None) -> list[str]:
 
 
 def report(
-    played: Sweep,
+    runner: Sweep,
     swept: Sequence[str],
     folder: pathlib.Path,
     reported: Mapping[str, Point],
@@ -157,20 +157,20 @@ def report(
     """Writes and prints a grid's results; returns the exit status.
 
     Args:
-      played: The runs.
+      runner: The executed sweep.
       swept: Names of swept flags.
       folder: The grid's folder.
       reported: Outcomes of each configuration's best point on fresh seeds, if there are any.
       reference: See `text`.
     """
-    all_outcomes, ranked = list(played.outcomes.values()), played.ranked()
-    table = results_table(all_outcomes, swept, played.metric)
+    all_outcomes, ranked = list(runner.outcomes.values()), runner.ranked()
+    table = results_table(all_outcomes, swept, runner.metric)
     files.replace(folder / "results.csv", files.as_csv(table))
     fresh = {name: seeds for name, seeds in reported.items() if seeds}
-    read_points = functools.partial(comparable, folder=folder / "runs", metric=played.metric)
+    read_points = functools.partial(comparable, folder=folder / "runs", metric=runner.metric)
     points = read_points({point[0].run.point: point for several in ranked.values() for point in several})
     best = read_points({short_name(name): fresh.get(name) or several[0] for name, several in ranked.items()})
-    print(ranking(ranked, swept, played.metric, verdicts_by_point(points), smallest=played.smallest))
+    print(ranking(ranked, swept, runner.metric, verdicts_by_point(points), smallest=runner.smallest))
     if lines := text(best, ranked, fresh, reference):
         print(f"\n{lines}\n")
     if privacy := privacy_summary(all_outcomes, folder / "runs"):
@@ -232,7 +232,7 @@ def ranking(
 
     blocks = list(ranked.items())
     if all(len(points) == 1 for points in ranked.values()):
-        # Each configuration has one point. Configurations with other data, rewards or cohorts are ranked separately.
+        # Each configuration has one point. Configurations whose data, rewards or cohorts differ are ranked apart.
         every = sweep.rank(itertools.chain(*itertools.chain(*ranked.values())), smallest=smallest, apart=False)
         groups = runs.grouped(
             every.get("", ()), lambda point: str(configurations.environment_key(point[0].run.settings, _ROUNDS))
@@ -264,7 +264,7 @@ def ranking(
 
 
 def edges(ranked: Mapping[str, Sequence[Point]]) -> list[str]:
-    """Advises to sweep more values of a flag if the best point has its smallest or largest value."""
+    """Advises sweeping more values of a flag if the best point has its smallest or largest value."""
     lines = []
     for name, points in ranked.items():
         best = points[0][0].run

@@ -12,7 +12,7 @@ from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, cli, run_folder
 
 _USAGE = """
-Computes the privacy loss (epsilon) of a training, or the noise for a target epsilon.
+Computes the privacy loss (epsilon) of a training run, or the noise for a target epsilon.
 
   privacy_budget --population=342477 --clients_per_round=64 --total_rounds=1600 --noise_multiplier=0.7
   privacy_budget --population=342477 --clients_per_round=64 --total_rounds=1600 --target_epsilon=2
@@ -20,7 +20,7 @@ Computes the privacy loss (epsilon) of a training, or the noise for a target eps
       --target_epsilon=4.14 --tolerated_noise=0.01
   privacy_budget --run=runs/digits_scratch_softmax --total_rounds=3000
 
-Flags mean what they mean to run_federated, with the same defaults, but for --aggregator_type, which is dpsgd.
+Flags have the same meanings and defaults as in run_federated, except that --aggregator_type is dpsgd by default.
 """
 _OF_THE_RUN = ("run", "total_rounds", "noise_multiplier", "target_epsilon", "accountant", "tolerated_noise", "plot")
 
@@ -30,11 +30,11 @@ class _Training:
     """The training."""
 
     run: str = setting(None, "Folder of the run that defines the training, instead of the flags below", basic=True)
-    population: int = setting(None, "Clients", low=1, basic=True)
+    population: int = setting(None, "Number of clients", low=1, basic=True)
     clients_per_round: int = setting(
         None, "Clients per round; the expected number with Poisson sampling", low=1, basic=True
     )
-    total_rounds: int = setting(None, "Rounds", low=1, basic=True)
+    total_rounds: int = setting(None, "Number of rounds", low=1, basic=True)
     dimension: int = setting(None, "Number of model parameters", low=1, only={"aggregator_type": ("ddp", "mf_dpftrl")})
 
 
@@ -120,7 +120,9 @@ def _of_flags(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
 def _of_run(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     for name in sorted(settings.set_by_user):
         if name not in _OF_THE_RUN:
-            raise UsageError(f"--{name} describes a training, but --run={settings.run} has its own: leave one out.")
+            raise UsageError(
+                f"--{name} describes a training run, but --run={settings.run} already does: leave one of them out."
+            )
     path = pathlib.Path(cli.user_path(settings.run)) / run_folder.PRIVACY_FILE
     if not path.exists():
         raise UsageError(f"--run={settings.run}: there is no {path.name}, which a run writes when it ends or stops.")

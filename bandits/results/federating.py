@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandits import metrics
-from bandits.results import comparison, phrases, runs
+from bandits.results import comparison, runs
 from bandits.results.configuration import Configuration
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from optimization.study import run_folder
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def share(sign: int, values: np.ndarray) -> float:
 
 
 def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> np.ndarray:
-    """Returns first minus second, float [common seeds, common clients], with rounding errors set to 0."""
+    """Returns `one` minus `other`, float [common seeds, common clients], with rounding errors set to 0."""
     first, second = one.align(other, join="inner")
     result = (first - second).to_numpy()
     scale = np.fmax(np.abs(first.to_numpy()), np.abs(second.to_numpy()))
@@ -105,7 +105,7 @@ def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> np.ndarray:
 
 
 def between_seeds(one: "pd.DataFrame") -> np.ndarray:
-    """Differences between consecutive seeds, for the clients that both have. They are pure noise."""
+    """Differences between consecutive seeds, which are pure noise, for the clients that both seeds have."""
     result = one.sort_index().diff().to_numpy()[1:]
     return np.where(np.abs(result) <= comparison.EXACT, 0.0, result)
 
@@ -116,9 +116,9 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
     text = ["Expected reward on half B, mean over clients (95% intervals by a bootstrap over seeds and clients):"]
     for one in configurations:
         values = of_b[one.name]
-        sizes = ", ".join(map(phrases.count, values.shape, ("seed", "client")))
+        sizes = ", ".join(map(counted, values.shape, ("seed", "client")))
         reward, other = runs.bootstrapped(values.to_numpy(), mean).text(), mean(one.values[HALF_A].to_numpy())
-        # No interval: bootstrap samples have fewer distinct seeds, which biases the worst clients' means downwards.
+        # No interval: bootstrap samples repeat some seeds and omit others, which lowers the worst clients' means.
         worst = worst_tenth(values.to_numpy())
         text.append(f"  {one.name}: {reward}; half A {other:.3g}; worst tenth {worst:.2g}; {sizes}")
     references = [name for name in of_b if name.startswith(ALONE)] + [FEDERATED] * (FEDERATED in of_b)
@@ -129,16 +129,16 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
                 text.append(f"{name} - {reference}: {runs.bootstrapped(difference, mean).text(signed=True)}")
                 text.append(_shares(difference))
     if FEDERATED in of_b and len(of_b[FEDERATED]) > 1:
-        text += [f"Two seeds of {FEDERATED}, for what noise alone gives:", _shares(between_seeds(of_b[FEDERATED]))]
+        text += [f"Two seeds of {FEDERATED}, to show what noise alone gives:", _shares(between_seeds(of_b[FEDERATED]))]
     return text
 
 
 def helped(configurations: Sequence[Configuration]) -> dict[str, Any]:
-    """Fractions of clients that federated learning helps, hurts or leaves equal, next to seed noise; and a report."""
+    """Fractions of clients that federated learning helps, hurts or leaves equal, the same for seeds, and a report."""
     of_b = half_b(configurations)
     both = {"shares": differences(of_b[FEDERATED], of_b[ALONE]), "between_seeds": between_seeds(of_b[FEDERATED])}
-    found = {name: {word: share(sign, one) for sign, word in _WORDS.items()} for name, one in both.items()}
-    return {**found, "clients": len(set().union(*of_b.values())), "lines": lines(configurations)}
+    fractions = {name: {word: share(sign, one) for sign, word in _WORDS.items()} for name, one in both.items()}
+    return {**fractions, "clients": len(set().union(*of_b.values())), "lines": lines(configurations)}
 
 
 def _shares(values: np.ndarray) -> str:

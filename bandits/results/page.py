@@ -14,7 +14,7 @@ from bandits.results import configurations, phrases, runs, sections, tables
 from bandits.results.configuration import Baseline
 from bandits.results.configurations import ComparableRuns
 from data import files
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from optimization.study import cli, curves, divergence
 from optimization.study.metrics import SECONDS, Metric
 
@@ -164,11 +164,11 @@ def _part(part: ComparableRuns, limit: int, reference: str | None) -> dict[str, 
 def _counts(found: runs.Found, parts: Sequence[ComparableRuns]) -> list[str]:
     """Numbers of runs and configurations, and the time of writing."""
     count = sum(len(part.configurations) for part in parts)
-    counts = [f"{phrases.count(len(found.runs), 'run')} in {phrases.count(count, 'configuration')}"]
+    counts = [f"{counted(len(found.runs), 'run')} in {counted(count, 'configuration')}"]
     if found.waiting:
-        counts.append(f"{phrases.count(len(found.waiting), 'run')} without a finished round")
+        counts.append(f"{counted(len(found.waiting), 'run')} without a finished round")
     if found.searches:
-        counts.append(f"{phrases.count(len(found.searches), 'run')} of searches or timing left out")
+        counts.append(f"{counted(len(found.searches), 'run')} of searches or timing left out")
     return [*counts, datetime.datetime.now(datetime.UTC).strftime("written %Y-%m-%d %H:%M UTC")]
 
 

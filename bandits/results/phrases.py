@@ -10,10 +10,11 @@ from typing import Any
 from bandits.results import runs
 from bandits.results.comparison import MOST_SEEDS, UNPAIRED, Comparison
 from data import objects
+from data.errors import counted
 from optimization.study.intervals import Interval
 
 WHAT_INTERVALS_ARE_OVER = "Intervals over seeds generalize to other seeds on this data, not to other clients."
-ONE_SEED = "A difference cannot be tested with a single seed: run several, --repeat=8."
+ONE_SEED = "A difference cannot be tested with a single seed: run several, for example with --repeat=8."
 # Endings of flags whose values are clear without the flag's name.
 _CHOICES = ("_type", "_rule", "_selection", "algorithm", "scenario", "server_optimizer")
 _SHORTER = (("bandits_", ""), ("learning_rate", "lr"), ("_freq", ""), ("total_rounds", "rounds"), ("_", " "))
@@ -60,7 +61,7 @@ def seeds_needed(comparison: Comparison) -> str:
 
 def seeds(number: int) -> str:
     """Returns a number of seeds as text."""
-    return count(number, "seed")
+    return counted(number, "seed")
 
 
 def p_value(p: float) -> str:
@@ -79,11 +80,6 @@ def effect(comparison: Comparison) -> str:
     """Formats a difference, such as `+0.136 (95% CI +0.119 to +0.153, 8 seeds)`."""
     mean, _, bounds = estimate(comparison.interval, signed=True).partition(" (")
     return f"{mean} ({', '.join(filter(None, [bounds.removesuffix(')'), seeds(comparison.pairs)]))})"
-
-
-def count(size: int, what: str) -> str:
-    """Formats a count with its noun, such as `1 round`."""
-    return f"{size:,} {what}{'s' * (size != 1)}"
 
 
 def what_seeds_vary(*, partition: bool = False, initial_model: bool = True, noise: bool = False) -> str:
@@ -106,7 +102,7 @@ def family(comparisons: Iterable[Comparison]) -> str:
         return ""
     tests = " and ".join(
         ["a paired t test"] * any(comparison.kind != UNPAIRED for comparison in judged)
-        + ["Welch's for configurations whose runs no seed determines"]
+        + ["Welch's for configurations with unseeded noise or cohorts"]
         * any(comparison.kind == UNPAIRED for comparison in judged)
     )
     many = f", adjusted by Holm for {len(judged)} configurations" if len(judged) > 1 else ""
@@ -155,7 +151,7 @@ def _descriptive(owner: pathlib.Path) -> pathlib.Path:
 
 
 def _by_importance(flags: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> list[str]:
-    """Sorts the flags that differ: first choices, then flags in lists of presets; rounds, which have a column, last."""
+    """Sorts the flags that differ: choices, then flags in lists of presets, and last rounds, which have a column."""
 
     def rank(name: str) -> tuple:
         values = {json.dumps(settings.get(name), default=str) for settings in flags}

@@ -47,7 +47,7 @@ def _with_writers(source: pathlib.Path, part: str, name: str) -> Arrays:
     labels = _read(path, "int32", 2)
     if labels.shape[1] != 8 or len(labels) < len(y):
         shape = " x ".join(map(str, labels.shape))
-        raise UsageError(f"{path} has numbers of shape {shape}: it must have 8 for each of {len(y)} digits.")
+        raise UsageError(f"{path} has numbers of shape {shape}: it must have 8 numbers for each of {len(y)} digits.")
     labels = labels[: len(y)]
     if (wrong := np.flatnonzero(labels[:, 0] != y)).size:
         raise UsageError(f"{path} and MNIST have different labels for digit {wrong[0]}: their digits must agree.")
@@ -90,7 +90,7 @@ def cifar100(source: pathlib.Path) -> Arrays:
     for pixels, labels in parts:
         is_sound = pixels.dtype == np.uint8 and labels.shape == (len(pixels),) and labels.dtype.kind == "i"
         if not is_sound or not ((labels >= 0) & (labels < 100)).all():
-            raise UsageError(f"{source} holds files of {_CIFAR_ARCHIVE} that lack a label from 0 to 99 for an image.")
+            raise UsageError(f"{source} holds files of {_CIFAR_ARCHIVE} in which an image has no label from 0 to 99.")
     x, y = (np.concatenate(part) for part in zip(*parts, strict=True))
     order = _by_digest(x)
     chosen = order[pd.Series(y[order]).groupby(y[order]).cumcount() < _CIFAR_IMAGES_PER_CLASS]

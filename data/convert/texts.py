@@ -30,7 +30,7 @@ _MODELS = ("mixtral", "gpt-4")  # Prefixes of the column names, after the organi
 _ANSWERED = ("subject", "prompt", "mixtral_correct", "gpt4_correct")
 _ANSWERS = {"True": 1, "False": 0}
 UNKNOWN_USER = "posts whose owner is unknown or deleted"
-MALFORMED = "row malformed"
+MALFORMED = "malformed rows"
 NO_QUESTION = "answers without their question"
 OTHER_TYPE = "posts that are neither questions nor answers"
 
@@ -56,7 +56,7 @@ def stackexchange(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
       UsageError: If there is no dump, or, when the function is called, if one is damaged.
     """
     if not (paths := sorted(source.glob("*/Posts.xml"))):
-        raise UsageError(f"There is no folder with a Posts.xml in {source}: SOURCE_DIR must hold one for each site.")
+        raise UsageError(f"There is no folder with a Posts.xml in {source}: SOURCE must hold one for each site.")
 
     def write(target: pathlib.Path) -> None:
         report: collections.Counter[str] = collections.Counter()
@@ -148,7 +148,7 @@ def plain_text(markup: str) -> str:
 
 
 def heart_disease(source: pathlib.Path) -> bytes:
-    """Table with each patient's hospital; missing values are empty.
+    """Table of patients, with the hospital of each; missing values are empty.
 
     Args:
       source: Folder with `processed.cleveland.data`, and the same for `hungarian`, `switzerland` and `va`.

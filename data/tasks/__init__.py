@@ -5,6 +5,7 @@ tasks are in EMNIST's order: 0-9, A-Z (10-35), a-z (36-61).
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -203,6 +204,24 @@ def sets_model(
     return {"feature_spec": action_sets.Spec(contexts, num_features), "model": name, "model_arguments": arguments}
 
 
+def catalogue_model(
+    options: TaskOptions, contexts: Any, num_contexts: int, catalogue: np.ndarray, actions: np.ndarray | None
+) -> dict[str, Any]:
+    """Fields of a task whose actions have features in a catalogue, and its model.
+
+    Args:
+      options: As in `sets_model`.
+      contexts: float32 [rows, ...], or bags of words.
+      num_contexts: Number of features of a context.
+      catalogue: float32 [entries, features].
+      actions: int32 [entries], as in `Task.catalogue_actions`.
+    """
+    spec: Any = text.Bags if isinstance(contexts, text.Bags) else (contexts.shape[1:], "float32")
+    fields = sets_model(options, spec, num_contexts, catalogue.shape[1])
+    normalize = functools.partial(action_sets.normalized, catalogue=catalogue)
+    return {**fields, "normalize": normalize, "catalogue_actions": actions}
+
+
 def image_model(
     options: TaskOptions, default: str, shape: tuple[int, ...], num_outputs: int, hidden: Sequence[int] = (64,)
 ) -> dict[str, Any]:
@@ -337,21 +356,26 @@ def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[
     return {"exact": exact(num_labels), "init": init, "bandits": exact(num_labels)}
 
 
-def reward_labels(options: TaskOptions, rewards: np.ndarray) -> dict[str, Any]:
+def reward_labels(options: TaskOptions, rewards: np.ndarray, offered: np.ndarray | None = None) -> dict[str, Any]:
     """Fields of a task whose labels are the rewards of actions.
 
     Args:
       options: Options, of which `reward_bounds` is used.
       rewards: float [examples, actions], rewards of training clients.
+      offered: bool [examples, actions], which actions are offered; None for all.
 
     Raises:
       UsageError: If the bounds of rewards are invalid, or cannot be learned because all observed rewards are equal.
     """
-    actions = keys.generator(0, keys.Purpose.REWARD_SCALE).integers(rewards.shape[1], size=len(rewards))
+    draw, known = keys.generator(0, keys.Purpose.REWARD_SCALE), rewards
+    if offered is None:
+        actions = draw.integers(rewards.shape[1], size=len(rewards))
+    else:
+        actions, known = np.where(offered, draw.random(offered.shape), -1).argmax(axis=1), rewards[offered]
     return {
         "rewards": {"exact": exact(rewards.shape[1])},
         "multi_label": True,
         "has_reward_labels": True,
         "label_range": (float(rewards.min()), float(rewards.max())),
-        **reward_bounds.scale(options.reward_bounds, rewards[np.arange(len(rewards)), actions], rewards),
+        **reward_bounds.scale(options.reward_bounds, rewards[np.arange(len(rewards)), actions], known),
     }

@@ -18,7 +18,7 @@ _SHAPE = (28, 28)
 _SPLITS = {62: ("all_train", "all_test"), 10: ("digits_only_train", "digits_only_test")}
 # Numbers of writers, training examples and held-out examples (documentation of TFF's EMNIST).
 _SIZES = {62: (3_400, 671_585, 77_483), 10: (3_383, 341_873, 40_832)}
-# Standard deviation of a writer's examples over their mean: 88.94 / 226.83 in LEAF's FEMNIST (Caldas et al. 2018).
+# Deviation of the number of examples per writer / its mean: 88.94 / 226.83 in LEAF's FEMNIST (Caldas et al. 2018).
 _SPREAD = 0.392
 _HELD_OUT_FRACTION = 0.1
 _SPLIT_SEED = 0

@@ -29,7 +29,7 @@ from data.errors import UsageError
 from data.tasks.options import TaskOptions
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"
-# MD5 of each file in github.com/zalandoresearch/fashion-mnist. The files of this mirror have the same sizes.
+# MD5 of each file in github.com/zalandoresearch/fashion-mnist, which downloads from this mirror must match.
 _FASHION_PARTS = {
     "train-images-idx3": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
     "train-labels-idx1": "25c81989df183df01b3e8a0aad5dffbe",
@@ -220,7 +220,7 @@ def checked(
       Images, uint8 [examples, *shape], and labels, int32 [examples].
 
     Raises:
-      UsageError: If the arrays have a different type, shape or range. The message names the file.
+      UsageError: If an array has the wrong type, shape or range. The message names the file.
     """
     pixels, labels = pair
     if pixels.dtype != np.uint8 or pixels.shape[1:] != shape or not len(pixels):
@@ -262,7 +262,7 @@ def read_idx(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
       dimensions: Required number of dimensions.
 
     Raises:
-      ValueError: If the file is not readable, or has a different type or number of dimensions.
+      ValueError: If the file is not readable, or does not have this type and number of dimensions.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -283,7 +283,7 @@ def read_idx(path: pathlib.Path, values: str, dimensions: int) -> np.ndarray:
 
 CIFAR_PARTS = ("train", "test")
 _FOLDER = "cifar-100-python"
-# Globals that are needed to unpickle arrays, and bytes that Python 3 wrote for Python 2.
+# Globals that are needed to unpickle arrays, including bytes that Python 3 wrote for Python 2.
 _HARMLESS = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")}
 
 

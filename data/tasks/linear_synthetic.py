@@ -1,6 +1,6 @@
 """Generated sets of actions whose rewards are linear in their features, plus noise.
 
-By default, the setting of He, Wang, Min and Gu, "A Simple and Provably Efficient Algorithm for Asynchronous Federated
+The default follows He, Wang, Min and Gu, "A Simple and Provably Efficient Algorithm for Asynchronous Federated
 Contextual Linear Bandits", 2022, section 6: each row offers 25 new actions with features uniform in [-1, 1]^d / sqrt(d)
 for d = 15, and the expected reward is their inner product with theta = (1, ..., 1) / sqrt(d). The noise is normal with
 standard deviation 0.3. With contexts c, uniform in [-1, 1]^m, the expected reward is (theta + W c)' x, where the
@@ -24,7 +24,7 @@ _KEPT = 64
 
 
 class LinearClients(clients.ClientData):
-    """Clients whose examples are generated when they are loaded; those of the last clients are kept."""
+    """Clients whose examples are generated on loading; those of the clients loaded last stay in memory."""
 
     def __init__(self, options: TaskOptions, client_ids: list[str], sizes: list[int], first: int = 0):
         """Stores the setting.
@@ -33,7 +33,7 @@ class LinearClients(clients.ClientData):
           options: The task's options.
           client_ids: Names of the clients.
           sizes: Number of examples of each client.
-          first: Number of clients that other parts of the population have before these.
+          first: Number of clients in earlier parts of the population.
         """
         self.client_ids, self._options, self._sizes, self._first = client_ids, options, sizes, first
         self._largest = options.largest_set or LARGEST_SET

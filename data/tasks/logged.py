@@ -6,7 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from data import clients, frames, interaction_log, log_checks, log_time, logged_clients, reward_bounds, tasks, text
+from data import (
+    clients,
+    frames,
+    interaction_log,
+    log_checks,
+    log_table,
+    log_time,
+    logged_clients,
+    reward_bounds,
+    tasks,
+    text,
+)
+from data.action_sets import Spec
 from data.errors import UsageError, counted
 from data.tasks.options import REPLAY, SIMULATOR, TaskOptions
 
@@ -17,8 +29,8 @@ _SAVE = "scripts.evaluate_policy --log={} --policy=logged --nomodel --save_log=l
 def load(options: TaskOptions) -> tasks.Task:
     """Opens the task of a log; `TaskOptions.learn_from` selects the labels.
 
-    Held out are a fifth of the clients, independent of the seed, or the latest fifth of the rows, most of whose clients
-    are also in the training data. With `simulator`, labels are sampled rewards. Otherwise, they are doubly robust
+    Either a fifth of the clients is held out, independent of the seed, or the latest fifth of the rows, whose clients
+    are mostly in the training data too. With `simulator`, labels are sampled rewards. Otherwise, they are doubly robust
     rewards; on held-out rows, their mean is an unbiased estimate of the value of any policy that was not trained on
     these rows. The logged action, reward and propensity are appended to doubly robust labels, except with `dr`.
 
@@ -31,14 +43,14 @@ def load(options: TaskOptions) -> tasks.Task:
             f"{options.data_file} has no contexts, but a policy needs columns on which to base its choices. If the "
             f"file is part of a run's log, {_SAVE.format('RUN_FOLDER')} writes that log with its contexts."
         )
-    if len(log.action_names) < 2 or len(log.client_ids) < 2:
-        count = f"{counted(len(log.action_names), 'action')} and {counted(len(log.client_ids), 'client')}"
+    if log.num_actions < 2 or len(log.client_ids) < 2:
+        count = f"{counted(log.num_actions, 'action')} and {counted(len(log.client_ids), 'client')}"
         raise UsageError(f"{options.data_file} needs at least two actions and two clients, but has {count}.")
     if options.learn_from == REPLAY:
         logged_clients.check_uniform(log)
     split = log_time.hold_out(options.hold_out, log_time.of_log(log), log.clients, len(log.client_ids))
     train, held_out = log.take(np.flatnonzero(split.is_train)), log.take(np.flatnonzero(split.is_held_out))
-    num_actions, width = len(log.action_names), text.num_features(log.contexts, log.feature_names)
+    num_actions, width = log.num_actions, text.num_features(log.plain_contexts, log.feature_names)
     known = logged_clients.learn(train, width)
     keeps_log = options.learn_from in (REPLAY, "regression", "ips")
     feedback, furthest = logged_clients.SIMULATOR, 0.0
@@ -102,7 +114,7 @@ def load(options: TaskOptions) -> tasks.Task:
         has_reward_labels=True,
         label_range=(known.low - furthest, known.high + furthest),
         **reward_bounds.scale(options.reward_bounds, train.rewards, train.rewards),
-        **_model(options, log.contexts, width, num_actions),
+        **_model(options, log, width),
     )
 
 
@@ -111,9 +123,10 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
     path, is_frame = options.data_file, options.data_file.startswith(frames.PREFIX)
     if not path:
         raise UsageError("--task_type=logged needs --data_file: the log, .parquet or .csv.")
-    if options.action_column:
-        log = interaction_log.read_table(path, options)
-        return log, path.removeprefix(frames.PREFIX) if is_frame else clients.file_checksum(path)
+    if options.is_log:
+        log = log_table.read(path, options)
+        of_actions = f"-{clients.file_checksum(options.action_table)}" if options.action_table else ""
+        return log, (path.removeprefix(frames.PREFIX) if is_frame else clients.file_checksum(path)) + of_actions
     if is_frame:
         raise UsageError(f"If a DataFrame is the log, its columns must be named: give {', '.join(_COLUMNS)}.")
     log_time.check_has_columns(options, path)
@@ -129,11 +142,16 @@ def _read(options: TaskOptions) -> tuple[interaction_log.InteractionLog, str]:
     return interaction_log.read(path, "--data_file"), clients.file_checksum(path)
 
 
-def _model(options: TaskOptions, contexts: clients.Features, width: int, num_actions: int) -> dict[str, Any]:
+def _model(options: TaskOptions, log: interaction_log.InteractionLog, width: int) -> dict[str, Any]:
     """Fields of `Task` that depend on the type of the contexts, including the model."""
+    contexts = log.plain_contexts
+    if log.catalogue is not None:
+        return tasks.catalogue_model(options, contexts, width, log.catalogue, log.catalogue_actions)
     if isinstance(contexts, text.Bags):
         for name, value in (("model", options.model_name), ("hidden", options.hidden)):
             if value:
                 raise UsageError(f"--{name} has no effect on bags of words: leave it out.")
-        return tasks.words_model(width, num_actions)
-    return tasks.array_model(options, contexts.shape[1:], num_actions)
+        fields = tasks.words_model(width, log.num_actions)
+    else:
+        fields = tasks.array_model(options, contexts.shape[1:], log.num_actions)
+    return fields if contexts is log.contexts else fields | {"feature_spec": Spec(fields["feature_spec"])}

@@ -32,7 +32,7 @@ class Data:
     actions: str | None = setting(None, "Number or names of actions (default: from the labels)", only={"data": True})
     data_dir: str | None = setting(
         None,
-        "Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment; the cache folder, for data "
+        "Folder of the task's files (default: FEDBANDITS_DATA_DIR in the environment, or the cache folder for data "
         "sets that can be downloaded)",
         pathlib.Path,
         basic=True,
@@ -94,7 +94,7 @@ class Models:
 
     model: str | None = setting(
         None,
-        "Model (default: the task's); digits and tables take linear or mlp; or your own Keras model, as "
+        "Model (default: the task's). Digits and tables take linear or mlp. For your own Keras model, give "
         "module:object; only its architecture is used",
         {
             "linear": "linear; default for tabular",
@@ -177,17 +177,6 @@ class SyntheticClients:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sets:
-    """Settings of sets of actions."""
-
-    largest_set: Count | None = setting(
-        None,
-        "Largest number of actions with features in a row (default: the largest in the data; linear_synthetic 25)",
-        low=1,
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Rewards:
     """Settings of rewards in a table or log."""
 
@@ -200,7 +189,8 @@ class Rewards:
     reward_bounds: str | None = setting(
         None,
         "LOW,HIGH: smallest and largest reward, after prices, in a table with rewards or a log. Training maps them to "
-        "0 and 1, and clips others (default: 0,1 or -1,1 if all are these, otherwise the 1st and 99th percentiles)",
+        "0 and 1, and clips rewards outside (default: 0,1 or -1,1 if all rewards are these, otherwise the 1st and 99th "
+        "percentiles)",
     )
 
 
@@ -216,7 +206,7 @@ class RewardShift:
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Sets, Rewards, RewardShift):
+class TaskOptions(Schema, Data, Tags, Models, SyntheticClients, Rewards, RewardShift):
     """All options that define a task, so that tasks with equal options are the same. Each task uses some of them.
 
     For tables and logs, they include the roles of the columns, see `Schema`.

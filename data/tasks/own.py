@@ -5,8 +5,8 @@ arrays, which are joined in the alphabetical order of their names. A single arra
 [examples, height, width, channels] holds images. Features become float32 and are not scaled. Labels are class indices,
 integers [examples], or the reward of each action, floats [examples, actions].
 
-All clients of a dictionary are checked before the first round. Other clients are checked whenever they are loaded, and
-only a sample of them is loaded before the first round, so that memory holds a cohort, not the population.
+All clients of a dictionary are checked before the first round. Clients of an object are checked whenever they are
+loaded, and only a sample of them is loaded before the first round, so that memory holds a cohort, not the population.
 """
 
 import copy
@@ -87,7 +87,7 @@ class OwnClients(clients.ClientData):
         wrong = [one for one in ids if isinstance(one, bool) or not isinstance(one, str | int | np.integer)]
         if wrong or not 0 < len(self._ids) == len(ids):
             shown = repr(wrong[0]) if wrong else f"{len(self._ids)} different ids of {len(ids)} clients"
-            raise UsageError(f"{flag} has {shown}: each client needs its own id, which is a text or a whole number.")
+            raise UsageError(f"{flag} has {shown}: each client needs its own id, a string or a whole number.")
 
     def part(self, indices: Sequence[int]) -> "OwnClients":
         """The clients at these indices."""
@@ -129,7 +129,7 @@ class OwnClients(clients.ClientData):
         return clients.Examples(values, labels.astype(np.float32 if has_rewards else np.int32))
 
     def survey(self) -> np.ndarray:
-        """Loads all clients of a dictionary, or a sample of others. Returns their labels, and sets the checksum."""
+        """Loads all clients of a dictionary, or a sample of an object's. Returns the labels, and sets the checksum."""
         count = len(self) if self.is_dictionary else min(len(self), _NUM_SAMPLED)
         digest, labels = hashlib.sha256("\n".join(self.client_ids).encode()), []
         for index in np.linspace(0, len(self) - 1, count).astype(int):
@@ -148,7 +148,7 @@ def _check_numbers(what: str, array: np.ndarray) -> None:
     with np.errstate(over="ignore"):
         wrong = array[~np.isfinite(array.astype(np.float32))]
     if len(wrong):
-        raise UsageError(f"{what}: {wrong[0]} must be a finite number of float32.")
+        raise UsageError(f"{what}: {wrong[0]} must be a finite number that float32 can hold.")
 
 
 def recorded(flag: str, value: Any) -> objects.UserObject:
@@ -219,5 +219,5 @@ def load(options: TaskOptions) -> tasks.Task:
 
 
 def _value(text: str) -> Any:
-    """The object that a text names; the text is an object itself, or was read from `config.json`."""
+    """The object that a text describes. The text is a `UserObject`, or was read from `config.json`."""
     return (text if isinstance(text, objects.UserObject) else objects.UserObject(text)).value

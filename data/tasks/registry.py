@@ -50,11 +50,13 @@ _L2_TEXT = {"text_normalisation": "l2"}
 _COLUMNS = frozenset(
     {"data_file", "client_column", "feature_columns", "ignore_columns", "category_columns", "missing_values"}
     | {"decimal", "max_table_rows", "time_column", "from_time", "until_time", "reward_window", "hold_out"}
+    | {"action_table", "action_id_column", "offered_column", "decision_column", "largest_set"}
 )
 _TABLE = _COLUMNS | _WORDS | {"label_column", "reward_columns", "action_prices", "text_columns", "partition_column"}
+_TABLE |= {"action_column", "reward_column", "interaction_bits"}
 _TABLE |= {"partition_alpha", "model", "hidden", "init_labels", "public_statistics", "reward_bounds"}
 _LOG = _COLUMNS | _MODEL | {"action_column", "reward_column", "propensity_column", "partition_seed", "reward_bounds"}
-_LOG |= {"reward_time_column", "log_until", "unobserved_rewards"}
+_LOG |= {"reward_time_column", "log_until", "unobserved_rewards", "chosen_column", "interaction_bits"}
 _OWN = frozenset({"data", "eval_data", "actions", "model", "hidden", "init_labels", "reward_bounds"})
 
 _WRITERS, _PARTITIONED = "handwriting:load", "images:load_partitioned"
@@ -99,7 +101,7 @@ TASKS = {
     ),
     "tabular": TaskEntry("tabular:load", "your own table: --data_file, --client_column and labels or rewards", _TABLE),
     "own": TaskEntry("own:load", "your own federated data: --data", _OWN),
-    "logged": TaskEntry("logged:load", "a run's log, or your own: --data_file, and the four --..._column", _LOG),
+    "logged": TaskEntry("logged:load", "a run's log, or your own: --data_file and four --..._column flags", _LOG),
 }
 
 

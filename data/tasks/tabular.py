@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from data import clients, schema, statistics, table_report, tables, tasks, text
+from data.action_sets import Spec
 from data.errors import UsageError
 from data.tasks.options import TaskOptions
 
@@ -17,7 +18,8 @@ def load(options: TaskOptions) -> tasks.Task:
 
     Features are float32 [examples, features] or, with `TaskOptions.text_columns`, bags of words. In bags, ids that
     follow those of the vocabulary stand for the other features. Labels are int32 [examples], positions in
-    `Task.action_names`, or float32 [examples, actions], the reward of each action minus its price. Clients and labels
+    `Task.action_names`, or float32 [examples, actions], the reward of each action minus its price. If rows offer sets
+    of actions, features are an `ActionSets`; if actions have features, labels are rewards of slots. Clients and labels
     are sorted by name, or numerically if all names are numbers. If a table of rewards has no feature columns, the only
     feature is the constant 1, for a bandit without context. The choice of held-out clients does not depend on the seed
     of a run, so that runs with different seeds are compared on the same data.
@@ -29,16 +31,28 @@ def load(options: TaskOptions) -> tasks.Task:
     for flag, what in (("data_file", "the .csv or .parquet file"), ("client_column", "the clients' column, or rows:N")):
         if not getattr(options, flag):
             raise UsageError(f"--task_type=tabular needs --{flag}: {what}.")
-    if options.reward_columns and options.init_labels is not None:
-        raise UsageError("--init_labels has no effect with --reward_columns, which has no labels: leave it out.")
-    if options.reward_bounds and not options.reward_columns:
+    if options.is_log:
+        raise UsageError("--action_column in a table needs --decision_column; for a log, use --task_type=logged.")
+    has_rewards = not options.label_column or options.action_table
+    if has_rewards and options.init_labels is not None:
+        raise UsageError("--init_labels has no effect on rewards of actions, which have no labels: leave it out.")
+    if options.reward_bounds and not has_rewards:
         raise UsageError("--reward_bounds has no effect with --label_column, whose rewards are 0 and 1: leave it out.")
     if options.reward_window and options.hold_out != "time":
         raise UsageError("--reward_window has no effect without --hold_out=time, because all rewards are known.")
     known = statistics.read_table(options.public_statistics)
     rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
-    labels, prices = rows.labels, {}
-    if labels is None:
+    labels: Any = rows.labels
+    prices, offered = {}, rows.offered
+    if offered and offered.rewards is not None:
+        labels = offered.rewards
+        if rows.roles.rewards:
+            prices = _prices(options, rows.label_names)
+            priced = np.array(list(prices.values()), np.float32)[offered.actions[offered.entries]]
+            labels = labels - np.where(offered.entries >= 0, priced, np.float32(0))
+    elif offered and len(offered.features.columns):
+        labels = np.eye(offered.entries.shape[1], dtype=np.float32)[labels]
+    elif labels is None:
         each = [
             rows.table.numbers(rows.frame[name], "--reward_columns", "reward", _FLOAT32).astype(np.float32)
             for name in rows.roles.rewards
@@ -46,8 +60,8 @@ def load(options: TaskOptions) -> tasks.Task:
         prices = _prices(options, rows.label_names)
         labels = np.stack(each, axis=1) - np.array(list(prices.values()), np.float32)
     split = rows.split
-    features = rows.features(split.is_train, known)
-    report = table_report.of(rows, features, knows_labels=bool(known))
+    features, actions = rows.features(split.is_train, known), rows.of_actions(split.is_train, known)
+    report = table_report.of(rows, features, actions, knows_labels=bool(known))
     if options.action_prices:
         report["prices"] = prices
     values: clients.Features = features.values
@@ -61,22 +75,31 @@ def load(options: TaskOptions) -> tasks.Task:
         bags = words.bags(vocabulary, np.arange(len(labels)), options.max_words, options.text_normalisation)
         values, names = text.with_numbers(bags, features.values, len(vocabulary)), [*vocabulary, *names]
         report["words"] = len(vocabulary)
-    if not names and rows.roles.label:
+    if not names and rows.roles.label and not actions.names:
         raise UsageError(f"{options.data_file} has no features: --feature_columns must name a column with values.")
-    if not names:
+    if not names and not actions.names:
         values, names = np.ones((len(labels), 1), np.float32), ["constant"]
         report["warnings"].append(
             "no feature is left, so all rows look alike, and the best policy chooses the same action in all of them."
         )
     if known is None:
-        is_labelled, count = rows.roles.label is not None, len(rows.label_names)
+        is_labelled, count = labels.ndim == 1, len(rows.label_names)
         counts = np.bincount(labels[split.is_train], minlength=count).tolist() if is_labelled else []
-        known = statistics.OfTable(features.learned, dict(zip(rows.label_names, counts, strict=False)), vocabulary)
-    num_actions = len(rows.label_names)
+        by_label = dict(zip(rows.label_names, counts, strict=False))
+        known = statistics.OfTable(features.learned, by_label, vocabulary, actions.learned)
+    num_actions = len(rows.label_names) if offered is None else offered.entries.shape[1]
     if not known.labels:
-        of_labels = tasks.reward_labels(options, labels[split.is_train])
+        is_offered = offered and offered.entries[split.is_train] >= 0
+        of_labels = tasks.reward_labels(options, labels[split.is_train], is_offered)
     else:
         of_labels = {"rewards": tasks.label_rewards(tuple(known.labels.values()), options.init_labels)}
+
+    if offered and actions.names:
+        fields = tasks.catalogue_model(options, values, len(names), actions.values, offered.actions)
+    else:
+        fields = model(options, len(names), num_actions)
+        fields["feature_spec"] = Spec(fields["feature_spec"]) if offered else fields["feature_spec"]
+    values = rows.contexts(values)
 
     def part(chosen: np.ndarray, members: list[int]) -> clients.ClientData:
         examples = clients.Examples(values, labels).take(np.flatnonzero(chosen))
@@ -91,7 +114,7 @@ def load(options: TaskOptions) -> tasks.Task:
         num_actions=num_actions,
         report={
             # Digest of the data that runs learn from; the checksum, in contrast, depends on how the table was read.
-            "content": clients.array_checksum(values, labels, rows.clients),
+            "content": clients.array_checksum(values, labels, rows.clients, *[actions.values] * bool(actions.names)),
             "training_rows": int(split.is_train.sum()),
             "held_out_rows": int(split.is_held_out.sum()),
             "held_out": split.how,
@@ -101,7 +124,7 @@ def load(options: TaskOptions) -> tasks.Task:
         **of_labels,
         action_names=tuple(rows.label_names),
         feature_names=tuple(names),
-        **model(options, len(names), num_actions),
+        **fields,
     )
 
 

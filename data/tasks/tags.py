@@ -166,7 +166,7 @@ def random_posts(
 
 
 def load_stackexchange(options: TaskOptions) -> tasks.Task:
-    """Task of tagging posts: contexts are bags of words of titles and bodies, actions the most frequent tags.
+    """Task of tagging posts: contexts are bags of words of titles and bodies, and actions are the most frequent tags.
 
     The vocabulary is counted on all posts of training users, including posts dropped for lack of a frequent tag, so
     that it is the same for any `num_tags` and `keep_untagged`. A user without examples is not a client.
@@ -195,8 +195,9 @@ def load_stackexchange(options: TaskOptions) -> tasks.Task:
     if len(known.tags) < 2 or not known.vocabulary or not all(map(len, parts)):
         raise UsageError(
             f"{path} ({_described(report)}) leaves {len(parts[0])} examples for training, {len(parts[1])} examples "
-            f"of other users for evaluation, {len(known.tags)} tags and {len(known.vocabulary)} words; at least 1, "
-            "1, 2 and 1 are needed. Give --keep_untagged, a higher --num_tags, or more posts with --data_dir."
+            f"of other users for evaluation, {len(known.tags)} tags and {len(known.vocabulary)} words; at least 1 "
+            "example of each kind, 2 tags and 1 word are needed. Give --keep_untagged, a higher --num_tags, or more "
+            "posts with --data_dir."
         )
     checksum = clients.file_checksum(path)
     print(f"Stack Exchange: {_described(report)}", file=sys.stderr)
@@ -245,7 +246,7 @@ def _parse_line(line: bytes) -> dict[str, Any]:
     record = json.loads(line.decode("utf-8-sig"))
     texts, tags = [record[name] for name in ("site", "user", "title", "body")], record["tags"]
     if not isinstance(tags, list) or not all(isinstance(text, str) for text in [*texts, *tags]):
-        raise ValueError("site, user, title and body must be texts, and tags a list of texts")
+        raise ValueError("site, user, title and body must be strings, and tags a list of strings")
     return record
 
 

@@ -241,7 +241,7 @@ class CollectedRounds:
           aggregate: (weights before the round, deltas of clients with examples) -> `ServerUpdate`.
 
         Returns:
-          State after the round, and its metrics; `aggregator` in the metrics has the update's other fields.
+          State after the round, and its metrics. Their `aggregator` has all fields of the `ServerUpdate` but `delta`.
         """
         updates, before = self._collect(state.weights, cohort), flat(state.weights)
         delta, others = np.zeros_like(before), {}

@@ -27,7 +27,7 @@ class Normality(NamedTuple):
     Attributes:
       p_values: P-values of the Kolmogorov-Smirnov test against the normal distribution with the sample's mean and
         standard deviation. Since these are estimated, the p-values of normal samples are not uniform but closer to 1.
-      lilliefors_p_values: P-values of the same distance, corrected for the estimation by a table (Lilliefors 1967) and
+      lilliefors_p_values: P-values of the same distance, from a table that corrects for this (Lilliefors 1967),
         clipped to the range from 0.001 to 0.99; NaN for fewer than four clients.
       excess_distances: The same distance minus its mean for normal samples of the same size (`normal_distance`). For
         normal models, it is 0 on average for any number of clients. For other models, it grows with the number of

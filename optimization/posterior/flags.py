@@ -166,7 +166,7 @@ _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
 
 @dataclasses.dataclass(frozen=True)
 class _Study:
-    """What is studied."""
+    """Algorithm of the study."""
 
     algorithm: str = setting("fedkp_cluster_mean", "Aggregation of a cohort's models", ALGORITHMS, basic=True)
 
@@ -188,7 +188,7 @@ class _FedagAndFedbe:
 class _RoundsAndClients:
     """Rounds and clients."""
 
-    total_rounds: Count = setting(50, "Rounds", basic=True)
+    total_rounds: Count = setting(50, "Number of rounds", basic=True)
     cohort_size: Count = setting(
         20, "Number of clients in a cohort; the default is at most the population", name="clients_per_round", basic=True
     )

@@ -2,7 +2,7 @@
 
 See Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float64 [parameters,
 clients], to bandwidths, float64 [parameters]. The bandwidth of equal samples, or of a single sample, is zero. All rules
-scale with the samples, and all except `nearest` are independent of their location.
+scale with the samples, and all except `nearest` are unchanged if the samples are shifted.
 """
 
 import dataclasses

@@ -5,8 +5,8 @@ mechanism: its release, the number of releases, the sampling that amplifies priv
 
 The pair of distributions behind every release is P = N(1, noise^2) against Q = N(0, noise^2), mixed by sampling. Every
 mechanism divides by a fixed number of clients, so an absent client contributes nothing: zero to the sum of updates and,
-with adaptive clipping, zero to the centred count of unclipped updates. (This differs from a client that is present with
-a zero update, which counts as unclipped, as any client that replaces another may.)
+with adaptive clipping, zero to the centred count of unclipped updates. (A client that is present with a zero
+update is different: it counts as unclipped, and so may any client that replaces another.)
 
 Sources: Abadi et al. 2016, Mironov 2017, Mironov, Talwar and Zhang 2019 (RDP), Wang, Balle and Kasiviswanathan 2019
 (RDP of samples without replacement), Zhu, Dong and Wang 2022 (dominating pairs), Doroshenko et al. 2022
@@ -276,7 +276,7 @@ _RELATION_NAMES = {
 # Beyond this RDP epsilon, privacy loss distributions overflow.
 _PLD_LIMIT = 8e5
 # Grid of the privacy loss relative to the RDP epsilon. The error of epsilon falls with the square of the grid spacing.
-# Once a spacing of a quarter changes epsilon by less than the tolerance, the remaining error is a fifteenth of that.
+# Once quartering the spacing changes epsilon by less than the tolerance, the remaining error is a fifteenth of that.
 _PLD_FIRST_GRID = 8e-4
 _PLD_TOLERANCE = 0.005
 _PLD_REFINEMENTS = 8

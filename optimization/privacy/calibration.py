@@ -13,7 +13,7 @@ from optimization.privacy import factorizations, mechanisms
 _NOISE_RANGE = (1e-2, 1e6)
 # Maximum size of correlated noise: it takes 0.5 GiB in memory and in each checkpoint, and 0.1 s per round.
 MOST_NOISE_NUMBERS = 2**27
-_HOPELESS = 1.1  # If the noise exceeds the least so far by this factor, no more bands are tried.
+_HOPELESS = 1.1  # If the noise exceeds the smallest noise so far by this factor, no more bands are tried.
 
 
 # Kind and sampling of the mechanisms that are compared at the same epsilon.
@@ -45,7 +45,7 @@ def plan(
     Args:
       mechanism: The mechanism. Its bands and groups are replaced, as is its noise multiplier if an epsilon is given.
       rounds: Number of planned rounds.
-      target_epsilon: Epsilon of the headline, by the mechanism's accountant; None to keep the noise multiplier.
+      target_epsilon: Headline epsilon, from the mechanism's accountant; None to keep the noise multiplier.
       bands: Number of bands; None for the number with the least noise on the prefix sums.
       dimension: Number of the model's parameters.
 
@@ -143,8 +143,8 @@ def compare_bands(
     Args:
       mechanism: A `mf_dpftrl` mechanism; its bands, groups and noise multiplier are not used.
       rounds: Number of planned rounds.
-      target_epsilon: The epsilon. None, without amplification, means the epsilon of one participation at noise
-        multiplier 1.
+      target_epsilon: The epsilon; None for that of one participation at noise multiplier 1, without
+        amplification.
       dimension: Number of the model's parameters.
 
     Returns:
@@ -187,8 +187,8 @@ def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: floa
     Args:
       mechanism: The mechanism; its noise multiplier is not used.
       rounds: Number of rounds.
-      target_epsilon: Epsilon of the headline, by the mechanism's accountant.
-      proven: Whether the first proven analysis replaces the headline.
+      target_epsilon: Headline epsilon, from the mechanism's accountant.
+      proven: Whether to use the first proven analysis instead of the headline analysis.
 
     Raises:
       ValueError: If no noise multiplier in a wide range reaches the epsilon.
@@ -242,7 +242,7 @@ def scale_cohort(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: f
     Args:
       mechanism: The mechanism, with the noise multiplier that training tolerates at its cohort size.
       rounds: Number of rounds.
-      target_epsilon: Epsilon of the headline, by the mechanism's accountant.
+      target_epsilon: Headline epsilon, from the mechanism's accountant.
 
     Raises:
       ValueError: If a cohort of the whole population does not reach the epsilon.

@@ -55,7 +55,7 @@ def composed(spent: Sequence[Spent]) -> tuple[mechanisms.Mechanism, int]:
             counts[mechanism] = counts.get(mechanism, 0) + one.rounds
         else:
             chains.append((mechanism, one.rounds))
-    chains.sort(key=lambda each: _is_disjoint(each[0]))  # Disjoint trainings must come last, to take their maximum.
+    chains.sort(key=lambda each: _is_disjoint(each[0]))  # Disjoint trainings come last, so that their maximum is taken.
     first = _at(last, last)
     others = [*((mechanism, rounds) for mechanism, rounds in counts.items() if mechanism != first), *chains]
     if first in counts:

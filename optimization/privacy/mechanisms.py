@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from data.errors import counted
 from optimization.privacy import factorizations
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Mechanism:
     @property
     def name(self) -> str:
         """Description of the kind, the bands and the sampling."""
-        bands = f"{self.bands} band{'s' * (self.bands != 1)}"
+        bands = counted(self.bands, "band")
         return ", ".join([self.kind, *[bands] * (self.kind == "mf_dpftrl"), f"{self.sampling} cohorts"])
 
     @property

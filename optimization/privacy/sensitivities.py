@@ -124,7 +124,7 @@ def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
       clipped_count_stddev: sigma_b, the standard deviation of the noise on the count, in clients.
 
     Raises:
-      ValueError: If the count's noise alone is not enough.
+      ValueError: If the count's noise is too small for this noise multiplier.
     """
     if not noise_multiplier:
         return 0.0

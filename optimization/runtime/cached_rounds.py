@@ -64,7 +64,7 @@ def process(
 def derived(
     computation: tff.Computation, what: str, derive: Callable[[], Sequence[tff.Computation]]
 ) -> Sequence[tff.Computation]:
-    """Derives something from a computation; the result is cached if the computation's process is.
+    """Derives computations from one computation. The result is cached if the computation came from `process`.
 
     Args:
       computation: The computation.
@@ -137,7 +137,7 @@ def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
         if computations and _is_users(path.parent.lstat()):
             with files.whole(path, 0o600) as file:
                 file.write(_digest(path, content) + b"\n" + content)
-            cached = path.parent.glob("[0-9a-f]" * len(path.name))  # Ignores files that are not of the cache.
+            cached = path.parent.glob("[0-9a-f]" * len(path.name))  # Ignores files that are not part of the cache.
             for oldest in sorted(cached, key=lambda one: one.stat().st_mtime)[:-_MOST]:
                 oldest.unlink()
 

@@ -1,4 +1,4 @@
-"""Runs computations on a worker through the remote interface of TFF's executor, but sends and waits less.
+"""Runs computations on a worker through the remote interface of TFF's executor, but sends less and waits less.
 
 TFF's executor sends every computation again in each round, and waits until old values are deleted. This one sends each
 computation only once, and deletes values in the background.
@@ -10,6 +10,7 @@ Anyone who can connect to a worker's port can run code there. Use a tunnel acros
 
 import collections
 import concurrent.futures
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from data.errors import Failure
 from optimization.runtime import private
 
 _MOST_EXECUTORS = 10
+_FAILED = "Failed to run computation: "  # How the worker's message about an error in TensorFlow begins.
 _MOST_COMPUTATIONS = 6  # For each computation of an executor, a worker keeps a session of a few megabytes.
 
 
@@ -54,6 +56,7 @@ class Executor:
         """Returns the result of a computation for an argument.
 
         Raises:
+          Failure: If the computation fails, with the first line of TensorFlow's message.
           TypeError, ValueError: If the type of the argument is wrong.
           tff.framework.RetryableError: If the worker cannot be reached.
         """
@@ -61,9 +64,12 @@ class Executor:
         cohort_size = 0 if parameter is None else num_clients(argument, parameter)
         try:
             return self._call(self._executor(cohort_size), computation, argument)
-        except Exception:
+        except Exception as error:
             if cohort_size in self._executors:
                 self._forget(cohort_size)
+            details = error.details() if isinstance(error, grpc.Call) else None
+            if found := re.match(f"{_FAILED}(.*?)( while evaluating local|$)", details or "", re.MULTILINE):
+                raise Failure(f"TFF's worker reports an error: {found[1]}.") from error
             raise
 
     def _executor(self, cohort_size: int) -> _AtWorker:

@@ -90,7 +90,7 @@ def _run(command: list[str]) -> subprocess.Popen:
 
 
 def _end_like(process: subprocess.Popen, path: str) -> None:
-    """Removes the socket once the command has ended; then ends this process with its status, as a shell would."""
+    """Removes the socket once the command has ended; then exits with the command's status, as a shell would."""
     status = process.wait()
     with contextlib.suppress(OSError):
         os.unlink(path)

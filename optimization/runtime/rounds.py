@@ -1,6 +1,6 @@
 """Compilation and execution of rounds on workers.
 
-A round can split its cohort into parts, which run on several workers, or one after the other to save memory. TFF's
+A round can split its cohort into parts, which run on several workers, or one after another to save memory. TFF's
 mergeable form of a round has three steps: the clients of a part do their work and their results are summed, sums are
 merged in pairs, and the server updates its state. Parts are always merged in the same order, no matter which worker
 computed them, so repeated runs are identical bit for bit. The sums differ in their last bits from those of an undivided
@@ -28,8 +28,8 @@ from optimization.runtime import cached_rounds, executor
 # is smaller than the server state (about two thirds of it with Adam). With EMNIST's CNN (27 MB of state), 64 clients
 # are one part, and 512 clients are seven parts.
 _PART_BYTES = 2 * 1000**3
-# Size of the results that a part returns to the program. If the clients that a worker computes at the same time return
-# more than this, a part has all of them, up to `_MOST_RESULT_BYTES`. While results are sent, there are about eight
+# Target size of the results that a part returns to the program. A part still has all the clients that a worker computes
+# at the same time, unless their results exceed `_MOST_RESULT_BYTES`. While results are sent, there are about eight
 # copies of them: at the worker, in messages, and in the program.
 _RESULT_BYTES = 64 * 1000**2
 _MOST_RESULT_BYTES = 1000**3

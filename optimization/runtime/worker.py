@@ -1,7 +1,7 @@
 """Workers for TFF computations: a local worker process, or workers on other machines.
 
-The program starts the local worker itself; see `worker_process`. If a worker dies, its call fails, or other workers
-take over, whereas TFF would wait forever.
+The program starts the local worker itself; see `worker_process`. If a worker dies, either its call fails or other
+workers take over. TFF by itself would wait forever.
 """
 
 import atexit
@@ -79,7 +79,7 @@ def _local(max_concurrent_calls: int, isolate: str) -> _Workers:
 
 
 class _LocalStub:
-    """Calls of the local worker. Once it has died, they raise `Failure`, which is not retried."""
+    """Calls to the local worker. Once it has died, they raise `Failure`, which is not retried."""
 
     def __init__(self, local_worker: worker_process.Server):
         self._local_worker = local_worker

@@ -88,7 +88,7 @@ def start(command: Sequence[str], port: int, environment: Mapping[str, str], *, 
 
     Args:
       command: Program and arguments.
-      port: Port of the command. If it is isolated, the port need not be free outside its network.
+      port: Port of the command. If the command is isolated, the port need not be free outside its network.
       environment: Environment variables.
       isolate: Whether the command gets a separate network.
 

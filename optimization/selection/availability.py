@@ -24,7 +24,7 @@ class Availability:
     kind: str = setting(
         None,
         "Availability of clients for a round's cohort (default: always)",
-        {"always": "all are", **KINDS},
+        {"always": "all clients", **KINDS},
         name="availability",
         unset="always",
         convert=none_of("always"),

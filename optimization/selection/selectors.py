@@ -105,7 +105,7 @@ class Selector(abc.ABC):
 
         Args:
           state: State.
-          ids: int [clients], distinct, the clients who reported. Others of the cohort may have dropped out.
+          ids: int [clients], distinct, the clients who reported. Other members of the cohort may have dropped out.
           losses: Their reports.
           silent: int [clients], distinct, clients of the cohort who were tried but had nothing to report. They count as
             tried, with a loss of 0; otherwise a client who always diverges would be selected in every round.
@@ -124,7 +124,7 @@ class Uniform(Selector):
 
 
 class Rand(Selector):
-    """Fills each place of the cohort independently, with client k at probability p_k: the paper's unbiased pi_rand.
+    """Fills each place of the cohort independently, by client k with probability p_k: the paper's unbiased pi_rand.
 
     Sampling is with replacement, because only then is the plain mean over the cohort an unbiased estimate of the mean
     weighted by data (Li et al., "On the Convergence of FedAvg on Non-IID Data", 2020, scheme I).
@@ -142,7 +142,7 @@ class Rand(Selector):
 
 
 class _FromCandidates(Selector):
-    """Selects the clients with the largest losses among d candidates, sampled by p_k without replacement."""
+    """Selects the clients with the largest losses among d candidates, which are sampled in proportion to p_k."""
 
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int, num_candidates: int | None = None):
         """Stores the number of candidates d, by default twice the cohort size, but at most the population."""

@@ -1,7 +1,7 @@
 """Flags, their checks and exit statuses, shared by all experiment binaries.
 
 Nothing here imports TensorFlow, so that `--help` and a mistyped flag get an immediate answer. Exit status 0 is success,
-1 a failure, 2 bad usage, 129, 130 and 143 an interruption by SIGHUP, Ctrl-C and SIGTERM.
+1 is a failure, and 2 is bad usage; 129, 130 and 143 are interruptions by SIGHUP, Ctrl-C and SIGTERM.
 """
 
 import errno
@@ -48,7 +48,7 @@ def seeds(settings: Mapping[str, Any]) -> range:
     if count > MOST_REPEATS:
         raise UsageError(f"--repeat={count} exceeds the limit of {MOST_REPEATS} runs per command.")
     if first + count > 2**32:
-        raise UsageError(f"--seed={first} with --repeat={count} ends above {2**32 - 1}, the largest seed: lower one.")
+        raise UsageError(f"--seed={first} with --repeat={count} exceeds {2**32 - 1}, the largest seed: lower --seed.")
     return range(first, first + count)
 
 

@@ -163,7 +163,7 @@ def draw(
       column: The metric. If it measures deployed models, it is drawn in steps.
       label: Name in the legend.
       style: Style of the curve; see `styles`.
-      at: Places of its bars, from 0 for the first round to 1 for the last one; they should differ between curves.
+      at: Positions of the bars, from 0 for the first round to 1 for the last one; they should differ between curves.
       **shown: Arguments of `band`.
     """
     import numpy as np

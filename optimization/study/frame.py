@@ -123,7 +123,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         Returns:
           Data with three attributes: `checksum`, a digest that changes when the data does; `report`, which is written
           to `config.json`; and `statistics`, which were computed from the data before the first round and are written
-          to `statistics.json`. They may be empty.
+          to `statistics.json`. The last two may be empty.
 
         Raises:
           UsageError: If the data is missing or invalid.
@@ -184,6 +184,10 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         """
         worker_flags.start(settings)
 
+    def read(self, folder: pathlib.Path) -> results.Run:
+        """Reads the results of a run."""
+        return results.read(folder, [self.columns], self.predictor)
+
     def report(self, runs: Sequence[Run[OptionsT, DataT]]) -> None:
         """Writes and prints the results of all runs after all are finished."""
 
@@ -210,7 +214,7 @@ class PlainStudy(Study[OptionsT, DataT]):
         return outcome.signum
 
     def finish(self, run: Run[OptionsT, DataT], rounds: Any, outcome: "runner.Outcome") -> None:
-        """Writes and prints the results of a run, even if it was stopped; `rounds` is the result of that method."""
+        """Writes and prints the results of a run, even if it was stopped; `rounds` comes from the method `rounds`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -422,7 +426,7 @@ def _execute(study: Study, run: Run) -> int | None:
         status = signal.Signals(signum).name if signum else "finished"
         return signum
     finally:
-        run.callbacks.finish(status, lambda: results.read(run.folder.path, [study.columns], study.predictor))
+        run.callbacks.finish(status, study.read)
 
 
 def run_rounds(

@@ -46,9 +46,9 @@ def _received(signum, frame) -> None:
 
 
 def print_line(words: str) -> None:
-    """Writes a line to stderr, and can be called by a signal handler.
+    """Writes a line to stderr; safe to call in a signal handler.
 
-    The interrupted code may be using the stream, or the process that reads it may have exited.
+    It does not use `sys.stderr`, which the interrupted code may be using. A closed stream is ignored.
     """
     with contextlib.suppress(OSError):
         os.write(2, f"{words}\n".encode())

@@ -1,15 +1,19 @@
-"""Callbacks of a run: their interface, and the one that writes `metrics.csv`."""
+"""Callbacks of a run: their interface, `metrics.csv`, the progress bar, and the user's callbacks."""
 
 import contextlib
 import csv
 import dataclasses
+import functools
 import hashlib
 import io
 import itertools
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import tqdm
 
 from data import files, objects
 from data.errors import Failure, UsageError
@@ -30,7 +34,8 @@ class ObservedRun:
       flags: All settings of the run by name, as in `config.json`.
       label: Name of the run in the progress bar.
       columns: Names of the metrics in the rows of `on_round`, in the order of `metrics.csv`.
-      first_round: Last round of earlier starts; 0 for a new run.
+      total_rounds: Number of rounds at the end.
+      first_round: Round after which the run continues; 0 for a new run.
       status: `running`; in `on_end`, `finished`, `failed`, or the signal that stopped the run, such as `SIGINT`.
       results: In `on_end`, a function that reads the run's results, as `bandits.load` does.
     """
@@ -40,13 +45,14 @@ class ObservedRun:
     flags: Mapping[str, Any]
     label: str
     columns: Sequence[str]
+    total_rounds: int
     first_round: int
     status: str = "running"
     results: Callable[[], Any] | None = None
 
 
 class Callback:
-    """Observes a run, for all rounds after the one from which it continues. By default, its methods do nothing."""
+    """Observes the rounds that the current start of a run executes. By default, its methods do nothing."""
 
     def on_start(self, run: ObservedRun) -> None:
         """Is called before the first of these rounds."""
@@ -64,11 +70,11 @@ class Callback:
 class OwnCallbacks(Callback):
     """The user's callbacks of one run: objects with any of the methods `on_start`, `on_round` and `on_end`.
 
-    The loop over the rounds calls all methods but `on_end` of the objects, for which the run's results must be written;
-    see `finish`.
+    The loop over the rounds calls all methods of the objects except `on_end`, which needs the run's results. `finish`
+    calls that method after they are written.
 
     Attributes:
-      run: The run; None until it starts.
+      run: The run between its start and its end; otherwise None.
     """
 
     def __init__(self, given: Sequence[UserObject]):
@@ -90,23 +96,50 @@ class OwnCallbacks(Callback):
     def on_round(self, row: Mapping[str, Any]) -> None:
         self._call("on_round", row)
 
-    def finish(self, status: str, results: Callable[[], Any]) -> None:
-        """Calls the objects' `on_end` if the run has started, with these attributes of `ObservedRun`.
+    def finish(self, status: str, results: Callable[[pathlib.Path], Any]) -> None:
+        """Calls the objects' `on_end`, unless no run has started since the last call.
+
+        Args:
+          status: Status of the run.
+          results: Function that reads the results in a folder.
 
         Raises:
           Failure: If an object fails; the message also has the failure that ended the run.
         """
-        if self.run:
-            self._call("on_end", dataclasses.replace(self.run, status=status, results=results))
+        run, self.run = self.run, None
+        if run:
+            read = functools.partial(results, run.folder)
+            self._call("on_end", dataclasses.replace(run, status=status, results=read))
 
     def _call(self, method: str, argument: Any) -> None:
         for each in self._given:
             try:
                 getattr(each.value, method, lambda _: None)(argument)
-            except Exception as error:  # The user's code can raise anything.
+            except (Exception, SystemExit) as error:  # The user's code can raise anything.
                 before = f"{error.__context__} " if isinstance(error.__context__, Failure) else ""
                 text = f"{before}The callback {each.label} failed in {method}: {objects.first_line(error)}."
                 raise Failure(text) from error
+
+
+class ProgressBar(Callback):
+    """A bar on stderr, also in notebooks, but not in files and pipes."""
+
+    def __init__(self, headline: str):
+        """Stores the name of the metric that the bar shows."""
+        self._headline = headline
+
+    def on_start(self, run: ObservedRun) -> None:
+        hidden = False if type(sys.stderr).__module__.startswith("ipykernel") else None
+        hidden = hidden if sys.stderr else True  # Programs without a terminal may have no stderr.
+        rounds = {"total": run.total_rounds, "initial": run.first_round, "unit": "round"}
+        self._bar = tqdm.tqdm(desc=run.label, disable=hidden, dynamic_ncols=True, **rounds)
+
+    def on_round(self, row: Mapping[str, Any]) -> None:
+        self._bar.set_postfix({self._headline: f"{row[self._headline]:.4f}"}, refresh=False)
+        self._bar.update()
+
+    def on_end(self, run: ObservedRun) -> None:
+        self._bar.close()
 
 
 class CsvFile(Callback):

@@ -22,7 +22,7 @@ _LOGGED = 3  # Action, reward and propensity.
 _BASE_BYTES = 900_000_000
 _COPIES = 85
 _COPIES_OF_A_CLIENT = 1.9  # One copy is the client's update.
-# A run is refused below this share of the usual memory. Sometimes the compiler needs fewer copies.
+# A run is refused below this share of the usual memory. The compiler sometimes needs only this many model copies.
 _LEAST_SHARE, _LEAST_COPIES = 0.6, 25
 
 
@@ -64,7 +64,7 @@ def row(down: int, up: int, sent: int, came: int, measured: int = 0) -> dict[str
 
 
 def of_selected(down: int, up: int, cohort: np.ndarray, polled: np.ndarray) -> dict[str, int]:
-    """Column values of a round that polled clients, int [polled], who keep the received models for their training."""
+    """Values of the payload columns of a round with a poll. Polled clients in the cohort get the model only once."""
     members = np.unique(cohort)
     return row(down, up, len(np.union1d(polled, members)), len(members), len(polled))
 

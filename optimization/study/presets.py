@@ -1,4 +1,4 @@
-"""Flags in files: published settings by name in each binary's `presets/` folder, and a file of the user."""
+"""Flags in files: published settings by name in each binary's `presets/` folder, and the user's own file."""
 
 import dataclasses
 import functools
@@ -38,7 +38,7 @@ class Presets:
     config: pathlib.Path = setting(
         None,
         "TOML file with your settings, one per line as name = value, with texts in quotes; it overrides --preset, "
-        "and the command line overrides it. Relative paths start in the working directory",
+        "and the command line overrides it. Relative paths are relative to the working directory",
         basic=True,
     )
     list_presets: bool = setting(False, "Print the names of all presets, and exit", basic=True)
@@ -81,11 +81,11 @@ def read(path: str) -> Mapping[str, Any]:
     except OSError as error:
         raise UsageError(f"it cannot be read ({error.strerror}).") from error
     except ValueError as error:
-        raise UsageError(f"it is not TOML ({error}): write lines flag = value, with texts in quotes.") from error
+        raise UsageError(f"it is not TOML ({error}): write lines like flag = value, with texts in quotes.") from error
     values.pop(_ABOUT, None)
     for name, value in values.items():
         if isinstance(value, dict):
-            raise UsageError(f"{name} has parts: write lines flag = value, without [headings] and without dots.")
+            raise UsageError(f"{name} has parts: write lines like flag = value, without [headings] and dots.")
         if name in _NOT_IN_FILES:
             raise UsageError(f"{name} belongs on the command line: remove it from the file.")
     return values
@@ -96,7 +96,7 @@ def located(error: UsageError, settings: cli.Settings) -> UsageError:
     named = [name for name in dict.fromkeys(re.findall(r"--(\w+)", str(error))) if name in settings.from_file]
     if not named:
         return error
-    return UsageError(f"{error} {cli.shown_path(settings.config)} gives {', '.join(f'--{name}' for name in named)}.")
+    return UsageError(f"{error} {cli.shown_path(settings.config)} sets {', '.join(f'--{name}' for name in named)}.")
 
 
 def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:

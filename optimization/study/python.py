@@ -114,8 +114,8 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
       TypeError: For a keyword that is not a setting.
       UsageError: For values that the binary refuses, too.
       Failure: If a run fails, or this process was forked from one that has executed runs; finished rounds are saved.
-      KeyboardInterrupt: After Ctrl-C, once the round in progress is saved, or immediately while it waits for another
-        thread's run, which continues; the same call continues this run.
+      KeyboardInterrupt: After Ctrl-C, once the round in progress is saved; the same call continues the run. If this
+        call is waiting for another thread's run, immediately; the other run goes on.
     """
     flag_values = checked(study, flag_values)
     flags, table = frame.flag_set(study), flag_values.pop(_TABLE, None)

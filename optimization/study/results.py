@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from data import files
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from optimization.study import run_folder
 from optimization.study.metrics import Metric
 
@@ -53,7 +53,7 @@ class Run:
 
     def __repr__(self) -> str:
         last = int(self.metrics["round_num"].iloc[-1])
-        return f"<run {self.folder}, {last} round{'s' * (last != 1)}>"
+        return f"<run {self.folder}, {counted(last, 'round')}>"
 
     @property
     def weights(self) -> "dict[str, np.ndarray] | None":
@@ -83,7 +83,8 @@ class Run:
           (its number, if --reward_columns=all).
 
         Raises:
-          UsageError: If it is not a run of run_federated on a table, has no model yet, or the frame lacks a column.
+          UsageError: If the run is not of run_federated on a table, or has no model yet; or if the frame lacks a
+            column.
         """
         return self._module("predictions").predict(self, frame)
 
@@ -114,7 +115,7 @@ class Run:
         return importlib.import_module(f"{self.predictor}.{name}")
 
     def plot(self, *names: str) -> "panels.Figure":
-        """Plots metrics over rounds; by default those that the study marks for summaries.
+        """Plots metrics over rounds; by default those that the study marks as drawn.
 
         Example:
           >>> run.plot("bandits/average_rewards").savefig("reward.png")
@@ -170,7 +171,7 @@ class Runs(Sequence[Run]):
         return dict(zip(labels(folders), groups.values(), strict=True))
 
     def plot(self, *names: str, band: str = "ci") -> "panels.Figure":
-        """Plots metrics as the mean over seeds with a band; by default those that the study marks for summaries.
+        """Plots metrics as the mean over seeds with a band; by default those that the study marks as drawn.
 
         Args:
           *names: The metrics.

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 
 from data.errors import Failure
 from optimization.options import Length
 from optimization.study import interruption, run_folder
-from optimization.study.loggers import Callback, CsvFile, ObservedRun
+from optimization.study.loggers import Callback, CsvFile, ObservedRun, ProgressBar
 from optimization.study.metrics import Metric
 
 State = Any
@@ -32,7 +31,7 @@ class Rounds(abc.ABC):
     Attributes:
       columns: Metrics of these rounds in addition to those that all runs of the study have.
       secrets: Descriptions of the parts of the state that must stay secret. If there are any, a checkpoint is written
-        before round 1, so that a run that is killed early does not restart with other secrets.
+        before round 1, so that a run that is killed early does not restart with new secrets.
     """
 
     columns: Sequence[Metric] = ()
@@ -98,7 +97,7 @@ def run(
       headline: Metric that the progress bar shows; the first metric by default.
       label: Text before the progress bar.
       loggers: Callbacks, in addition to `metrics.csv` and TensorBoard, that belong to the run's results.
-      callbacks: The user's callbacks. A round counts even if one of them fails on it.
+      callbacks: The user's callbacks. A round counts even if a callback fails on it.
 
     Returns:
       The outcome. After a signal (see `interruption.hold`), the round in progress is finished and saved; the caller
@@ -106,8 +105,8 @@ def run(
       `interruption.held`.
 
     Raises:
-      Failure: If the run's files cannot be written, or those of an earlier start are damaged; or if a round raises it,
-        after the last finished round is saved.
+      Failure: If the run's files cannot be written, or those of an earlier start are damaged; or if a round raises
+        `Failure`. The last finished round is saved first.
     """
     state, headline = rounds.initial_state(), headline or columns[0]
     leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
@@ -123,16 +122,21 @@ def run(
         return round_num < length.total_rounds and not rounds.is_finished(state, round_num)
 
     with interruption.held(), contextlib.ExitStack() as stack:
-        observed = ObservedRun(folder, folder.path, folder.flags, label, columns, first)
-        logs = [CsvFile(), EventsFile(), *loggers]
-        for log in logs:
-            log.on_start(observed)
-            stack.callback(log.on_end, observed)
+        observed = ObservedRun(folder, folder.path, folder.flags, label, columns, length.total_rounds, first)
+        logs: list[Callback] = []
+
+        def observe(*observers: Callback) -> None:
+            for log in observers:
+                log.on_start(observed)
+                stack.callback(log.on_end, observed)
+                logs.append(log)
+
+        observe(CsvFile(), EventsFile(), *loggers)
         if goes_on():
             folder.record_continuation(first)
             if first:
                 print(f"Continuing after round {first} of {length.total_rounds}.", file=sys.stderr)
-        progress = stack.enter_context(_progress(length.total_rounds, first, label))
+        observe(ProgressBar(headline))
         callbacks.on_start(observed)
         received = interruption.hold("\nStopping as soon as this round is saved; press Ctrl-C again to stop now.")
 
@@ -144,7 +148,10 @@ def run(
         try:
             while goes_on() and not received:
                 now, start = round_num + 1, time.perf_counter()
-                after, metrics = rounds.run_round(state, now)
+                try:
+                    after, metrics = rounds.run_round(state, now)
+                except Failure as error:
+                    raise Failure(f"Round {now} failed: {error}") from error
                 seconds = time.perf_counter() - start
                 row = {"round_num": now, **metrics, "seconds": round(seconds, 4)}
                 if length.ends_in_evaluation(now):
@@ -152,8 +159,6 @@ def run(
                 for log in logs:
                     log.on_round(row)
                 state, round_num = after, now
-                progress.set_postfix({headline: f"{row[headline]:.4f}"}, refresh=False)
-                progress.update()
                 callbacks.on_round(row)
                 if length.rounds_per_checkpoint and round_num % length.rounds_per_checkpoint == 0:
                     save()
@@ -222,10 +227,3 @@ def _event_errors() -> Iterator[None]:
     except tf.errors.OpError as error:
         reason = re.sub(r"\{\{.*?\}\} ?", "", error.message.partition("\n")[0])
         raise Failure(f"TensorBoard's events cannot be written ({reason}). Earlier events are kept.") from error
-
-
-def _progress(total_rounds: int, first: int, label: str) -> tqdm.tqdm:
-    # Notebooks also show a text progress bar. Files and pipes do not get one.
-    hidden = False if type(sys.stderr).__module__.startswith("ipykernel") else None
-    hidden = hidden if sys.stderr else True  # Programs without a terminal may have no stderr.
-    return tqdm.tqdm(total=total_rounds, initial=first, desc=label, unit="round", disable=hidden, dynamic_ncols=True)

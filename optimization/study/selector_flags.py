@@ -51,7 +51,8 @@ class SelectorSettings:
         "Update rule of the upper confidence bounds",
         {
             "equations": "the paper's equations: all clients get a new index in every round",
-            "algorithm_listing": "the paper's listing: only reporting clients get a new index; others shrink by gamma",
+            "algorithm_listing": "the paper's listing: only reporting clients get a new index; the indices "
+            "of others shrink by gamma",
         },
         only={"client_selection": ("ucb_cs",)},
     )
@@ -98,7 +99,7 @@ def voids(selection: selectors.Selection) -> str:
 
 
 def options(settings: Mapping[str, Any]) -> selectors.Selection:
-    """Builds the options of client selection from flags that have a single `--client_selection`."""
+    """Builds the options of client selection, where `--client_selection` has a single value."""
     name = settings["client_selection"]
     values = {}
     if name == "ucb_cs":

@@ -80,7 +80,7 @@ class Settings(Mapping[str, Any]):
             value = None if self._misfits(name) else declaration.applied_default
         elif numbers := [kind for _, _, kind in self._chosen(name)] or list(declaration.of.values())[:1]:
             defaults = {number.default for number in numbers}
-            value = defaults.pop() if len(defaults) == 1 else None  # With several, each run has its own default.
+            value = defaults.pop() if len(defaults) == 1 else None  # If they differ, each run has its own default.
         if callable(value):
             return value(self)
         return files.user_path(value) if value and declaration.type is pathlib.Path else declaration.parsed(value)
@@ -124,7 +124,7 @@ class Settings(Mapping[str, Any]):
     def with_file(self, values: Mapping[str, Any]) -> "Settings":
         """Copy with the values of a file, which count as set by the user; the command line takes precedence.
 
-        A file's value is dropped if the command line sets it, or makes a choice that the setting does not apply to.
+        A file's value is dropped if the command line sets the same setting, or rules the setting out by another one.
 
         Raises:
           UsageError: See `converted`.
@@ -180,7 +180,7 @@ class Settings(Mapping[str, Any]):
           *checks: Further checks of settings that depend on each other.
 
         Raises:
-          UsageError: If the user sets a setting that does not apply, or a value is invalid for the choice.
+          UsageError: If the user sets a setting that does not apply, or a value is invalid because of another setting.
         """
         for name in self._declared:
             for wrong in self._misfits(name).values() if name in self.set_by_user else ():

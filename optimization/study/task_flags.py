@@ -22,7 +22,7 @@ TASK_TYPE = Setting(
     basic=True,
     convert=lambda name, settings: "own" if settings.get("data") and not settings.is_given("task_type") else name,
 )
-# Title in studies that have these flags only for the tasks of another study.
+# Used by studies that also offer the tasks of the contextual bandits' study.
 VARIANT = Setting(
     "variant",
     ["paper", "reference_code"],
@@ -35,7 +35,7 @@ _GROUPS = {
     "Models for digits, images and tables": task_options.Models,
     "Synthetic clients": task_options.SyntheticClients,
     "Your own table": schema.Table,
-    "Sets of actions": task_options.Sets,
+    "Sets of actions": schema.Sets,
     "Rewards in a table or log": task_options.Rewards,
     "Columns": schema.Columns,
     "Your own log": schema.Log,
@@ -74,6 +74,7 @@ def define_data(flags: cli.FlagSet, **changes: Mapping[str, Any]) -> None:
         "text_normalisation": {"default": _text_normalisation},
         "keep_untagged": {"default": _keep_untagged},
         "data_file": {"convert": found_table},
+        "action_table": {"convert": found_table},
     }
     for title, group in _GROUPS.items():
         settings = []

@@ -96,7 +96,7 @@ class TrainingRounds(runner.Rounds):
         return self._cached(("rounds", work, num_clients), build)
 
     def _evaluation(self, measure: Callable[[tf.Tensor, tf.Tensor], Any]) -> Callable[..., Any]:
-        """Builds a function of (weights, features, labels): a module's function `measure` of outputs and labels."""
+        """Builds a function of (weights, features, labels) that applies `measure`, a module's function, to outputs."""
         model = self._model
 
         def evaluate(weights, features, labels):

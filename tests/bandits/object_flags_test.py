@@ -145,7 +145,7 @@ def test_a_run_without_metrics_records_none():
         ),
         ({"policy": lambda predicted_rewards: None}, {}, "fails on random predictions"),
         ({"rewards": lambda label, action: "high"}, {}, "rewards must give a number"),
-        ({"rewards": lambda label, action: float("nan")}, {}, "finite numbers, but does not for label 0 and action 0"),
+        ({"rewards": lambda label, action: float("nan")}, {}, "must be finite, but the one for label"),
         ({"model": 3}, {}, "Keras model, not a int"),
         ({"metrics": [3]}, {}, "metrics must be an object or a function"),
         ({"metrics": [lambda log: 1]}, {}, "metrics need distinct names .*<lambda>"),

@@ -108,7 +108,7 @@ def test_a_dictionary_is_recorded_and_continued_with_equal_data_only(users, fold
         np.testing.assert_array_equal(weights, longer.weights[name])
     with pytest.raises(UsageError, match=r"--data was dict in memory .*the data has a different checksum"):
         bandits.run(data=users.make(31), total_rounds=4, **where)
-    with pytest.raises(UsageError, match="only runs of run_federated on a table"):
+    with pytest.raises(UsageError, match=r"trained on arrays .*: apply run.weights to arrays"):
         longer.predict(pd.DataFrame({"x": [1.0]}))
 
 

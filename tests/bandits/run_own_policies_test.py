@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import bandits
 from bandits import interactions, policies
 from data.errors import Failure
 from tests.bandits import whole_runs
@@ -51,6 +52,27 @@ class Restarting(LinearThompson):
 
 def breaks_later(predicted_rewards, round_num):
     return tf.nn.softmax(predicted_rewards) * (1 + tf.cast(tf.equal(round_num, 3), tf.float32))
+
+
+def asserts_later(predicted_rewards, round_num):
+    with tf.control_dependencies([tf.debugging.Assert((round_num < 3) | (round_num > 7), ["too late"])]):
+        return tf.nn.softmax(predicted_rewards)
+
+
+class Recorder:
+    """A callback that records its calls."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, run):
+        self.seen.append((run.label, run.folder.name, run.total_rounds, run.first_round))
+
+    def on_round(self, row):
+        self.seen.append(row["round_num"])
+
+    def on_end(self, run):
+        self.seen.append((run.status, len(run.results().metrics)))
 
 
 def _policy(name: str) -> str:
@@ -111,3 +133,22 @@ def test_an_invalid_row_stops_the_run_before_its_round_is_written(tmp_path, argu
     with pytest.raises(Failure, match=r"policy breaks_later returned the invalid row \[0\.\d+ .*sum to 1"):
         play(tmp_path, _policy("breaks_later"), *arguments)
     assert len(whole_runs.table(tmp_path / "run")) == 2
+
+
+def test_a_failed_assertion_of_a_policy_is_a_single_line_with_the_round(tmp_path):
+    with pytest.raises(Failure) as caught:
+        play(tmp_path, _policy("asserts_later"))
+    reason = "TFF's worker reports an error: assertion failed: [too late]."
+    assert str(caught.value) == f"Round 3 failed: {reason} The run is in {tmp_path}/run."
+    assert len(whole_runs.table(tmp_path / "run")) == 2
+
+
+def test_callbacks_see_the_initial_training_as_a_run_of_its_own(tff_worker, tmp_path, capsys):
+    first, again = Recorder(), Recorder()
+    settings = {"scenario": "init", "init_rounds": 1, "total_rounds": 2, "clients_per_round": 5}
+    for recorder in (first, again):
+        bandits.run(callbacks=[recorder], root_output_dir=tmp_path, experiment_name="run", **settings)
+    initial, rest = ("Initial training", "init", 1), ("softmax", "run", 2)
+    assert first.seen == [(*initial, 0), 1, ("finished", 1), (*rest, 0), 1, 2, ("finished", 2)]
+    assert again.seen == [(*initial, 1), ("finished", 1), (*rest, 2), ("finished", 2)]
+    assert "Initial training: 1 round, before 2 rounds of softmax." in capsys.readouterr().err

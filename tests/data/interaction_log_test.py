@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data import clients, columns, files, frames, interaction_log, log_checks, schema, statistics, text
+from data import clients, columns, files, frames, interaction_log, log_checks, log_table, schema, statistics, text
 from data.errors import UsageError
 
 
@@ -288,7 +288,7 @@ def _frame(**changed) -> pd.DataFrame:
 def _read(tmp_path: pathlib.Path, frame: pd.DataFrame, wanted: schema.Schema = WANTED, **others):
     path = tmp_path / "log.parquet"
     frame.to_parquet(path)
-    return interaction_log.read_table(str(path), wanted, **others)
+    return log_table.read(str(path), wanted, **others)
 
 
 def test_rows_are_read_by_client_and_typed_as_tables_are(tmp_path):
@@ -393,7 +393,7 @@ def test_the_small_sample_of_open_bandit_has_its_published_overlap():
         propensity_column="propensity_score",
         position_column="position",
     )
-    log = interaction_log.read_table(str(folder / "bts_all.csv.gz"), wanted, with_contexts=False)
+    log = log_table.read(str(folder / "bts_all.csv.gz"), wanted, with_contexts=False)
     weights = 1 / 80 / log.propensities
     assert (len(log), len(log.action_names), log.rewards.sum()) == (10000, 80, 42)
     assert log_checks.effective_sample_size(weights) == pytest.approx(340.38, abs=0.005)
@@ -406,16 +406,14 @@ def test_the_small_sample_of_open_bandit_has_its_published_overlap():
 def test_missing_value_words_are_names_of_actions_and_clients_with_a_warning(tmp_path):
     frame = _frame(action=["NA", "EU", "NA", "inf"], user=["NULL", "a", "b", ""])
     frame.to_csv(tmp_path / "log.csv", index=False)
-    log = interaction_log.read_table(str(tmp_path / "log.csv"), WANTED)
+    log = log_table.read(str(tmp_path / "log.csv"), WANTED)
     assert (log.client_ids, log.action_names) == (("NULL", "a", "b"), ("EU", "NA"))
     texts = [finding.text for finding in log_checks.reading(log)]
     assert texts[0] == "Rows were left out: 1 without client."
     assert "--client_column=user has the client 'NULL'" in texts[1]
     assert "--action_column has the action 'NA', which is treated as a name: if it means a missing value" in texts[2]
     assert [finding.text for finding in log_checks.public(log)] == texts[2:]
-    dropped = interaction_log.read_table(str(tmp_path / "log.csv"), _schema(missing_values="NULL")).report[
-        "dropped_rows"
-    ]
+    dropped = log_table.read(str(tmp_path / "log.csv"), _schema(missing_values="NULL")).report["dropped_rows"]
     assert dropped == {"without_client": 2, "without_action": 0}
 
 
@@ -444,13 +442,13 @@ def _case(shared_data, name, form, **columns):
     )
     path = shared_data / "cases" / name
     if form == "file":
-        return interaction_log.read_table(str(path), wanted)
+        return log_table.read(str(path), wanted)
     if name.endswith(".parquet"):
         frame = pd.read_parquet(path, dtype_backend=form)
     else:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     with frames.lent(frame) as lent:
-        return interaction_log.read_table(lent, wanted)
+        return log_table.read(lent, wanted)
 
 
 @pytest.mark.parametrize("form", ["file", "numpy_nullable", "pyarrow"])
@@ -493,7 +491,7 @@ def test_features_from_after_the_action_are_found_in_files_and_frames(tmp_path, 
         path = name if form == "frame" else str(tmp_path / f"log.{form}")
         if form != "frame":
             getattr(frame, f"to_{form}")(path, index=False)
-        log = interaction_log.read_table(path, WANTED)
+        log = log_table.read(path, WANTED)
     finding = log_checks.check(log)
     assert (finding.name, "'paid'" in finding.text) == (log_checks.COLUMNS, True)
     uses = {column["name"]: column["use"] for column in log.report["columns"]}
@@ -548,7 +546,7 @@ def test_the_shipped_log_has_120_clients_four_offers_and_honest_propensities():
         propensity_column="propensity",
         probability_columns="rule",
     )
-    log = interaction_log.read_table(str(files.EXAMPLES / "shop_log.csv"), wanted)
+    log = log_table.read(str(files.EXAMPLES / "shop_log.csv"), wanted)
     assert (len(log), len(log.client_ids)) == (2269, 120)
     assert log.action_names == ("coupon", "free_shipping", "gift", "none")
     assert [name for name in log.feature_names if "=" in name] == ["device=laptop", "device=phone", "device=tablet"]

@@ -127,7 +127,7 @@ def test_wrong_propensities_are_found_with_and_without_a_policy():
     swapped = {"propensities": np.where(log.actions == 0, 0.3, np.where(log.actions == 1, 0.5, 0.2))}
     finding = log_checks.check(_sampled_log(0, **swapped))
     assert finding.name == log_checks.PROPENSITIES
-    assert "the rows of an action outweigh all rows" in finding.text
+    assert "the rows of an action weigh more than all rows" in finding.text
     doubled = _sampled_log(0, propensities=np.minimum(2 * log.propensities, 1))
     finding = log_checks.check(doubled, _uniform(doubled))
     assert finding.name == log_checks.PROPENSITIES

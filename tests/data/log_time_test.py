@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, interaction_log, log_time, schema
+from data import frames, interaction_log, log_table, log_time, schema
 from data.errors import UsageError
 from data.tasks import logged, tabular
 from data.tasks.options import TaskOptions
@@ -31,7 +31,7 @@ def _log(frame=None, **roles) -> interaction_log.InteractionLog:
     ignored = ",".join({"day", "paid"}.intersection(frame) - set(roles.values()))
     wanted = schema.Schema(client_column="user", **ROLES, ignore_columns=ignored or None, **roles, file_flag="--log")
     with frames.lent(frame) as name:
-        return interaction_log.read_table(name, wanted)
+        return log_table.read(name, wanted)
 
 
 def _rewards(log):
@@ -179,7 +179,7 @@ def test_times_that_cannot_be_used_are_refused(tmp_path, changed, roles, message
     ignored = None if "paid" in roles.values() else "paid"
     wanted = schema.Schema(client_column="user", **ROLES, time_column="day", ignore_columns=ignored, **roles)
     with pytest.raises(UsageError, match=message):
-        interaction_log.read_table(str(tmp_path / "log.csv"), wanted)
+        log_table.read(str(tmp_path / "log.csv"), wanted)
 
 
 def test_the_latest_fifth_is_held_out_and_rows_within_the_window_before_are_in_neither_part():

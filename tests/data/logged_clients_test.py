@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import linear_model
 
-from data import interaction_log, logged_clients, text
+from data import action_sets, interaction_log, logged_clients, text
 from data.errors import UsageError
 
 
@@ -188,3 +188,52 @@ def test_rare_clicks_keep_their_mean_and_their_order():
     assert (predicted > -1).all()
     assert predicted[np.arange(20_000), actions].mean() == pytest.approx(clicks.mean(), abs=1e-5)
     assert np.corrcoef(predicted[:, 0], 5 * chances[:, 0] - 1)[0, 1] > 0.8
+
+
+def with_features(log, *, offers_all=False):
+    """The log with sets of at least two of the actions, whose features are their numbers and one-hot codes."""
+    draw, order = np.random.default_rng(1), np.arange(3)
+    is_offered = np.ones((len(log), 3), bool)
+    is_offered[np.arange(len(log)), (log.actions + draw.integers(1, 3, len(log))) % 3] = offers_all
+    entries = np.array([[*row, -1][:3] for row in (order[each].tolist() for each in is_offered)], np.int32)
+    slots = (entries == log.actions[:, np.newaxis]).argmax(axis=1).astype(np.int32)
+    sets = action_sets.of_entries(log.contexts, entries)
+    catalogue = np.column_stack([np.eye(3), order]).astype(np.float32)
+    return dataclasses.replace(log, contexts=sets, actions=slots, catalogue=catalogue, catalogue_actions=order)
+
+
+def test_actions_with_features_share_one_regression_on_their_pairs_with_contexts():
+    log, means = make(200)
+    log = with_features(log)
+    part = clients_of(log)
+    entries = log.contexts.entries
+    pairs = np.where(entries >= 0, np.take_along_axis(means, entries, axis=1), 0)
+    rows = np.split(np.arange(len(log)), 200)
+    predicted = np.concatenate([part.predicted(index) for index in range(200)])
+    assert (predicted[entries < 0] == 0).all()
+    assert np.corrcoef(predicted[entries >= 0], pairs[entries >= 0])[0, 1] > 0.9
+    labels = part.load(3).labels
+    assert labels.shape == (50, 3)
+    assert set(np.unique(labels)) <= {0, 1}
+    assert (labels[entries[rows[3]] < 0] == 0).all()
+    logged = clients_of(log, "doubly_robust", keeps_log=True).load(3).labels
+    np.testing.assert_array_equal(logged[:, 3], log.actions[rows[3]])
+    assert (logged[:, :3][entries[rows[3]] < 0] == 0).all()
+
+
+def test_the_shared_regression_is_ridge_on_contexts_actions_and_products():
+    log = with_features(make(10)[0], offers_all=True)
+    fitted = logged_clients.learn(log, 3).regressions[2]
+    actions = log.catalogue[log.contexts.entries[np.arange(len(log)), log.actions]]
+    x = log.contexts.contexts
+    pairs = np.hstack([x, actions, np.einsum("ra,rb->rab", x, actions).reshape(len(log), -1), np.ones((len(log), 1))])
+    solved = np.linalg.solve(pairs.T @ pairs + fitted.penalty * np.eye(20), pairs.T @ (log.rewards - fitted.base))
+    np.testing.assert_allclose(fitted.weights[:, 0], solved, rtol=1e-4, atol=1e-5)
+
+
+def test_replay_accepts_uniform_choices_from_sets_of_different_sizes():
+    log = with_features(make(uniform=True)[0])
+    sizes = log.offered.sum(axis=1)
+    logged_clients.check_uniform(dataclasses.replace(log, propensities=1 / sizes))
+    with pytest.raises(UsageError, match="needs a log of uniformly random actions"):
+        logged_clients.check_uniform(dataclasses.replace(log, propensities=np.full(len(log), 1 / 3)))

@@ -142,6 +142,7 @@ def test_an_object_or_the_result_of_a_function_is_made(value):
         (int, "rate must be a number, or a function that returns one, not <class 'int'>"),
         (lambda: "fast", "rate must be a number, .* not 'fast'"),
         (lambda: 1 / 0, "rate .* fails: ZeroDivisionError: division by zero"),
+        (lambda: sys.exit("no licence"), "rate .* fails: SystemExit: no licence"),
     ],
 )
 def test_an_object_of_another_type_or_a_function_that_fails_is_refused(value, message):

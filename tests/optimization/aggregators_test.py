@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from data import objects
-from data.errors import UsageError
+from data.errors import Failure, UsageError
 from optimization import aggregators, options
 from optimization.privacy import dp_queries, mechanisms
 from optimization.study import aggregation_flags, cli
@@ -230,6 +230,25 @@ def test_a_weighted_aggregator_of_the_users_gets_the_weights(tff_worker):
     process, _ = of_user(robust)
     output = process.next(process.initialize(), [DELTA, ZERO], [1.0, 3.0])
     np.testing.assert_allclose(flat(output.result), flat(DELTA) / 4, rtol=1e-6)
+
+
+def quotient():
+    return tff.aggregators.MeanFactory()  # NaN if all weights are 0.
+
+
+def infinite():
+    return tff.aggregators.UnweightedMeanFactory(value_sum_factory=tff.aggregators.SumFactory())
+
+
+def test_a_result_that_is_not_finite_is_a_failure_unless_nothing_has_weight(tff_worker):
+    process, _ = of_user(quotient)
+    assert np.isnan(flat(process.next(process.initialize(), [DELTA, ZERO], [0.0, 0.0]).result)).all()
+    process, _ = of_user(infinite)
+    largest = tuple(np.full(shape, 3e38, np.float32) for shape in SHAPES)
+    with pytest.raises(Failure) as caught:
+        execute(process, process.initialize(), [largest, largest])
+    problem = "the result of aggregator infinite is not finite, although all updates are"
+    assert str(caught.value) == f"TFF's worker reports an error: assertion failed: [{problem}]."
 
 
 def test_an_unknown_aggregator_has_no_guarantee():

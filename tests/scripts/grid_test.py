@@ -200,7 +200,7 @@ def test_a_signal_stops_the_runs_and_leaves_no_process(command, tmp_path, execut
     process.send_signal(signum)
     out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (status, ""), err
-    assert err.splitlines()[-1] == f"Stopped; what was done is saved. The same command continues {tmp_path}/g."
+    assert err.splitlines()[-1] == f"Stopped; finished rounds are saved. The same command continues {tmp_path}/g."
     assert psutil.wait_procs(workers, timeout=300)[1] == []
     assert not list(tmp_path.glob("g/runs/rate=1-*"))
 

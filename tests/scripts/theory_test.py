@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from bandits import fedlinucb
 from bandits import theory as experiments
 from scripts import theory
 
@@ -10,3 +11,11 @@ def test_the_program_prints_the_table_of_its_seed(capsys, monkeypatch):
     monkeypatch.setattr(experiments, "rates", lambda seed: pd.DataFrame({"seed": [f"{seed}"]}))
     theory.program(theory.define().parse(["theory", "--seed=3"]))
     assert capsys.readouterr().out == "| seed |\n| --- |\n| 3 |\n"
+
+
+def test_the_program_compares_each_algorithm_with_the_published_results(capsys, monkeypatch):
+    result = lambda *arguments: (pd.DataFrame({"arguments": [f"{arguments}"]}), "The verdict.")  # noqa: E731
+    monkeypatch.setattr(fedlinucb, "compare", result)
+    theory.program(theory.define().parse(["theory", "--figure=fedlinucb_synthetic", "--seed=3", "--repeat=4"]))
+    out = capsys.readouterr().out
+    assert all(f"| ('{name}', 3, 4) |\n\nThe verdict." in out for name in fedlinucb.EXPERIMENTS)

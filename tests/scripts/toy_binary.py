@@ -93,7 +93,8 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             first, (total,) = checkpoint
             print(f"Continuing after round {first}")
         log = loggers.CsvFile()
-        log.on_start(observed := loggers.ObservedRun(folder, folder.path, {}, "toy", self.columns, first))
+        length = options.total_rounds
+        log.on_start(observed := loggers.ObservedRun(folder, folder.path, {}, "toy", self.columns, length, first))
         received = interruption.hold("stopping") if settings.finishes else []
         for round_num in range(first + 1, options.total_rounds + 1):
             if received:

@@ -56,7 +56,7 @@ def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, 
     assert by_estimator(found)["ips"] == pytest.approx(expected, abs=0.01)
     printed = capsys.readouterr().out
     assert "missing rewards are distributed like observed ones" in printed
-    assert "changes over time. Whoever holds the data can" in printed
+    assert "changes over time. The data holder can" in printed
     assert f"{len(part):,} rows" not in printed
 
 

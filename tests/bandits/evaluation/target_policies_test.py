@@ -105,7 +105,8 @@ def test_a_periods_policy_has_the_scheduled_parameter():
 
 
 def _of_actions(monkeypatch, of_run, of_log):
-    task, phase = types.SimpleNamespace(num_actions=3, action_names=of_run), _run_model().phase
+    phase, form = _run_model().phase, ((1,), "float32")
+    task = types.SimpleNamespace(num_actions=3, action_names=of_run, has_action_features=False, feature_spec=form)
     monkeypatch.setattr(target_policies.object_flags, "with_recorded_model", lambda *_: task)
     monkeypatch.setattr(target_policies.tasks_registry, "load", lambda options: task)
     monkeypatch.setattr(models, "of_task", lambda *_: _MODEL)

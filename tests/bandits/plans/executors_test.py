@@ -172,9 +172,9 @@ def test_a_cluster_that_has_lost_all_nodes_for_a_run_is_waited_for_a_minute(monk
         wait(230.0)
     assert str(lost.value) == (
         "--executor=ray: each run needs 2 CPUs, but no node of the cluster has that many: 10.0.0.1 has 1. Start nodes "
-        "with more CPUs, or allow this command fewer (taskset, or --max_concurrent_threads of a grid). It has had "
-        "none for 60 seconds. 2 runs are not finished; run the same command again to continue them. Finished runs are "
-        "kept."
+        "with more CPUs, or give each run fewer (with taskset, or with --max_concurrent_threads of a grid). No node "
+        "has had enough CPUs for 60 seconds. 2 runs are not finished; run the same command again to continue them. "
+        "Finished runs are kept."
     )
     executor._ray.cpus = []
     with pytest.raises(Failure, match="has that many: it has no nodes"):

@@ -17,7 +17,7 @@ def test_the_test_is_named():
     falcon = configuration("falcon", SOFTMAX, unpaired=True)
     pairs = [(configuration("softmax", SOFTMAX), GREEDY), (falcon, GREEDY)]
     assert phrases.family(comparison.compare(pairs, REWARD)) == (
-        "Significant: p below 5% by a paired t test and Welch's for configurations whose runs no seed determines, "
+        "Significant: p below 5% by a paired t test and Welch's for configurations with unseeded noise or cohorts, "
         "adjusted by Holm for 2 configurations."
     )
     assert phrases.family(comparison.compare([(configuration("one", [0.6]), GREEDY)], REWARD)) == ""

@@ -150,7 +150,7 @@ def test_entities_of_the_xml_and_of_the_html_are_decoded(dump):
 def test_a_truncated_or_damaged_dump_is_refused_with_the_line(dump, content, line):
     dump.parent.mkdir()
     dump.write_text(content)
-    with pytest.raises(UsageError, match=rf"Posts\.xml is damaged \(.*line {line}, .*SOURCE_DIR must hold"):
+    with pytest.raises(UsageError, match=rf"Posts\.xml is damaged \(.*line {line}, .*SOURCE must hold"):
         _read(dump)
 
 

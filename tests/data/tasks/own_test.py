@@ -184,7 +184,7 @@ def test_clients_of_tff_are_read_by_the_names_of_their_arrays():
 
 WRONG = {
     "no clients": ({}, "data has 0 different ids of 0 clients"),
-    "id": (population() | {1.5: client(1)}, "data has 1.5: .* a text or a whole number"),
+    "id": (population() | {1.5: client(1)}, "data has 1.5: .* a string or a whole number"),
     "bool id": (population() | {True: client(1)}, "data has True"),
     "same id": ({1: client(1), "1": client(2)}, "data has 1 different ids of 2 clients"),
     "few clients": (population(4), "data has 4 clients, .* --eval_data"),

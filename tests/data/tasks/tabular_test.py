@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, reward_bounds, tasks
+from data import action_sets, frames, reward_bounds, tasks
 from data.errors import UsageError
 from data.tasks import tabular
 from data.tasks.options import TaskOptions
@@ -455,3 +455,162 @@ def test_decimal_commas_of_the_case_are_read_with_one_flag(shared_data, form):
     assert {"name": "Datum", "use": "feature", "kind": "date", "imputed": 0, "hours": False} in task.report["columns"]
     with pytest.raises(UsageError, match="--decimal=,"):
         _case(shared_data, "german_decimal_comma.csv.gz", "Filiale", **flags)
+
+
+SETS = """site,age,target,offered
+b,4,x,x|z
+a,2,y,z|y|x
+c,100,z,z|y
+a,1,x,y|x
+d,2,z,z|x
+e,4,y,y|z
+b,4,z,x|z
+c,3,y,y|z
+"""
+ITEMS = "id,size\nx,1\ny,2\nz,6\n"
+
+
+def _examples(task):
+    parts = [(part, index) for part in (task.clients, task.held_out) for index in range(len(part))]
+    return {part.client_ids[index]: part.load(index) for part, index in parts}
+
+
+def test_rows_with_sets_of_labels_restrict_the_actions(write):
+    task = _load(write(SETS), "site", "target", offered_column="offered")
+    examples = _examples(task)
+    assert (task.num_actions, task.feature_spec) == (3, action_sets.Spec(((1,), "float32")))
+    np.testing.assert_array_equal(examples["a"].labels, [1, 0])
+    np.testing.assert_array_equal(examples["a"].features.entries, [[0, 1, 2], [0, 1, -1]])
+    assert set(task.rewards) == {"exact", "init", "bandits"}
+    assert task.report["sets"] | {"features": []} == {
+        "smallest": 2, "mean": 2.125, "largest": 3, "actions": 3, "entries": 3, "features": [],
+    }  # fmt: skip
+
+
+def test_labels_among_actions_with_features_are_rewards_of_slots(write):
+    task = _load(write(SETS), "site", "target", offered_column="offered", action_table=write(ITEMS, "items.csv"))
+    examples = _examples(task)["a"]
+    np.testing.assert_array_equal(examples.labels, [[0, 1, 0], [0, 1, 0]])
+    sets = task.normalize(examples.features)
+    size = task.statistics["actions"]["size"]
+    found = sets.actions[..., 0] * size["deviation"] + size["mean"]
+    np.testing.assert_allclose(np.where(sets.entries >= 0, found, 0), [[6, 2, 1], [2, 1, 0]], rtol=1e-6)
+    names = np.array(task.action_names)[task.catalogue_actions]
+    np.testing.assert_array_equal(names[sets.entries[0]], ["z", "y", "x"])
+    assert (task.num_actions, task.feature_spec) == (3, action_sets.Spec(((1,), "float32"), 1))
+    assert (task.statistics["labels"], task.has_reward_labels, task.label_range) == ({}, True, (0, 1))
+    assert "means, deviations and categories of the actions' features" in task.private_statistics
+
+
+def test_one_hot_actions_that_are_all_offered_have_todays_rewards_and_contexts(write):
+    one_hot = write("id,is_x,is_y,is_z\nx,1,0,0\ny,0,1,0\nz,0,0,1\n", "items.csv")
+    flags = {"ignore_columns": "offered"}
+    plain, sets = (_load(write(SETS), "site", "target", **flags, **more) for more in ({}, {"action_table": one_hot}))
+    for name, examples in _examples(plain).items():
+        with_sets = _examples(sets)[name]
+        np.testing.assert_array_equal(with_sets.features.contexts, examples.features)
+        np.testing.assert_array_equal(with_sets.labels, plain.rewards["exact"][examples.labels])
+        actions = sets.normalize(with_sets.features).actions
+        assert (actions[:, [0, 1, 2], [0, 1, 2]] > 0).all()
+        assert ((actions > 0).sum(axis=2) == 1).all()
+    assert (sets.action_names, sets.num_actions) == (plain.action_names, plain.num_actions)
+    assert list(sets.held_out.client_ids) == list(plain.held_out.client_ids)
+
+
+def _long(frame=None):
+    table = pd.read_csv(io.StringIO(SETS)) if frame is None else frame
+    long = table.reset_index(names="visit").assign(offered=table["offered"].str.split("|")).explode("offered")
+    long["reward"] = (long["offered"] == long["target"]).astype(float)
+    return long.drop(columns="target").rename(columns={"offered": "item"})
+
+
+def _load_long(frame, **flags):
+    with frames.lent(frame) as name:
+        return _load(name, "site", decision_column="visit", reward_column="reward", **flags)
+
+
+def test_a_table_in_long_form_has_the_reward_of_each_offered_action(write):
+    flags = {"action_table": write(ITEMS, "items.csv")}
+    wide = _load(write(SETS), "site", "target", offered_column="offered", **flags)
+    long = _load_long(_long(), action_column="item", **flags)
+    for name, examples in _examples(wide).items():
+        for one, other in zip(
+            long.normalize(_examples(long)[name].features), wide.normalize(examples.features), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(_examples(long)[name].labels, examples.labels)
+    only_ids = _load_long(_long(), action_column="item")
+    np.testing.assert_array_equal(_examples(only_ids)["a"].labels, [[0, 1, 0], [1, 0, 0]])
+    np.testing.assert_array_equal(_examples(only_ids)["a"].features.entries, [[0, 1, 2], [0, 1, -1]])
+
+
+def test_rewards_of_actions_that_are_not_offered_do_not_decide_their_bounds():
+    frame = _long().assign(reward=lambda table: table["reward"] * 5 + 100)
+    task = _load_long(frame, action_column="item")
+    assert task.reward_bounds.low >= 100
+    assert _load_long(frame, action_column="item", reward_bounds="100,105").clipping == ""
+
+
+def test_statistics_of_actions_encode_new_actions_alike(write):
+    items, known = write(ITEMS, "items.csv"), "statistics.json"
+    task = _load(write(SETS), "site", "target", offered_column="offered", action_table=items)
+    known = write(json.dumps(task.statistics), known)
+    others = write("id,size\nx,1\ny,2\nz,6\nnew,11\n", "others.csv")
+    table = write(SETS.replace("y|z", "y|z|new"), "new.csv")
+    flags = {"offered_column": "offered", "action_table": others, "public_statistics": known}
+    again = _load(table, "site", "target", **flags)
+    entry = list(np.array(again.action_names)[again.catalogue_actions]).index("new")
+    encoded = again.normalize(action_sets.of_entries(np.zeros((1, 1)), np.array([[entry, -1]]))).actions[0, 0, 0]
+    size = task.statistics["actions"]["size"]
+    assert encoded == pytest.approx((11 - size["mean"]) / size["deviation"])
+    with pytest.raises(UsageError, match=r"have features \['size'\] of actions, not"):
+        _load(table, "site", "target", **flags | {"action_table": write("id,weight\nx,1\ny,2\nz,6\nnew,1\n", "w.csv")})
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            {"label_column": None, "action_column": "target", "reward_column": "age", "propensity_column": "age"},
+            "needs",
+        ),
+        ({"action_table": "items", "init_labels": 2}, "--init_labels has no effect"),
+        ({"offered_column": "offered", "reward_bounds": "0,1"}, "--reward_bounds has no effect"),
+        ({"action_table": "items", "largest_set": 2}, "--largest_set is below 3"),
+        ({"decision_column": "age"}, "--decision_column needs --reward_column"),
+        ({"action_table": "items", "model_name": "mlp"}, "does not score actions with features"),
+    ],
+)
+def test_flags_that_do_not_fit_sets_are_refused(write, flags, message):
+    if "action_table" in flags:
+        flags = {**flags, "action_table": write(ITEMS, "items.csv")}
+    if name := flags.pop("model_name", None):
+        flags["model"] = name
+    with pytest.raises(UsageError, match=message):
+        _load(write(SETS), "site", **{"label_column": "target"} | flags)
+
+
+def test_columns_of_rewards_with_offered_actions_that_have_features(tmp_path):
+    rows = [f"{client},{x},{a},{b},{c},{menu}" for client, x, a, b, c, menu in [
+        ("one", 1, 3, 4, 5, "b|a"), ("one", 2, 6, 7, 8, "c"), ("two", 3, 0, 1, 2, "a|b|c"), ("two", 4, 9, 9, 9, "c|a"),
+    ]]  # fmt: skip
+    (tmp_path / "rewards.csv").write_text("\n".join(["who,x,a,b,c,menu", *rows]) + "\n")
+    (tmp_path / "actions.csv").write_text("id,size\nc,30\na,10\nb,20\n")
+    columns = {
+        "client_column": "who",
+        "reward_columns": "a,b,c",
+        "offered_column": "menu",
+        "action_prices": "a=0,b=1,c=2",
+    }
+    files = {"data_file": str(tmp_path / "rewards.csv"), "action_table": str(tmp_path / "actions.csv")}
+    task = tabular.load(TaskOptions("tabular", **columns, **files))
+    parts = [part.load(index) for part in (task.clients, task.held_out) for index in range(len(part))]
+    names = np.array(task.action_names)[task.catalogue_actions]
+    found = sorted(
+        [*zip(names[entries[entries >= 0]], rewards[entries >= 0].tolist(), strict=True)]
+        for part in parts
+        for entries, rewards in zip(part.features.entries, part.labels, strict=True)
+    )
+    assert found == [
+        [("a", 0.0), ("b", 0.0), ("c", 0.0)], [("b", 3.0), ("a", 3.0)], [("c", 6.0)], [("c", 7.0), ("a", 9.0)],
+    ]  # fmt: skip

@@ -25,7 +25,7 @@ def _flag_set() -> cli.FlagSet:
 
 def test_seeds_end_with_the_largest_of_32_bits():
     assert cli.seeds({"seed": 2**32 - 3, "repeat": 3}) == range(2**32 - 3, 2**32)
-    with pytest.raises(UsageError, match=r"--seed=4294967294 with --repeat=3 ends above 4294967295"):
+    with pytest.raises(UsageError, match=r"--seed=4294967294 with --repeat=3 exceeds 4294967295"):
         cli.seeds({"seed": 2**32 - 2, "repeat": 3})
 
 

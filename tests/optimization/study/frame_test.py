@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import signal
+import sys
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -347,6 +348,11 @@ def test_a_callback_that_fails_is_named_once_its_round_is_saved(observed, execut
 def test_a_callback_that_also_fails_at_the_end_does_not_hide_the_first_failure(observed):
     with pytest.raises(Failure, match=r"on_round: ConnectionError.* failed in on_end: OSError: disk is full\."):
         observed([Observer(fails_in=1, fails_at_end=True)])
+
+
+def test_a_callback_that_exits_ends_the_run_as_if_it_had_failed(observed):
+    with pytest.raises(Failure, match=r"The callback .* failed in on_round: SystemExit: no quota\. The run is in"):
+        observed([types.SimpleNamespace(on_round=lambda row: sys.exit("no quota"))])
 
 
 def test_every_method_of_a_callback_is_optional_but_not_all(observed, tmp_path):

@@ -2,9 +2,11 @@
 
 import csv
 import errno
+import io
 import os
 import pathlib
 import re
+import sys
 
 import pytest
 
@@ -18,7 +20,7 @@ def path(tmp_path):
 
 
 def _run(path: pathlib.Path, last_round: int) -> loggers.ObservedRun:
-    return loggers.ObservedRun(run_folder.RunFolder(path.parent), path.parent, {}, "toy", ["loss"], last_round)
+    return loggers.ObservedRun(run_folder.RunFolder(path.parent), path.parent, {}, "toy", ["loss"], 3, last_round)
 
 
 def _metrics_file(path: pathlib.Path, last_round: int) -> loggers.CsvFile:
@@ -101,3 +103,21 @@ def test_a_full_disk_is_named_and_keeps_the_rows_before(three_rows, monkeypatch)
         _metrics_file(three_rows, 2)
     assert _rounds(three_rows) == ["1", "2", "3"]
     assert list(three_rows.parent.iterdir()) == [three_rows]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "shown"), [(Terminal(), True), (io.StringIO(), False)])
+def test_the_progress_bar_shows_rounds_and_the_headline_on_a_terminal_alone(path, monkeypatch, stream, shown):
+    monkeypatch.setattr(sys, "stderr", stream)
+    progress = loggers.ProgressBar("loss")
+    progress.on_start(_run(path, 1))
+    for round_num in (2, 3):
+        progress.on_round({"round_num": round_num, "loss": round_num / 4})
+    progress.on_end(_run(path, 1))
+    last = stream.getvalue().rpartition("\r")[2]
+    assert bool(re.match(r"toy: 100%.* 3/3 .*loss=0\.7500", last)) == shown
+    assert bool(last) == shown

@@ -51,8 +51,8 @@ def test_a_config_holds_what_the_flags_would(tmp_path):
 @pytest.mark.parametrize(
     ("text", "arguments", "text_shown"),
     [
-        ('bandits_type = "greedy"\nbandits_mu = 12\n', [], " {} gives --bandits_mu, --bandits_type."),
-        ('bandits_type = "greedy"\n', ["--bandits_mu=12"], " {} gives --bandits_type."),
+        ('bandits_type = "greedy"\nbandits_mu = 12\n', [], " {} sets --bandits_mu, --bandits_type."),
+        ('bandits_type = "greedy"\n', ["--bandits_mu=12"], " {} sets --bandits_type."),
         ("seed = 3\n", ["--bandits_type=greedy", "--bandits_mu=12"], ""),
     ],
 )

@@ -313,7 +313,7 @@ def test_a_failure_in_a_round_is_raised_once_the_rounds_before_are_saved(folder,
 
     with pytest.raises(Failure) as caught:
         _run(Toy(fail), folder, checkpoint=100)
-    assert str(caught.value) == f"The worker died. The run is in {folder.path}."
+    assert str(caught.value) == f"Round 4 failed: The worker died. The run is in {folder.path}."
     assert _rounds_of_checkpoints(folder) == [3]
     toy = Toy()
     _assert_as_whole(_run(toy, folder), folder, whole)

@@ -1,9 +1,9 @@
-"""Tests of bandits.policy_checks: what a user's policy must be like."""
+"""Tests of bandits.object_checks: what a user's policy and metrics must be like."""
 
 import pytest
 import tensorflow as tf
 
-from bandits import policies, policy_checks
+from bandits import object_checks, policies
 from data.errors import UsageError
 from data.tasks import options, registry
 
@@ -83,7 +83,7 @@ def digits():
     ],
 )
 def test_policies_that_are_checked(policy, digits):
-    policy_checks.check(policy, digits, heads=1)
+    object_checks.check_policy(policy, digits, heads=1)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_policies_that_are_checked(policy, digits):
         (Undeclared(), "policy Undeclared: its statistics need"),
         (Unasked(), "policy Unasked: its statistics need"),
         (Accumulating(), "policy Accumulating: at_deployment must be restart"),
-        (Mean(), "'counts' is no float32 sum"),
+        (Mean(), "'counts' is not a float32 sum"),
         (Rows(), "policy Rows fails"),
         (Reserved(), "reserved name"),
         (InvalidWithStatistics(), "policy InvalidWithStatistics returned the invalid row"),
@@ -107,4 +107,4 @@ def test_policies_that_are_checked(policy, digits):
 )
 def test_policies_that_are_refused(policy, message, digits):
     with pytest.raises(UsageError, match=message):
-        policy_checks.check(policy, digits, heads=1)
+        object_checks.check_policy(policy, digits, heads=1)

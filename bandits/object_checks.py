@@ -1,25 +1,27 @@
-"""Test of a user's policy before the first round, on random predictions.
+"""Tests of a user's policy and metrics before the first round, on a few contexts of the task.
 
-TensorFlow computes the policy in a graph, as on clients.
+TensorFlow computes them in a graph, as on clients.
 """
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from bandits import policies
+from bandits import policies, process
 from data import clients, objects, tasks
 from data.action_sets import ActionSets
 from data.errors import UsageError
+from data.objects import UserObject
 from optimization import models
 
 _ROWS = 16
 
 
-def check(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
-    """Tests whether a policy's rows are distributions, and whether its statistics are sums.
+def check_policy(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
+    """Tests on random predictions whether a policy's rows are distributions, and whether its statistics are sums.
 
     The policy is tested with two keys, with statistics of random actions, and with statistics of 0.
 
@@ -35,7 +37,9 @@ def check(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
     name, model = f"policy {policy.name}", models.of_task(task, heads)
     is_declared = not policy.reads or policy.at_deployment in (policies.ACCUMULATE, policies.RESTART, policies.WITHIN)
     if ("statistics" in policy.asks) != bool(policy.reads) or not is_declared:
-        raise UsageError(f"{name}: its statistics need a method, an argument and at_deployment; see policies.Policy.")
+        raise UsageError(
+            f"{name}: its statistics need a method, a probabilities argument and at_deployment; see policies.Policy."
+        )
     if "representation" in policy.reads and policy.at_deployment == policies.ACCUMULATE and len(model.shapes) > 2:
         raise UsageError(f"{name}: at_deployment must be restart, because the representation changes at a deployment.")
     examples = clients.joined([part for _, part in clients.chosen(task.clients, range(len(task.clients)), _ROWS, 0)])
@@ -100,5 +104,25 @@ def _checked_sums(policy: policies.Policy, more: Mapping[str, Any]) -> dict[str,
     for name, each in total.items():
         is_sum = each.dtype == tf.float32 and np.allclose(each, halves[0][name] + halves[1][name], 1e-3, 1e-3)
         if not is_sum or name in (policies.ROUND, policies.COUNT, policies.NOISE):
-            raise ValueError(f"its statistic {name!r} is no float32 sum over interactions, or has a reserved name")
+            raise ValueError(f"its statistic {name!r} is not a float32 sum over interactions, or has a reserved name")
     return total
+
+
+def check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
+    """Calls metrics with the contexts of the first client, and with an empty log.
+
+    Raises:
+      UsageError: If one of them fails, or does not return one or two finite numbers.
+    """
+    first = task.clients.load(0)
+    for each, count in itertools.product(given, (len(first.labels), 0)):
+        features = models.dense(task.normalize(first.take(np.arange(count)).features))
+        log = {"action": tf.zeros(count, tf.int32), "reward": tf.zeros(count), "propensity": tf.ones(count)}
+        try:
+            totals = tf.function(process.metric_sums, autograph=False)([each], log, features).numpy()
+            if not np.isfinite(totals[:, 0]).all():
+                raise ValueError("the value is not finite")
+        except Exception as error:  # The user's code can raise anything.
+            raise UsageError(
+                f"metrics: {each.label} returns no sums for {count} interactions: {objects.first_line(error)}."
+            ) from error

@@ -1,0 +1,138 @@
+"""Predictions and exports of runs on sets of actions, whose frames have the form of the run's table."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bandits
+from tests.bandits import whole_runs
+from tests.bandits.evaluation import logs_of_sets
+
+pytestmark = pytest.mark.slow
+
+SMALL = ("--clients_per_round=5", "--total_rounds=4", "--client_learning_rate=0.1", "--bandits_deploy_freq=2")
+play = whole_runs.player(*SMALL, "--bandits_type=softmax", "--bandits_temperature=0.2", "--client_column=who")
+LONG = ("--task_type=tabular", "--decision_column=decision", "--reward_column=paid")
+WIDE = ("--task_type=tabular", "--label_column=best", "--offered_column=items")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    log = logs_of_sets.write(folder, clients=20)
+    rows, actions = np.nonzero(log.offered)
+    long = log.frame.loc[rows, ["who", "warm"]].assign(decision=rows, paid=log.expected[rows, actions])
+    long.reset_index(drop=True).join(log.actions.iloc[actions].reset_index(drop=True)).to_csv(
+        folder / "long.csv", index=False
+    )
+    best = np.where(log.offered, log.expected, -np.inf).argmax(axis=1)
+    log.frame.assign(best=log.actions.id[best].to_numpy()).drop(columns=["item", "paid", "p"]).to_csv(
+        folder / "wide.csv", index=False
+    )
+    return folder
+
+
+def weights_of(run) -> dict:
+    return dict(np.load(run / "model" / "weights.npz"))
+
+
+def encoded(frame, known) -> np.ndarray:
+    """Numbers and categories of a frame, encoded by hand."""
+    blocks = []
+    for name, column in known.items():
+        if "categories" in column:
+            blocks.append(np.stack([frame[name] == each for each in column["categories"]], axis=1))
+        else:
+            blocks.append(((frame[name] - column["mean"]) / column["deviation"]).to_numpy()[:, np.newaxis])
+    return np.concatenate(blocks, axis=1).astype(float)
+
+
+def linear_scores(run, long) -> np.ndarray:
+    """Scores of a linear model on rows of a frame in long form, with the columns of contexts and actions."""
+    known = json.loads((run / "statistics.json").read_text())
+    contexts, actions = encoded(long, known["columns"]), encoded(long, known["actions"])
+    products = (contexts[:, :, np.newaxis] * actions[:, np.newaxis]).reshape(len(long), -1)
+    arrays = list(weights_of(run).values())
+    return (np.concatenate([contexts, actions, products], axis=1) @ arrays[0])[:, 0] + arrays[1]
+
+
+def check(found, scores, decisions, low=0.0, span=1.0):
+    np.testing.assert_allclose(found["predicted_reward"], low + span * scores, atol=1e-5)
+    exponentials = np.exp(5 * scores)
+    expected = exponentials / pd.Series(exponentials).groupby(np.asarray(decisions)).transform("sum").to_numpy()
+    np.testing.assert_allclose(found["probability"], expected, atol=1e-5)
+
+
+def test_a_frame_in_long_form_gets_a_row_per_action_and_new_actions_work(tff_worker, folder, tmp_path):
+    run = play(tmp_path, f"--data_file={folder}/long.csv", *LONG, "--action_column=id", "--reward_bounds=-3,3")
+    frame = pd.read_csv(folder / "long.csv").head(60)
+    frame["id"] = [f"unseen {number}" for number in range(60)]  # Ids that no training row has.
+    frame = frame.sample(frac=1, random_state=0).drop(columns=["paid"])  # Rows of a decision need not be adjacent.
+    found = bandits.load(run).predict(frame)
+    assert found.index.equals(frame.index)
+    assert found["action"].tolist() == frame["id"].tolist()
+    check(found, linear_scores(run, frame), frame["decision"], low=-3.0, span=6.0)
+
+
+def test_a_frame_with_offered_ids_gets_a_row_per_offered_action(tff_worker, folder, tmp_path):
+    run = play(tmp_path, f"--data_file={folder}/wide.csv", *WIDE, f"--action_table={folder}/actions.csv")
+    frame = pd.read_csv(folder / "wide.csv").head(9)[["warm", "items"]].set_axis(range(100, 109))
+    found = bandits.load(run).predict(frame)
+    ids = frame["items"].str.split("|").explode()
+    assert found.index.tolist() == ids.index.tolist()
+    assert found["action"].tolist() == ids.tolist()
+    long = frame.loc[ids.index].assign(id=ids.to_numpy()).merge(pd.read_csv(folder / "actions.csv"), on="id")
+    assert long["id"].tolist() == ids.tolist()
+    check(found, linear_scores(run, long), ids.index)
+
+
+def test_without_features_actions_that_are_not_offered_have_probability_0(tff_worker, folder, tmp_path):
+    run = play(tmp_path, f"--data_file={folder}/wide.csv", *WIDE)
+    frame = pd.read_csv(folder / "wide.csv").head(9)[["warm", "items"]]
+    found = bandits.load(run).predict(frame)["probability"]
+    offered = np.array([[name in items.split("|") for name in found.columns] for items in frame["items"]])
+    assert ((found.to_numpy() > 0) == offered).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+
+
+_PROGRAM = """
+import json, sys, numpy as np, tensorflow as tf
+folder, given = sys.argv[1:3]
+kinds, columns = json.load(open(folder + "/signature.json"))["inputs"], json.load(open(given))
+types = {"number": np.float64, "category": object, "offered": bool}
+inputs = {name: tf.constant(np.array(columns[name], types[kind["type"]])) for name, kind in kinds.items()}
+loaded = tf.saved_model.load(folder + "/saved_model").signatures
+print(json.dumps(loaded["probabilities"](**inputs)["probability"].numpy().tolist()))
+"""
+
+
+@pytest.mark.parametrize("with_features", [True, False], ids=["features", "availability"])
+def test_an_exported_model_predicts_the_same(tff_worker, folder, tmp_path, with_features):
+    more = [f"--action_table={folder}/actions.csv"] * with_features
+    run = bandits.load(play(tmp_path, f"--data_file={folder}/wide.csv", *WIDE, *more))
+    frame, actions = pd.read_csv(folder / "wide.csv").head(7)[["warm", "items"]], pd.read_csv(folder / "actions.csv")
+    found, ids = run.predict(frame), frame["items"].str.split("|")
+    slots = ids.map(len).max() if with_features else len(actions)
+    padded = np.full((len(frame), slots), "", object)
+    if with_features:
+        for row, names in enumerate(ids):
+            padded[row, : len(names)] = names
+    else:
+        names = found["probability"].columns
+        padded = np.array([[name if name in offered else "" for name in names] for offered in ids])
+    inputs = {"warm": frame["warm"].tolist(), "action: is offered": (padded != "").tolist()}
+    for name in ("price", "kind"):
+        values = actions.set_index("id")[name].to_dict()
+        inputs[f"action: {name}"] = [[values.get(each, 0 if name == "price" else "") for each in row] for row in padded]
+    run.export(tmp_path / "exported")
+    (tmp_path / "inputs.json").write_text(json.dumps(inputs))
+    command = [sys.executable, "-c", _PROGRAM, str(tmp_path / "exported"), str(tmp_path / "inputs.json")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    exported = np.array(json.loads(printed.splitlines()[-1]))
+    assert (exported[padded == ""] == 0).all()
+    expected = found["probability"].to_numpy()
+    np.testing.assert_allclose(exported[padded != ""] if with_features else exported, expected, atol=1e-6)
