@@ -57,9 +57,7 @@ _OF_SUMS = {
 # For each setting and value: which values of other settings are allowed, and why.
 _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
     **{("bandits_type", name): _OF_SUMS for name, entry in registry.BANDITS.items() if entry.sums},
-    ("statistics", "restart"): {
-        "cache": (("round",), "a client that keeps its log would act with sums that change from round to round")
-    },
+    ("statistics", "restart"): {"cache": (("round",), "a client's sums change while it keeps its log")},
     ("federation", ALONE): {
         "aggregator_type": (("mean", "none"), "nothing leaves a client, so there is no update to protect or sum"),
         "reset": ((None,), "a reset restarts the shared model"),
