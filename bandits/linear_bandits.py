@@ -36,8 +36,7 @@ def cholesky(gram: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
       gram: float [groups, units, units]. The ridge grows by a bound on its rounding to float32.
       ridge: Scalar.
     """
-    gram = tf.cast(gram, tf.float64)
-    gram = (gram + tf.linalg.matrix_transpose(gram)) / 2  # Noise is not symmetric.
+    gram = tf.cast(gram + tf.linalg.matrix_transpose(gram), tf.float64) / 2  # Noise is not symmetric.
     diagonal = tf.cast(ridge, tf.float64) + _ROUNDING * tf.maximum(tf.linalg.trace(gram), 0.0)
     return tf.linalg.cholesky(gram + diagonal[:, tf.newaxis, tf.newaxis] * tf.eye(gram.shape[-1], dtype=tf.float64))
 
@@ -92,20 +91,6 @@ def with_bias(representation: tf.Tensor) -> tf.Tensor:
     return tf.concat([representation, tf.ones_like(representation[..., :1])], axis=-1)
 
 
-class Limits(NamedTuple):
-    """Limits of what a client contributes in a round under differential privacy.
-
-    Attributes:
-      norm: Largest L2 norm of both sums together.
-      low: Smallest target and prediction; others are clipped.
-      high: Largest target and prediction.
-    """
-
-    norm: float
-    low: float
-    high: float
-
-
 @dataclasses.dataclass(frozen=True)
 class _Linear(policies.Policy):
     """Policy that depends on sums over the features of chosen actions.
@@ -117,7 +102,9 @@ class _Linear(policies.Policy):
       theta_norm: With noise, an assumed bound on the norm of each group's weights, relative to the prior mean.
       noise_delta: Probability with which the widths do not cover the noise.
       restarts: Whether sums belong to one deployment of a model that trains, instead of to a body that never changes.
-      limits: Limits of a client's contribution; None without differential privacy.
+      clip_norm: Largest L2 norm of both sums of a client in a round; None without differential privacy.
+      low: With a clip norm, the smallest target and prediction; others are clipped.
+      high: With a clip norm, the largest target and prediction.
     """
 
     width: float
@@ -126,7 +113,9 @@ class _Linear(policies.Policy):
     theta_norm: float = 1.0
     noise_delta: float = 0.01
     restarts: bool = False
-    limits: Limits | None = None
+    clip_norm: float | None = None
+    low: float = 0.0
+    high: float = 1.0
     is_checked = False
 
     @property
@@ -135,8 +124,9 @@ class _Linear(policies.Policy):
 
     def statistics(self, representation, action, predicted_rewards, target):
         features = with_bias(representation)
-        if self.limits:
-            target, predicted_rewards = (tf.clip_by_value(one, *self.limits[1:]) for one in (target, predicted_rewards))
+        if self.clip_norm is not None:
+            target = tf.clip_by_value(target, self.low, self.high)
+            predicted_rewards = tf.clip_by_value(predicted_rewards, self.low, self.high)
         residual = target - tf.gather(predicted_rewards, action, axis=1, batch_dims=1)
         if features.shape.rank == 3:
             features, groups = tf.gather(features, action, axis=1, batch_dims=1), tf.ones_like(residual)[:, tf.newaxis]
@@ -146,11 +136,11 @@ class _Linear(policies.Policy):
             "gram": tf.einsum("ng,ni,nj->gij", groups, features, features),
             "moment": tf.einsum("ng,ni,n->gi", groups, features, residual),
         }
-        if not self.limits:
+        if self.clip_norm is None:
             return sums
-        largest_moment = (self.limits.high - self.limits.low) * tf.reduce_sum(tf.norm(features, axis=1))
-        norm = tf.norm(tf.stack([tf.norm(sums["gram"]), largest_moment]))
-        factor = tf.minimum(1.0, tf.math.divide_no_nan(self.limits.norm, norm))
+        largest_moment = (self.high - self.low) * tf.reduce_sum(tf.norm(features, axis=1))
+        norm = tf.norm([tf.norm(sums["gram"]), largest_moment])
+        factor = tf.minimum(1.0, tf.math.divide_no_nan(self.clip_norm, norm))
         is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums["moment"]))  # A diverged model's predictions are not.
         return {name: tf.where(is_finite, factor * each, 0.0) for name, each in sums.items()}
 
@@ -167,17 +157,15 @@ class _Linear(policies.Policy):
 
     def projected(self, representation, statistics) -> tuple[Projected, tf.Tensor]:
         """Features of all actions, projected with the sums; and the width."""
-        ridge, width = self.regularized(statistics)
-        sums = statistics["gram"], statistics["moment"]
-        return project(with_bias(representation), *sums, ridge), tf.cast(width, tf.float64)
+        (ridge, width), features = self.regularized(statistics), with_bias(representation)
+        return project(features, statistics["gram"], statistics["moment"], ridge), tf.cast(width, tf.float64)
 
     def served(self, weights, deployed, total):
         if self.restarts:  # The next deployment is that of the model in training, with sums of 0.
             return weights, {name: np.zeros_like(each) for name, each in total.items()}
         root = cholesky(total["gram"], self.regularized(total)[0])
-        estimate = tf.linalg.cholesky_solve(root, total["moment"][..., np.newaxis]).numpy()[..., 0]
-        kernel, bias = weights[-2] + estimate[:, :-1].T, weights[-1] + estimate[:, -1]
-        served = *weights[:-2], kernel.astype(np.float32), bias.astype(np.float32)
+        estimate = tf.linalg.cholesky_solve(root, total["moment"][..., np.newaxis]).numpy()[..., 0].astype(np.float32)
+        served = *weights[:-2], weights[-2] + estimate[:, :-1].T, weights[-1] + estimate[:, -1]
         return served, {**total, "moment": np.zeros_like(total["moment"])}
 
 
@@ -214,5 +202,4 @@ class LinTs(_Linear):
             scores = predicted_rewards + projected.products(projected.center + width * noise)
             return tf.argmax(scores, axis=1, output_type=tf.int32)
 
-        sampler = policies.from_samples(draw, self.floor, int(self.num_draws))
-        return sampler.probabilities(predicted_rewards, key)
+        return policies.from_samples(draw, self.floor, int(self.num_draws)).probabilities(predicted_rewards, key)

@@ -148,8 +148,7 @@ class BanditProcess(fed_avg.Process):
         if "representation" in self.policy.reads:
             log["representation"] = self.model.body(weights, features)
         if "predicted_rewards" in self.policy.reads:
-            outputs = self.model.forward(weights, features)
-            log["predicted_rewards"] = predicted_rewards(self.model, self.loss, outputs)
+            log["predicted_rewards"] = predicted_rewards(self.model, self.loss, self.model.forward(weights, features))
         if "target" in self.policy.reads:
             log["target"] = self.mapped({"reward": cache["reward"]})["reward"]
         rows = masked({name: log[name] for name in self.policy.reads}, cache["counted"])

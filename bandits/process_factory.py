@@ -15,17 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import (
-    alone,
-    event_triggered,
-    linear_bandits,
-    logged_rounds,
-    losses,
-    personalization,
-    process,
-    resets,
-    round_parts,
-)
+from bandits import alone, event_triggered, logged_rounds, losses, personalization, process, resets, round_parts
 from bandits.options import Phase
 from data import clients, download, objects, tasks
 from data.settings import make_options
@@ -77,8 +67,8 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
     policy, shapes = phase.policy.build(), tuple(model.shapes.values()) * bandit.trains
     if phase.has_noisy_sums:  # The update and the sums together have at most the clip norm.
         joint_clip_norm = mechanism.clip_norm / (math.sqrt(2) if bandit.trains else 1)
-        bounds = (0.0, 1.0) if phase.task.reward_bounds else task.reward_range(phase.rewards)
-        policy = dataclasses.replace(policy, limits=linear_bandits.Limits(joint_clip_norm, *bounds))
+        low, high = (0.0, 1.0) if phase.task.reward_bounds else task.reward_range(phase.rewards)
+        policy = dataclasses.replace(policy, clip_norm=joint_clip_norm, low=low, high=high)
         *_, (units, groups), _ = model.shapes.values()
         shapes += (groups, units + 1, units + 1), (groups, units + 1)
     if shapes:

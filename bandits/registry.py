@@ -144,8 +144,8 @@ POLICIES = {
     "linucb": PolicyEntry("bandits.linear_bandits:LinUcb", _LINEAR, sums=True),
     "lints": PolicyEntry(
         "bandits.linear_bandits:LinTs",
-        _LINEAR
-        | {
+        {
+            **_LINEAR,
             "num_draws": Parameter(100, "number of draws; an action's probability is its share", low=1, whole=True),
             "floor": Parameter(0.001, "smallest probability of an action", above=True, high=1.0),
         },

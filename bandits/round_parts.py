@@ -286,9 +286,8 @@ class OwnPolicy(_OfPhase):
 
     def started(self, own: Any, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
         before = period(self.phase, round_num) * self.phase.deploy_every  # Rounds before this deployment.
-        is_within = self.definition.policy.at_deployment == policies.WITHIN
-        noise = self._noise(before, round_num - 1) if is_within else self._noise(0, before)
-        sums = {name: np.asarray(total, np.float32) for name, total in {**own.deployed, **noise}.items()}
+        summed = (before, round_num - 1) if self.definition.policy.at_deployment == policies.WITHIN else (0, before)
+        sums = {name: total.astype(np.float32) for name, total in {**own.deployed, **self._noise(*summed)}.items()}
         state = {policies.ROUND: np.int32(self.phase.acted_in(round_num)), **sums}
         return [
             each.with_inputs(policy_state=state, counted=self._counted(own, each, round_num)) for each in participations
@@ -322,7 +321,7 @@ class OwnPolicy(_OfPhase):
             )
         counted_in, deployed = own.counted_in.copy(), own.deployed
         counted_in[[each.client for each in ended.cohort.participations]] = ended.round_num
-        sums = dict(counts.statistics)
+        sums = counts.statistics
         if self.definition.joint_clip_norm is not None:  # Means; NaN in a round without clients and noise.
             sums = {name: np.nan_to_num(self.mechanism.cohort * mean, nan=0.0) for name, mean in sums.items()}
         pending = {name: total + sums[name] for name, total in own.pending.items()}

@@ -135,9 +135,7 @@ def interval_noise(column: np.ndarray, first: int, last: int) -> float:
     from scipy import signal
 
     sums = np.cumsum(signal.lfilter([1.0], column, np.eye(1, max(last, 1))[0]))[:last]
-    noise = sums[::-1].copy()
-    noise[:first] -= sums[:first][::-1]
-    return float(np.linalg.norm(noise))
+    return float(np.linalg.norm(sums[::-1] - np.pad(sums[:first][::-1], (0, last - first))))
 
 
 def tree_nodes(first: int, last: int, size: int) -> int:
@@ -148,17 +146,16 @@ def tree_nodes(first: int, last: int, size: int) -> int:
       last: Last round of the sum.
       size: Number of rounds per tree.
     """
+    (tree, start), (last_tree, end) = divmod(first, size), divmod(last, size)
+    if tree == last_tree:
+        return _different_nodes(start, end)
+    return _different_nodes(start, size) + (last_tree - tree - 1) * size.bit_count() + end.bit_count()
 
-    def nodes(end: int) -> set[tuple[int, int]]:  # Start and length of the nodes that cover the first `end` rounds.
-        covered, start = set(), 0
-        while start < end:
-            left = min(end - start, size - start % size)
-            length = 1 << (left.bit_length() - 1)
-            covered.add((start, length))
-            start += length
-        return covered
 
-    return len(nodes(first) ^ nodes(last))
+def _different_nodes(one: int, other: int) -> int:
+    """Number of nodes of two prefixes of a tree, without those that both have: the ones above the first other digit."""
+    digits = (1 << (one ^ other).bit_length()) - 1
+    return (one & digits).bit_count() + (other & digits).bit_count()
 
 
 def _digits_up_to(last: int) -> int:

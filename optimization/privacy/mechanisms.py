@@ -186,7 +186,7 @@ class Mechanism:
     def sum_noise(self, first: int, last: int) -> float:
         """Standard deviation of the noise on the sum of the updates of rounds first + 1 to last, in clip norms."""
         if self.kind == "dpftrl":
-            size = self.restart_frequency or last
+            size = self.restart_frequency or max(last, 1)
             return self.noise_multiplier * math.sqrt(factorizations.tree_nodes(first, last, size))
         column = self.column(last) if self.kind == "mf_dpftrl" else np.ones(1)
         return self.noise_multiplier * factorizations.interval_noise(column, first, last)

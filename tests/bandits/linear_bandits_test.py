@@ -119,13 +119,11 @@ def test_a_singular_gram_matrix_of_large_numbers_has_a_factor():
 # Differential privacy.
 
 
-def _client_sums(
-    limits: linear_bandits.Limits | None, *, is_shared: bool, rewards_from: int = 0
-) -> dict[str, np.ndarray]:
+def _client_sums(clip_norm: float | None, *, is_shared: bool, rewards_from: int = 0) -> dict[str, np.ndarray]:
     predicted, representation, _, _, _ = _case(is_shared=is_shared)
     action = np.random.default_rng(4).integers(SLOTS, size=ROWS).astype(np.int32)
     target = np.random.default_rng(rewards_from).random(ROWS, np.float32)
-    sums = linear_bandits.LinUcb(1.0, limits=limits).statistics(representation, action, predicted, target)
+    sums = linear_bandits.LinUcb(1.0, clip_norm=clip_norm).statistics(representation, action, predicted, target)
     return {name: each.numpy() for name, each in sums.items()}
 
 
@@ -133,9 +131,7 @@ def _client_sums(
 @pytest.mark.parametrize("norm", [0.5, 1e6])
 def test_one_factor_that_does_not_depend_on_rewards_bounds_the_norm_of_a_clients_sums(is_shared, norm):
     unlimited = _client_sums(None, is_shared=is_shared)
-    one, other = (
-        _client_sums(linear_bandits.Limits(norm, 0, 1), is_shared=is_shared, rewards_from=seed) for seed in (0, 1)
-    )
+    one, other = (_client_sums(norm, is_shared=is_shared, rewards_from=seed) for seed in (0, 1))
     np.testing.assert_array_equal(one["gram"], other["gram"])
     assert (one["moment"] != other["moment"]).any()
     total = np.sqrt(sum(np.sum(each.astype(float) ** 2) for each in one.values()))
@@ -147,7 +143,7 @@ def test_one_factor_that_does_not_depend_on_rewards_bounds_the_norm_of_a_clients
 
 def test_residuals_under_a_limit_lie_within_the_bounds_of_rewards():
     predicted, representation = np.float32([[5, -7]]), np.zeros((1, 3), np.float32)
-    policy = linear_bandits.LinUcb(1.0, limits=linear_bandits.Limits(100, 0, 1))
+    policy = linear_bandits.LinUcb(1.0, clip_norm=100.0)
     residuals = [
         policy.statistics(representation, np.int32([action]), predicted, np.float32([3]))["moment"] for action in (0, 1)
     ]
@@ -156,7 +152,7 @@ def test_residuals_under_a_limit_lie_within_the_bounds_of_rewards():
 
 @pytest.mark.parametrize(("features", "predictions"), [(np.inf, 0.0), (1.0, np.nan)])
 def test_features_or_predictions_that_are_not_finite_give_sums_of_zero(features, predictions):
-    policy = linear_bandits.LinUcb(1.0, limits=linear_bandits.Limits(1, 0, 1))
+    policy = linear_bandits.LinUcb(1.0, clip_norm=1.0)
     sums = policy.statistics(
         np.full((2, 3), features, np.float32),
         np.int32([0, 1]),

@@ -191,7 +191,7 @@ def test_epsilon_of_sums_is_that_of_updates_with_the_same_noise():
             "needs --reward_bounds=LOW,HIGH",
         ),
         (("--clip_norm=1",), "--clip_norm has no effect with --bandits_type=linucb"),
-        (("--bandits_type=linucb", "--model=mlp"), "the model has hidden layers: give --model=linear, neural"),
+        (("--bandits_type=linucb", "--model=mlp"), "the model has hidden layers: give neural_linucb, neural_lints or"),
         (("--bandits_type=neural_lints", "--model=linear"), "the model has no hidden layer: give linucb, lints"),
         ((*SETS, "--model=bilinear", "--clients_per_round=5"), "needs the inputs of a last layer"),
         (
