@@ -168,7 +168,8 @@ def rounds(
     if phase.has_variates:
         states = open_states(folder.path / run_folder.CLIENT_VARIATES)
         return ScaffoldRounds(process_of(1), definition, states, phase.population)
-    limits: Any = dict(phase.policy.parameters)["ridge"], phase.communication_threshold
+    policy: Any = definition.policy
+    limits = policy.ridge, phase.communication_threshold
     triggered = event_triggered.Rounds(
         event_triggered.of_process(definition),
         lambda downloaded, local: event_triggered.triggers(downloaded["gram"], local["gram"], *limits),
