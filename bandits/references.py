@@ -491,7 +491,7 @@ def _bounds_of_sets(task: tasks.Task, phase: Phase, is_uniform: bool) -> dict[st
             totals[place] = counts[place] * earned.mean(axis=0) if len(earned) else 0
         values = _values(totals, counts, cohort)
         errors = [_error(values.shares[:, place], len(indices)) for place in range(2)]
-        return Bounds(*values.mean.tolist(), int(ranking.argmax()), values.clients, len(indices), *errors)
+        return Bounds(*values.mean.tolist(), int(ranking.argmax()), values.clients, len(indices), *errors)  # type: ignore
 
     cap = phase.max_examples_per_client
     found = {"participating": bounds(task.clients, phase.population, cap, phase.cohorts)} if is_uniform else {}
