@@ -72,10 +72,11 @@ class BanditRounds(runner.Rounds):
         capped = clients.CappedClients(task.clients, phase.max_examples_per_client, phase.seed)
         self._definition = process_factory.define(task, phase, mechanism)
         model = self._definition.model
-        if phase.bandit.trains:
+        if phase.bandit.trains or phase.bandit.sums:
             is_posterior = phase.posterior is not None and phase.posterior.name in posterior_flags.KEEP_MODELS
             keeps_models = is_posterior or phase.has_variates or phase.aggregation.kind in options.ROBUST
-            size = payloads.of_model(list(model.shapes.values()))
+            sums = [spec.shape for spec in self._definition.sums_spec.values()]
+            size = payloads.of_model([*model.shapes.values(), *sums])
             payloads.check_memory(size, phase.cohorts.size, keeps_models=keeps_models)
         if initial_weights is None:
             initial_weights = model.initial_weights(phase.seed)

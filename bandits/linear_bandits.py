@@ -123,11 +123,10 @@ class _Linear(policies.Policy):
         return policies.WITHIN if self.restarts else policies.ACCUMULATE
 
     def statistics(self, representation, action, predicted_rewards, target):
-        features = with_bias(representation)
+        features, predicted = with_bias(representation), tf.gather(predicted_rewards, action, axis=1, batch_dims=1)
         if self.clip_norm is not None:
-            target = tf.clip_by_value(target, self.low, self.high)
-            predicted_rewards = tf.clip_by_value(predicted_rewards, self.low, self.high)
-        residual = target - tf.gather(predicted_rewards, action, axis=1, batch_dims=1)
+            target, predicted = (tf.clip_by_value(rewards, self.low, self.high) for rewards in (target, predicted))
+        residual = target - predicted
         if features.shape.rank == 3:
             features, groups = tf.gather(features, action, axis=1, batch_dims=1), tf.ones_like(residual)[:, tf.newaxis]
         else:
