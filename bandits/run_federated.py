@@ -114,7 +114,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 warnings.append(f"the noise guarantees nothing, because {phase.reset.voids}.")
             training_flags.check_variates(phase.client_algorithm, len(phase.population))
             selector_flags.check_population(phase.selection, len(phase.population), phase.cohorts.size)
-        if options.has_shift and "init" not in task.rewards:
+        has_shift = options.scenario == "init_shift" or options.dist_shift_type
+        if has_shift and "init" not in task.rewards:
             raise UsageError(
                 f"--task_type={options.task.task_type} has no reward shift to study, as its rewards are one matrix."
             )

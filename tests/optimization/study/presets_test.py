@@ -30,7 +30,7 @@ def _plan(tmp_path, text: str, *arguments: str):
     (tmp_path / "my.toml").write_text(text)
     module = studies.STUDIES["run_federated"]
     flags = studies.flag_set(module).parse(["x", f"--config={tmp_path / 'my.toml'}", *arguments])
-    return studies.plan(module, flags)
+    return frame.plan(studies.load(module), flags)
 
 
 def test_the_command_line_wins_over_the_config_and_the_config_over_its_preset(tmp_path):
