@@ -17,7 +17,6 @@ from bandits.round_parts import Participation
 from optimization import fed_avg
 from optimization.client_states import ClientStates
 from optimization.runtime import rounds
-from optimization.study import run_folder
 
 _MOST_MODELS = 64  # Maximum number of models in memory at a time.
 
@@ -105,13 +104,9 @@ class AloneRounds(round_parts.FederatedRounds):
         total = total._replace(update_norm=norm, deployed=each[0].deployed, aggregator=aggregator)
         return server._replace(taken_part=taken_part), total
 
-    def finish(self, server: Any, folder: run_folder.RunFolder) -> Sequence[str]:
-        models = folder.path / run_folder.CLIENT_MODELS
-        return [f"Keep {models} private: it holds a model of each client that participated."]
-
     def _state(self, client: int, last: int, round_num: int) -> fed_avg.State:
         """A client's state at the start of a round, with all deployments since its `last` round (0 if it had none)."""
-        state = self.states.load(client, last, self._first) if last else self._first
+        state = self.states.load(client, last, self._first)
         missed = (round_num - 1) // self._deploy_every - last // self._deploy_every
         models = [tuple(state.weights)] * missed + list(state.deployed)
         deployed = type(state.deployed)(models[: len(state.deployed)])

@@ -229,10 +229,11 @@ class Rounds:
           The state after the round, the clients' reports, and the number of messages: an upload and a download for each
           client that uploads.
         """
-        cohort = [(one, self._load(state, client)) for one, client in inputs]
+        zeros, last_rounds = ClientState(self._zeros, self._zeros), state.last_rounds.copy()
+        cohort = [(one, self._states.load(client, int(last_rounds[client]), zeros)) for one, client in inputs]
         results: list[tuple] = [()] * len(inputs)
         rounds.current_context().each_client(self._each, (shared,), cohort, results.__setitem__)
-        totals, last_rounds = state.totals, state.last_rounds.copy()
+        totals = state.totals
         for local, _, _ in filter(operator.itemgetter(1), results):
             totals = added(totals, local)
         for (_, client), (_, before), (local, uploads, _) in zip(inputs, cohort, results, strict=True):
@@ -241,8 +242,3 @@ class Rounds:
             last_rounds[client] = round_num
         messages = 2 * sum(bool(uploads) for _, uploads, _ in results)
         return State(totals, last_rounds), [report for *_, report in results], messages
-
-    def _load(self, state: State, client: int) -> ClientState:
-        """A client's state before a round."""
-        zeros, last = ClientState(self._zeros, self._zeros), int(state.last_rounds[client])
-        return self._states.load(client, last, zeros) if last else zeros

@@ -90,11 +90,11 @@ class BanditRounds(runner.Rounds):
         read = self.participations, self._rounds.prepared
         self._clients: SampledClients | round_parts.SelectedClients
         if phase.selection.is_uniform:
-            is_secret = phase.bandit.trains and mechanism.rests_on_cohorts
+            is_secret = phase.releases and mechanism.rests_on_cohorts
             self._clients = SampledClients(task, phase, *read, is_secret)
         else:
             self._clients = round_parts.SelectedClients(phase, capped, *read, self._losses)
-        held = aggregators.secrets_in_state(phase.aggregation, mechanism) if phase.bandit.trains else []
+        held = aggregators.secrets_in_state(phase.aggregation, mechanism) if phase.releases else []
         self.secrets = (*held, *self._clients.secrets)
 
     def initial_state(self) -> RoundState:
@@ -138,7 +138,7 @@ class BanditRounds(runner.Rounds):
         return make_options(options.Length, vars(self._phase))
 
     def _losses(self, server: fed_avg.State, inputs: list) -> Any:
-        """Losses of the server's model that some clients report."""
+        """Losses that some clients report for the server's model."""
         key = ("poll", len(inputs), self._poll_key)
         losses_of = compiled.cached(key, lambda: self._definition.build_loss_poll(len(inputs)))
         return losses_of(server.deployed, server.weights, inputs)

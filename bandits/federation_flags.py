@@ -7,6 +7,7 @@ from typing import Any
 from bandits import registry
 from bandits.options import (
     ALONE,
+    EVENT_TRIGGERED,
     FINE_TUNE,
     LOCAL_HEAD,
     POOLED,
@@ -52,14 +53,18 @@ _OF_SUMS = {
     "client_selection": (("uniform",), _SUMS),
     "model_aggregation": (("mean",), "the server adds up the clients' sums"),
     "aggregator": ((None,), "the server adds up the clients' sums"),
-    "aggregator_type": (("mean", "secure_sum"), "the server adds up the clients' sums"),
+    "aggregator_type": (("mean", "secure_sum", "dpsgd", "dpftrl", "mf_dpftrl"), "the server adds up the sums"),
 }
+_OWN_SUMS = "each client acts with the sums of its own last download, which can change in any round"
 # For each setting and value: which values of other settings are allowed, and why.
 _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
-    **{("bandits_type", name): _OF_SUMS for name, entry in registry.BANDITS.items() if entry.sums},
-    ("statistics", "restart"): {
-        "cache": (("round",), "a client that keeps its log would act with sums that change from round to round")
+    ("communication", EVENT_TRIGGERED): {
+        "aggregator_type": (("mean",), "it depends on a client's data whether the client sends its sums"),
+        "cache": (("round",), _OWN_SUMS),
+        "log_interactions": ((None, False), _OWN_SUMS),
     },
+    **{("bandits_type", name): _OF_SUMS for name, entry in registry.BANDITS.items() if entry.sums},
+    ("statistics", "restart"): {"cache": (("round",), "a client's sums change while it keeps its log")},
     ("federation", ALONE): {
         "aggregator_type": (("mean", "none"), "nothing leaves a client, so there is no update to protect or sum"),
         "reset": ((None,), "a reset restarts the shared model"),
@@ -134,9 +139,10 @@ def check_layers(options: BanditOptions, task: tasks.Task) -> None:
         if task.model in ("keras", "bilinear"):
             raise UsageError(f"--bandits_type={options.name} needs the inputs of a last layer: give another --model.")
         if has_one == options.name.startswith("neural"):
-            has_none = "the model has no hidden layer: give linucb, lints or another --model"
-            has_some = "the model has hidden layers: give --model=linear, neural_linucb or neural_lints"
-            raise UsageError(f"--bandits_type={options.name}: {has_none if has_one else has_some}.")
+            layers = (
+                "no hidden layer: give linucb, lints" if has_one else "hidden layers: give neural_linucb, neural_lints"
+            )
+            raise UsageError(f"--bandits_type={options.name}: the model has {layers} or another --model.")
     if options.personalization and options.personalization.kind == LOCAL_HEAD and has_one:
         raise UsageError(f"--personalization={LOCAL_HEAD} needs a model with several layers, such as --model=mlp.")
 

@@ -23,12 +23,12 @@ from data.errors import UsageError
 from data.settings import Setting, declared, make_options, parameters
 from data.tasks.options import OFFLINE
 from optimization import corrections
-from optimization.options import Aggregation, ClientAlgorithm, Cohorts, Target, adapts_clipping, first_clip_norm
+from optimization.options import NOISY, Aggregation, ClientAlgorithm, Cohorts, Target, adapts_clipping, first_clip_norm
 from optimization.posterior import flags as posterior_flags
 from optimization.study import aggregation_flags, cli, selector_flags, task_flags, training_flags
 
 USAGE = """
-Simulates federated bandits: clients act with a deployed model and train on observed rewards; the server averages.
+Simulates federated bandits: clients act with a deployed model and train on the rewards; the server averages updates.
 
   run_federated                                          # digits, softmax: about a minute
   run_federated --bandits_type=greedy --experiment_name=my_greedy
@@ -46,13 +46,13 @@ _PUBLISHED_FIRST_CLIP_NORM = 1.0  # The default of TFF's robust aggregator.
 _NOT_HERE: Mapping[str, str] = {
     "fedavg": "the mean: use --client_weighting=num_examples",
     "fedopt": "the mean with a --server_optimizer: use those",
-    "fedag": "the mean: its posterior adds samples to predictions, but clients deploy the posterior's mean",
+    "fedag": "the mean: FedAG adds samples of the posterior to predictions, but clients deploy its mean",
     "fedbe": "impossible here: it distils on unlabelled data at the server, but all data stays with the clients",
 }
 _MODEL_AGGREGATIONS: Mapping[str, str] = (
     {"mean": "as --aggregator_type says"}
     | posterior_flags.ALGORITHMS
-    | {name: f"refused, as {reason.partition(':')[0]}" for name, reason in _NOT_HERE.items()}
+    | {name: f"refused, because it is {reason.partition(':')[0]}" for name, reason in _NOT_HERE.items()}
 )
 
 
@@ -136,6 +136,8 @@ def check(settings: cli.Settings) -> None:
     training_flags.check_algorithm(settings)
     _check_model_aggregation(settings, bandit)
     aggregation_flags.check(settings)
+    if bandit.sums and settings.aggregator_type in NOISY and settings.adaptive_clipping:
+        raise UsageError(f"--bandits_type={settings.bandits_type} with noise needs a fixed --clip_norm.")
     has_initial = settings.scenario in task_defaults.PRETRAINED or settings.initial_model_path
     if settings.target_epsilon and has_initial and not settings.initial_model_is_public:
         raise UsageError(
@@ -188,7 +190,8 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
     initial_flags.check(settings)
     if not bandit.trains and settings.scenario in options_lib.UNTRAINED:
         of_clients = {"loss", "client_work", "client_algorithm", *corrections.CORRECTIONS}
-        of_training = aggregation_flags.OF_TRAINING - ({"aggregator_type"} if bandit.sums else set())
+        of_sums = aggregation_flags.OF_TRAINING if settings.aggregator_type in NOISY else {"aggregator_type"}
+        of_training = aggregation_flags.OF_TRAINING - (of_sums if bandit.sums else set())
         for name in sorted(settings.set_by_user & {*of_training, *of_clients}):
             raise UsageError(f"--{name} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
 

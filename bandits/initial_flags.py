@@ -44,10 +44,9 @@ def check(settings: cli.Settings) -> None:
       UsageError: If such a flag was given.
     """
     has_initial = settings.scenario in PRETRAINED or settings.initial_model_path
-    if settings.bandits_type == "init" and not has_initial:
-        raise UsageError("--bandits_type=init needs an initial model: give --scenario=init or --initial_model_path.")
-    if settings.statistics == "freeze" and not has_initial:
-        raise UsageError("--statistics=freeze needs an initial model: give --scenario=init or --initial_model_path.")
+    for name, value in (("bandits_type", "init"), ("statistics", "freeze")):
+        if settings[name] == value and not has_initial:
+            raise UsageError(f"--{name}={value} needs an initial model: give --scenario=init or --initial_model_path.")
     if settings.initial_model_is_public and not has_initial:
         raise UsageError("--initial_model_is_public needs an initial model: --scenario=init or --initial_model_path.")
     if (

@@ -5,9 +5,20 @@ from row to row, all actions share one vector of weights; otherwise, each action
 their interactions, and the server adds them up. The target of an interaction is its residual: the reward, on the scale
 of the loss, minus the prediction of the deployed model, whose last layer is therefore the prior mean. With
 gram = sum x x', moment = sum x residual and V = ridge I + gram, the estimate is the last layer plus V^-1 moment.
+
+**With differential privacy**, both sums of a client are multiplied by one factor, so that they have a bounded norm. It
+depends on the features and on public bounds of rewards, but never on rewards, so the estimate is a weighted least
+squares estimate with weights of at most 1. If each coordinate of the released totals has noise of standard deviation s,
+the symmetric part N of the noise on a gram matrix of d units has a spectral norm of at most
+u = s (sqrt(2 d) + sqrt(2 log(4 groups / delta))), and the noise on its moment a norm of at most
+h = s (sqrt(d) + sqrt(2 log(2 groups / delta))): in a given round, all of them hold with a probability of at least
+1 - delta. The ridge grows by 2 u, so that V is positive definite, and N and the ridge together have eigenvalues
+from ridge + u to ridge + 3 u. The width grows by the bias of the larger ridge and by h / sqrt(ridge + u) (Shariff and
+Sheffet, "Differentially Private Contextual Linear Bandits", 2018, Proposition 4).
 """
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +36,7 @@ def cholesky(gram: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
       gram: float [groups, units, units]. The ridge grows by a bound on its rounding to float32.
       ridge: Scalar.
     """
-    gram = tf.cast(gram, tf.float64)
+    gram = tf.cast(gram + tf.linalg.matrix_transpose(gram), tf.float64) / 2  # Noise is not symmetric.
     diagonal = tf.cast(ridge, tf.float64) + _ROUNDING * tf.maximum(tf.linalg.trace(gram), 0.0)
     return tf.linalg.cholesky(gram + diagonal[:, tf.newaxis, tf.newaxis] * tf.eye(gram.shape[-1], dtype=tf.float64))
 
@@ -88,13 +99,23 @@ class _Linear(policies.Policy):
       width: Factor of the deviations.
       ridge: Inverse of the prior variance, above 0.
       bound: See `Policy`.
+      theta_norm: With noise, an assumed bound on the norm of each group's weights, relative to the prior mean.
+      noise_delta: Probability with which the widths do not cover the noise.
       restarts: Whether sums belong to one deployment of a model that trains, instead of to a body that never changes.
+      clip_norm: Largest L2 norm of both sums of a client in a round; None without differential privacy.
+      low: With a clip norm, the smallest target and prediction; others are clipped.
+      high: With a clip norm, the largest target and prediction.
     """
 
     width: float
     ridge: float = 1.0
     bound: float = 1e4
+    theta_norm: float = 1.0
+    noise_delta: float = 0.01
     restarts: bool = False
+    clip_norm: float | None = None
+    low: float = 0.0
+    high: float = 1.0
     is_checked = False
 
     @property
@@ -103,27 +124,48 @@ class _Linear(policies.Policy):
 
     def statistics(self, representation, action, predicted_rewards, target):
         features = with_bias(representation)
+        if self.clip_norm is not None:
+            target = tf.clip_by_value(target, self.low, self.high)
+            predicted_rewards = tf.clip_by_value(predicted_rewards, self.low, self.high)
         residual = target - tf.gather(predicted_rewards, action, axis=1, batch_dims=1)
         if features.shape.rank == 3:
             features, groups = tf.gather(features, action, axis=1, batch_dims=1), tf.ones_like(residual)[:, tf.newaxis]
         else:
             groups = tf.one_hot(action, predicted_rewards.shape[1])
-        return {
+        sums = {
             "gram": tf.einsum("ng,ni,nj->gij", groups, features, features),
             "moment": tf.einsum("ng,ni,n->gi", groups, features, residual),
         }
+        if self.clip_norm is None:
+            return sums
+        largest_moment = (self.high - self.low) * tf.reduce_sum(tf.norm(features, axis=1))
+        norm = tf.norm([tf.norm(sums["gram"]), largest_moment])
+        factor = tf.minimum(1.0, tf.math.divide_no_nan(self.clip_norm, norm))
+        is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums["moment"]))  # A diverged model's predictions are not.
+        return {name: tf.where(is_finite, factor * each, 0.0) for name, each in sums.items()}
 
-    def projected(self, representation, statistics) -> Projected:
-        """Features of all actions, projected with the sums."""
-        return project(with_bias(representation), statistics["gram"], statistics["moment"], self.ridge)
+    def regularized(self, statistics) -> tuple[tf.Tensor | float, tf.Tensor | float]:
+        """Ridge and width, which are larger with noise."""
+        if policies.NOISE not in statistics:
+            return self.ridge, self.width
+        groups, units = statistics["moment"].shape
+        noise = tf.cast(statistics[policies.NOISE], tf.float64)
+        spectral = noise * (math.sqrt(2 * units) + math.sqrt(2 * math.log(4 * groups / self.noise_delta)))
+        offset = noise * (math.sqrt(units) + math.sqrt(2 * math.log(2 * groups / self.noise_delta)))
+        bias = self.theta_norm * (tf.sqrt(self.ridge + 3 * spectral) - math.sqrt(self.ridge))
+        return self.ridge + 2 * spectral, self.width + bias + offset / tf.sqrt(self.ridge + spectral)
+
+    def projected(self, representation, statistics) -> tuple[Projected, tf.Tensor]:
+        """Features of all actions, projected with the sums; and the width."""
+        (ridge, width), features = self.regularized(statistics), with_bias(representation)
+        return project(features, statistics["gram"], statistics["moment"], ridge), tf.cast(width, tf.float64)
 
     def served(self, weights, deployed, total):
         if self.restarts:  # The next deployment is that of the model in training, with sums of 0.
             return weights, {name: np.zeros_like(each) for name, each in total.items()}
-        root = cholesky(total["gram"], self.ridge)
-        estimate = tf.linalg.cholesky_solve(root, total["moment"][..., np.newaxis]).numpy()[..., 0]
-        kernel, bias = weights[-2] + estimate[:, :-1].T, weights[-1] + estimate[:, -1]
-        served = *weights[:-2], kernel.astype(np.float32), bias.astype(np.float32)
+        root = cholesky(total["gram"], self.regularized(total)[0])
+        estimate = tf.linalg.cholesky_solve(root, total["moment"][..., np.newaxis]).numpy()[..., 0].astype(np.float32)
+        served = *weights[:-2], weights[-2] + estimate[:, :-1].T, weights[-1] + estimate[:, -1]
         return served, {**total, "moment": np.zeros_like(total["moment"])}
 
 
@@ -132,9 +174,9 @@ class LinUcb(_Linear):
     """Chooses the action with the largest upper confidence bound (Li et al. 2010); tied actions share it equally."""
 
     def probabilities(self, predicted_rewards, representation, statistics):
-        projected = self.projected(representation, statistics)
+        projected, width = self.projected(representation, statistics)
         estimates = predicted_rewards + projected.products(projected.center)
-        return policies.Greedy().probabilities(estimates + self.width * projected.deviations())
+        return policies.Greedy().probabilities(estimates + tf.cast(width, tf.float32) * projected.deviations())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,12 +195,11 @@ class LinTs(_Linear):
     floor: float = 0.001
 
     def probabilities(self, predicted_rewards, representation, statistics, key):
-        projected = self.projected(representation, statistics)
+        projected, width = self.projected(representation, statistics)
 
         def draw(key, predicted_rewards):
             noise = tf.random.stateless_normal(tf.shape(projected.center), key, dtype=tf.float64)
-            scores = predicted_rewards + projected.products(projected.center + self.width * noise)
+            scores = predicted_rewards + projected.products(projected.center + width * noise)
             return tf.argmax(scores, axis=1, output_type=tf.int32)
 
-        sampler = policies.from_samples(draw, self.floor, int(self.num_draws))
-        return sampler.probabilities(predicted_rewards, key)
+        return policies.from_samples(draw, self.floor, int(self.num_draws)).probabilities(predicted_rewards, key)

@@ -81,6 +81,8 @@ JAIN_INDEX = Metric(
 
 COLUMNS = declared(vars())
 
+# Only in runs with event-triggered communication.
+MESSAGES = Metric("communication/messages", "Uploads and downloads of sums", better="down")
 # Only in runs with a median or a trimmed mean.
 ZERO_SHARE = Metric("train/zero_share", "Share of the coordinates whose aggregate is 0", share=True)
 

@@ -103,7 +103,7 @@ def _checked_sums(policy: policies.Policy, more: Mapping[str, Any]) -> dict[str,
     total, *halves = [dict(summed(**rows)) for rows in (log, *parts)]
     for name, each in total.items():
         is_sum = each.dtype == tf.float32 and np.allclose(each, halves[0][name] + halves[1][name], 1e-3, 1e-3)
-        if not is_sum or name in (policies.ROUND, policies.COUNT):
+        if not is_sum or name in (policies.ROUND, policies.COUNT, policies.NOISE):
             raise ValueError(f"its statistic {name!r} is not a float32 sum over interactions, or has a reserved name")
     return total
 

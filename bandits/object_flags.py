@@ -119,7 +119,7 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
             raise UsageError("policy asks for the representation, which a Keras model does not provide.")
         _check_state(policy, options)
         object_checks.check_policy(policy, task, options.heads)
-    if options.bandit.sums and not options.bandit.trains and options.task.initial_weights is None:
+    if options.bandit.sums and options.statistics is None and options.task.initial_weights is None:
         task = dataclasses.replace(task, initial_weights="zeros")  # The prior mean; an initial model replaces it.
     if metric_columns(options.own_metrics):
         from bandits import object_checks
@@ -169,7 +169,7 @@ def _check_state(policy: Any, options: BanditOptions) -> None:
     }
     if flags := [flag for flag, is_set in refused.items() if is_set]:
         what = "sums over clients" if policy.sums else "the round"
-        raise UsageError(f"{flags[0]} conflicts with policy {policy.name}, which depends on {what}: leave it out.")
+        raise UsageError(f"{flags[0]} conflicts with policy {policy.name}, which depends on {what}: remove the flag.")
 
 
 def _callable(name: str, given: UserObject) -> Any:

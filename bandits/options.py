@@ -28,6 +28,7 @@ from optimization.selection import selectors
 REPLAY_ROWS = 10  # Maximum rows per client in one round of a replay; no row is used in two rounds.
 UNTRAINED = ("scratch", environments.SCENARIO)  # Scenarios without an initial training.
 ALONE, POOLED = "alone", "pooled"
+EVENT_TRIGGERED = "event_triggered"
 FINE_TUNE, LOCAL_HEAD = "fine_tune", "local_head"
 # Offline training has a greedy policy, whose actions matter only in evaluation.
 _TRAINED_AS: Mapping[str, str] = {"regression": "greedy", "ips": "greedy", "dr": "supervised_mse"}
@@ -186,6 +187,20 @@ class Learning:
         },
         only=_bandits(lambda entry: entry.sums and entry.trains),
         applied_default="restart",
+    )
+    communication: str | None = setting(
+        None,
+        "Rounds in which a client exchanges sums: every one, or those after which it has learned enough since the last "
+        "exchange; see docs/strategies.md",
+        ["every_round", EVENT_TRIGGERED],
+        only=_bandits(lambda entry: entry.sums and not entry.trains),
+        applied_default="every_round",
+    )
+    communication_threshold: float = setting(
+        None,
+        "alpha: a client exchanges sums once its own raise det V by more than this share",
+        only={"communication": (EVENT_TRIGGERED,)},
+        applied_default=1.0,
     )
     cache: str = setting(
         "round",
@@ -454,6 +469,11 @@ class BanditOptions(
     personalization: Personalization | None
 
     @property
+    def has_noisy_sums(self) -> bool:
+        """Whether a mechanism adds noise to the sums that the policy depends on."""
+        return self.bandit.sums and self.aggregation.kind in options.NOISY
+
+    @property
     def has_user_training(self) -> bool:
         """Whether the model is trained, and a part of the training is the user's own."""
         parts = self.client_work, self.client_optimizer, self.server_optimizer.name, self.aggregation.own
@@ -517,6 +537,11 @@ class Phase(BanditOptions):
     def has_variates(self) -> bool:
         """Whether the server and each client keep a control variate."""
         return self.client_algorithm is not None and self.bandit.trains
+
+    @property
+    def is_event_triggered(self) -> bool:
+        """Whether each client decides when it exchanges sums with the server."""
+        return self.communication == EVENT_TRIGGERED and self.bandit.sums
 
     @property
     def has_local_head(self) -> bool:

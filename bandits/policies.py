@@ -45,7 +45,7 @@ MORE: Mapping[str, str] = {
 }
 # Arguments of `Policy.statistics`.
 LOGGED = ("contexts", "representation", "action", "reward", "propensity", "predicted_rewards", "target")
-ROUND, COUNT = "round_num", "interactions"  # No statistic may have these names.
+ROUND, COUNT, NOISE = "round_num", "interactions", "noise"  # No statistic may have these names.
 ACCUMULATE, RESTART, WITHIN = "accumulate", "restart", "within"
 _INVALID = "returned the invalid row"
 
@@ -57,8 +57,8 @@ class Policy(abc.ABC):
       asks: Arguments from MORE that `probabilities` names.
       reads: Arguments in LOGGED that `statistics` names.
       at_deployment: What happens to statistics at a deployment: with `accumulate`, those since the last deployment are
-        added to the deployed sums; with `restart`, they replace them. With `within`, clients act with the sums of the
-        earlier rounds since the last deployment. A policy with statistics must declare it.
+        added to the deployed sums; with `restart`, they replace these sums. With `within`, clients act with the sums of
+        the earlier rounds since the last deployment. A policy with statistics must declare it.
       bound: Largest absolute value of a client's statistics and of its number of interactions in a round. Needed only
         for secure sums.
       name: Name in messages.
@@ -101,7 +101,7 @@ class Policy(abc.ABC):
         """
 
     def statistics(self, *args: Any, **kwargs: Any) -> Mapping[str, tf.Tensor]:
-        """Returns sums over interactions, by name: float32 arrays whose shapes do not depend on their number.
+        """Returns sums over interactions, by name: float32 arrays of fixed shapes.
 
         Each interaction of a client is counted once, in the first round in which its reward is observed. The sums of
         all clients are added. By default, there are no statistics.
@@ -212,15 +212,15 @@ def of(given: Any) -> Policy:
 class FromSamples(Policy):
     """Policy whose action probabilities are the actions' shares among several samples, mixed with the uniform policy.
 
-    A function that samples actions with a key, such as Thompson sampling, does not return their probabilities. Their
-    shares among the draws are the policy: the action that is executed is sampled from them, so the logged propensity is
-    exact.
+    A function that samples actions with a key, such as Thompson sampling, does not return their probabilities. The
+    actions' shares among the draws are the policy: the executed action is sampled from them, so the logged propensity
+    is exact.
 
     Attributes:
       draws: Function (key, predicted_rewards, further arguments from MORE) -> one-hot rows [batch, actions], or actions
         int [batch].
-      floor: Smallest probability of an action, above 0 and at most 1 / actions; in a smaller set, at most 1 / its
-        size is used.
+      floor: Smallest probability of an action, above 0 and at most 1 / actions. In a smaller set, it is at most 1
+        / the size of the set.
       num_draws: Number of draws.
 
     Raises:
@@ -379,8 +379,8 @@ class InverseGapWeighting(Policy):
     both constant.
 
     Attributes:
-      mu: Inverse probability, before scaling, of an action that is not chosen as the best although its gap is 0; above
-        0. Larger values explore less. `actions - 1` is the smallest value that never needs the scaling. None means the
+      mu: Inverse probability, before scaling, of a tied action that does not count as the best one; above 0. Larger
+        values explore less. `actions - 1` is the smallest value that never needs the scaling. None means the
         number of actions.
       gamma: Factor of the reward gap in the formula above, at least 0. Larger values are greedier.
       first_of_ties: Whether ties go to the first of the tied actions instead of a random one.

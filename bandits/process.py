@@ -52,7 +52,8 @@ class ClientInput(NamedTuple):
       counted: bool [examples], whether the policy's statistics count each example's interaction in this round; empty
         for a policy without sums.
       policy_state: What the policy depends on: int32 `round_num`, the deployed float32 sum `interactions` and the
-        deployed statistics, by name. Empty if the policy depends on none of them.
+        deployed statistics, by name. Empty if the policy depends on none of them. Statistics with noise come with
+        its standard deviation, float32 `noise`, instead of `interactions`.
     """
 
     features: clients.Features
@@ -103,7 +104,9 @@ class BanditProcess(fed_avg.Process):
     def client_type(self) -> tff.Type:
         """TFF type of a `ClientInput`."""
         key = tff.TensorType(np.int32, (2,))
-        state = {policies.ROUND: tf.TensorSpec((), tf.int32), **self.sums_spec} if self.policy.has_state else ()
+        state: Any = {policies.ROUND: tf.TensorSpec((), tf.int32), **self.sums_spec} if self.policy.has_state else ()
+        if self.joint_clip_norm is not None:
+            state[policies.NOISE] = tf.TensorSpec(())
         return tff.StructWithPythonType(
             [
                 ("features", tff.types.tensorflow_to_type(self.feature_spec)),
@@ -123,7 +126,7 @@ class BanditProcess(fed_avg.Process):
 
     @functools.cached_property
     def sums_spec(self) -> dict[str, tf.TensorSpec]:
-        """Shapes of what clients sum for the policy, float32: `interactions`, and the policy's statistics."""
+        """Shapes of what clients sum for the policy, float32: the results of `policy_sums`."""
         if not self.policy.sums:
             return {}
         specs = [self.model.specs, self.feature_spec, tf.TensorSpec((None, 3))]
@@ -137,18 +140,20 @@ class BanditProcess(fed_avg.Process):
         return {name: tf.TensorSpec(each.shape, each.dtype) for name, each in outputs.items()}
 
     def policy_sums(self, weights, features, cache: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Number of a client's interactions that are `counted`, and their statistics; see `Policy.statistics`."""
+        """Number of a client's interactions that are `counted`, and their statistics; see `Policy.statistics`.
+
+        Statistics that get noise come without the number, which would get none.
+        """
         log = {**cache, "contexts": features}
         if "representation" in self.policy.reads:
             log["representation"] = self.model.body(weights, features)
         if "predicted_rewards" in self.policy.reads:
-            outputs = self.model.forward(weights, features)
-            log["predicted_rewards"] = predicted_rewards(self.model, self.loss, outputs)
+            log["predicted_rewards"] = predicted_rewards(self.model, self.loss, self.model.forward(weights, features))
         if "target" in self.policy.reads:
             log["target"] = self.mapped({"reward": cache["reward"]})["reward"]
         rows = masked({name: log[name] for name in self.policy.reads}, cache["counted"])
-        count = tf.reduce_sum(tf.cast(cache["counted"], tf.float32))
-        return {policies.COUNT: count, **self.policy.statistics(**rows)}
+        count = {policies.COUNT: tf.reduce_sum(tf.cast(cache["counted"], tf.float32))}
+        return {**(count if self.joint_clip_norm is None else {}), **self.policy.statistics(**rows)}
 
     def log(self, deployed: tuple, client: ClientInput) -> fed_avg.Log:
         cache, examples = self.act(deployed, client)
@@ -167,7 +172,7 @@ class BanditProcess(fed_avg.Process):
         return log._replace(statistics=self.policy_sums(deployed[0], examples["features"], cache))
 
     def only_chosen(self, examples: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Replaces sets of actions with features by the chosen action, if the loss depends on no other."""
+        """Reduces sets of actions that have features to the chosen action, if the loss depends on no other action."""
         sets = examples["features"]
         has_features = isinstance(sets, ActionSets) and sets.actions.shape[-1]
         if not has_features or not self.loss.needs_only_chosen_output:
@@ -178,7 +183,7 @@ class BanditProcess(fed_avg.Process):
         return {**examples, "features": ActionSets(sets.contexts, entries, actions), "action": first}
 
     def half_sums(self, cache: Mapping[str, tf.Tensor], position: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Expected rewards and numbers of examples of a client's halves, at its position, [2, positions] each."""
+        """Expected rewards and numbers of examples of a client's halves, [2, positions] each; 0 at other positions."""
         place = tf.minimum(position, self.halves - 1)
         sums: dict[str, list] = {"half_rewards": [], "half_examples": []}
         for mask in (tf.logical_not(cache["half"]), cache["half"]):
@@ -285,7 +290,7 @@ def metric_sums(given: Sequence[UserObject], log: Mapping[str, tf.Tensor], featu
       given: The metrics.
       log: Columns of the client's log. Metrics get `action` (int32), `reward` and `propensity` (float32), each
         [interactions].
-      features: The contexts of the interactions, in the form that the model takes, which metrics also get.
+      features: The contexts of the interactions, in the form that the model takes. Metrics get them, too.
 
     Returns:
       float32 [metrics, 2], numerators and denominators. The denominator of a plain sum is NaN.

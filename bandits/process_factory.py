@@ -7,14 +7,15 @@ not change the results.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Sequence
+import math
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import alone, logged_rounds, losses, personalization, process, resets, round_parts
+from bandits import alone, event_triggered, logged_rounds, losses, personalization, process, resets, round_parts
 from bandits.options import Phase
 from data import clients, download, objects, tasks
 from data.settings import make_options
@@ -62,12 +63,18 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         optimizer=phase.client_optimizer,
         hyperparameters=phase.client_hyperparameters,
     )
-    aggregator = noise = None
-    if bandit.trains:
-        aggregated = phase.aggregation, mechanism, tuple(model.shapes.values())
+    aggregator = noise = statistics = joint_clip_norm = None
+    policy, shapes = phase.policy.build(), tuple(model.shapes.values()) * bandit.trains
+    if phase.has_noisy_sums:  # The update and the sums together have at most the clip norm.
+        joint_clip_norm = mechanism.clip_norm / (math.sqrt(2) if bandit.trains else 1)
+        low, high = (0.0, 1.0) if phase.task.reward_bounds else task.reward_range(phase.rewards)
+        policy = dataclasses.replace(policy, clip_norm=joint_clip_norm, low=low, high=high)
+        *_, (units, groups), _ = model.shapes.values()
+        shapes += (groups, units + 1, units + 1), (groups, units + 1)
+    if shapes:
+        aggregated = phase.aggregation, mechanism, shapes
         aggregator, noise = aggregators.build(*aggregated), aggregators.noise(*aggregated)
-    policy, statistics = phase.policy.build(), None
-    if policy.sums:  # A secure sum rounds to a grid of 2^32 steps from -bound to bound.
+    if policy.sums and not phase.has_noisy_sums:  # A secure sum rounds to a grid of 2^32 steps from -bound to bound.
         is_secure = phase.aggregation.kind == "secure_sum"
         sums = tff.aggregators
         statistics = sums.SecureSumFactory(float(policy.bound)) if is_secure else sums.SumFactory()
@@ -103,6 +110,7 @@ def define(task: tasks.Task, phase: Phase, mechanism: mechanisms.Mechanism) -> p
         is_delayed=phase.delay.kind != "none",
         noise=noise,
         statistics=statistics,
+        joint_clip_norm=joint_clip_norm,
         halves=halves,
         reward_bounds=task.reward_bounds,
         clips_rewards=phase.task.learn_from != "dr",
@@ -140,8 +148,8 @@ def rounds(
       phase: The phase.
       definition: Definition of the rounds.
       initial_weights: theta_0.
-      folder: The run's opened folder, which stores the states of clients that train alone or keep control variates;
-        None if there are no such states.
+      folder: The run's opened folder, which stores the states of clients that train alone, keep control variates or
+        decide when to exchange sums; None if there are no such states.
     """
     if phase.logs_interactions and phase.logs:
         process_of = build(task, phase, logged_rounds.trained(definition), initial_weights)
@@ -149,15 +157,28 @@ def rounds(
     process_of = build(task, phase, definition, initial_weights)
     if phase.is_pooled:
         return logged_rounds.PooledRounds(process_of, definition, phase.seed, len(task.clients))
-    if phase.is_alone or phase.has_variates:
-        if folder is None:
-            raise ValueError("A folder is needed to store the clients' states.")
-        name = run_folder.CLIENT_MODELS if phase.is_alone else run_folder.CLIENT_VARIATES
-        states = client_states.ClientStates(folder.path / name, folder.checkpoint_rounds)
-        if phase.is_alone:
-            return alone.AloneRounds(process_of, definition, states, phase.population.stop)
+    if not (phase.is_alone or phase.has_variates or phase.is_event_triggered):
+        return round_parts.FederatedRounds(process_of, definition)
+    if folder is None:
+        raise ValueError("A folder is needed to store the clients' states.")
+    open_states = functools.partial(client_states.ClientStates, checkpoint_rounds=folder.checkpoint_rounds)
+    if phase.is_alone:
+        states = open_states(folder.path / run_folder.CLIENT_MODELS)
+        return alone.AloneRounds(process_of, definition, states, phase.population.stop)
+    if phase.has_variates:
+        states = open_states(folder.path / run_folder.CLIENT_VARIATES)
         return ScaffoldRounds(process_of(1), definition, states, phase.population)
-    return round_parts.FederatedRounds(process_of, definition)
+    policy: Any = definition.policy
+    limits = policy.ridge, phase.communication_threshold
+    triggered = event_triggered.Rounds(
+        event_triggered.of_process(definition),
+        lambda downloaded, local: event_triggered.triggers(downloaded["gram"], local["gram"], *limits),
+        {name: np.zeros(spec.shape) for name, spec in definition.sums_spec.items()},
+        (((definition.weights_type,), definition.weights_type), definition.client_type),
+        open_states(folder.path / run_folder.CLIENT_SUMS),
+        phase.population.stop,
+    )
+    return EventTriggeredRounds(process_of, definition, triggered)
 
 
 def parts(
@@ -193,10 +214,10 @@ def parts(
         (phase.has_halves, round_parts.Halves(phase)),
         (phase.own_metrics, round_parts.OwnMetrics(phase)),
         (phase.reset != resets.NONE, round_parts.Resets(phase.reset, task.reward_bounds, initialize)),
-        (definition.policy.has_state, round_parts.OwnPolicy(phase, definition, len(task.clients))),
+        (definition.policy.has_state, round_parts.OwnPolicy(phase, definition, len(task.clients), mechanism)),
         (phase.reports_clients, round_parts.ClientReports(task.clients.client_ids[: phase.population.stop])),
-        (True, round_parts.Payloads(*sent)),
-        (trains, round_parts.Clipping(phase)),
+        (True, round_parts.EventTriggered(more) if phase.is_event_triggered else round_parts.Payloads(*sent)),
+        (definition.aggregator, round_parts.Clipping(phase)),
         (trains and phase.aggregation.kind in options.ROBUST, round_parts.RobustAggregation()),
         (True, round_parts.PrivacySpent(phase, mechanism, length)),
     ]
@@ -275,13 +296,34 @@ class ChainRounds:
 class ScaffoldRounds(scaffold.Rounds, round_parts.FederatedRounds):
     """Rounds of clients that keep control variates."""
 
-    def prepared(self, participations: Sequence[round_parts.Participation], round_num: int) -> Any:
-        del round_num
-        return [each[:2] for each in participations]
+    numbers_clients = True
 
-    def finish(self, server: Any, folder: run_folder.RunFolder) -> Sequence[str]:
-        del server
-        return [run_folder.variates_notice(folder.path)]
+
+class EventTriggeredRounds(round_parts.FederatedRounds):
+    """Rounds of a linear bandit whose clients decide when to exchange sums; its model does not change.
+
+    The state of `event_triggered.Rounds` takes the place of the aggregator's state, and the number of messages that of
+    its measurements.
+    """
+
+    numbers_clients = True
+
+    def __init__(self, process_of: Callable[[int], Any], definition: Any, rounds: event_triggered.Rounds):
+        super().__init__(process_of, definition)
+        self._rounds = rounds
+
+    def initialize(self) -> fed_avg.State:
+        return super().initialize()._replace(aggregator=self._rounds.initialize())
+
+    def next(self, server: Any, inputs: Any, round_num: int) -> tuple[Any, fed_avg.RoundMetrics]:
+        # Without clients, the process only counts the round.
+        after, counts = super().next(server._replace(aggregator=()), [], round_num)
+        before, shared = server.aggregator, (server.deployed, server.weights)
+        state, reports, messages = self._rounds.next(before, shared, inputs, round_num)
+        sums = {name: sum(report[name] for _, report in reports) for name in reports[0][1]} if reports else {}
+        statistics = {name: total - before.totals[name] for name, total in state.totals.items()}
+        counts = counts._replace(**sums, statistics=statistics, aggregator=messages)
+        return after._replace(aggregator=state), counts
 
 
 def build(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bandits import metrics
-from bandits.options import BanditOptions, phases
+from bandits.options import BanditOptions, Phase, phases
 from data import action_sets, clients, keys, logged_clients, tasks, text
 from data.action_sets import ActionSets
 from optimization.options import Cohorts
@@ -161,9 +161,7 @@ def _gain(task: tasks.Task, parts: Sequence[logged_clients.LoggedClients]) -> in
     return row_mean(np.array([each.sum() for each in gains]), np.array([len(each) for each in gains]))
 
 
-def _rewards(
-    task: tasks.Task, part: clients.ClientData, index: int, matrix: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _rewards(task: tasks.Task, part: clients.ClientData, index: int, matrix: np.ndarray) -> tuple[np.ndarray, ...]:
     """Returns a client's rewards, float64 [rows, slots], which are doubly robust for a log, and the actions.
 
     Actions are positions in the task's names, or -1 for slots without an action.
@@ -414,7 +412,7 @@ def set_values(task: tasks.Task, indices: Sequence[int]) -> np.ndarray:
     return _ranking(task, (_rewards_of_sets(task, task.clients.load(int(index))) for index in _some(indices)))
 
 
-def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, ...]]) -> np.ndarray:
     """Value of each action from several clients' rewards and actions; see `set_values`."""
     sums, counts = np.zeros((2, len(task.action_names) or task.num_actions))
     for rewards, actions in rewards_and_actions:
@@ -463,7 +461,7 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
     if _last and _last[0][0]() is task and _last[0][1] == key:
         return _last[0][2]
     if isinstance(task.feature_spec, action_sets.Spec):
-        return _bounds_of_sets(task, phase.population)
+        return _bounds_of_sets(task, phase, is_uniform)
     matrix = task.rewards[phase.rewards]
     matrix_of: Any = drift.mean_matrix(matrix, acted, None)
     if drift.kind == "client":
@@ -480,12 +478,25 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
     return bounds
 
 
-def _bounds_of_sets(task: tasks.Task, population: Sequence[int]) -> dict[str, Bounds]:
-    """Bounds on held-out examples, whose best fixed action is the ranking of the participating clients."""
-    ranking, part = set_values(task, population), task.held_out
-    each = [of_sets(task, part.load(int(index)), ranking) for index in _some(range(len(part)))]
-    chance, constant = (float(np.concatenate([one[name] for one in each]).mean()) for name in (UNIFORM, FIXED))
-    return {"held_out": Bounds(chance, constant, int(ranking.argmax()), len(each), len(part))}
+def _bounds_of_sets(task: tasks.Task, phase: Phase, is_uniform: bool) -> dict[str, Bounds]:
+    """Bounds whose best fixed action is the ranking of the participating clients; see `bounds_of_run`."""
+    ranking = set_values(task, phase.population)
+
+    def bounds(part: clients.ClientData, indices: Sequence[int], cap: int, cohort: Cohorts | None) -> Bounds:
+        chosen = _some(indices)
+        totals, counts = np.zeros((len(chosen), 2)), np.zeros(len(chosen))
+        for place, index in enumerate(chosen):
+            earned = np.stack(list(of_sets(task, part.load(int(index)), ranking).values()), axis=1)
+            counts[place] = min(len(earned), cap or len(earned))
+            totals[place] = counts[place] * earned.mean(axis=0) if len(earned) else 0
+        values = _values(totals, counts, cohort)
+        errors = [_error(values.shares[:, place], len(indices)) for place in range(2)]
+        chance, constant = values.mean.tolist()
+        return Bounds(chance, constant, int(ranking.argmax()), values.clients, len(indices), *errors)
+
+    cap = phase.max_examples_per_client
+    found = {"participating": bounds(task.clients, phase.population, cap, phase.cohorts)} if is_uniform else {}
+    return {**found, "held_out": bounds(task.held_out, range(len(task.held_out)), 0, None)}
 
 
 def _some(indices: Sequence[int]) -> Sequence[int]:
@@ -539,13 +550,18 @@ def action_values(
         rewards = matrix_of(int(index)).astype(float)
         occur = np.bincount(labels, minlength=len(rewards)) if is_single else labels.sum(axis=0, dtype=float)
         totals[place] = counts[place] / count * (occur @ rewards)
+    return _values(totals, counts, cohort)
+
+
+def _values(totals: np.ndarray, counts: np.ndarray, cohort: Cohorts | None) -> Values:
+    """Mean rewards from each client's sums, float64 [clients, columns], and its number of examples; see `Values`."""
     if not counts.any():
-        return Values(np.full(totals.shape[1], np.nan), len(chosen), np.zeros_like(totals))
+        return Values(np.full(totals.shape[1], np.nan), len(counts), np.zeros_like(totals))
     overall = totals.sum(axis=0) / counts.sum()
     gaps = totals - counts[:, np.newaxis] * overall  # They sum to 0, so a constant weight has no effect.
     weights = weights_of_rounds(counts, cohort) if cohort else np.zeros(len(counts))
     shares = (1 / counts.sum() + weights)[:, np.newaxis] * gaps
-    return Values(overall + weights @ gaps, len(chosen), shares)
+    return Values(overall + weights @ gaps, len(counts), shares)
 
 
 def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:

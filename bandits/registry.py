@@ -82,8 +82,12 @@ _MU = "inverse probability, before scaling, of a non-best action with reward gap
 _MU_OF_ACTIONS = Parameter(None, f"{_MU} (default: the number of actions)", above=True)
 _INVERSE_GAP = "bandits.policies:InverseGapWeighting"
 _LINEAR = {
-    "width": Parameter(0.5, "factor of an estimate's deviation, in rewards; higher explores more"),
+    "width": Parameter(0.5, "factor of the deviation sqrt(x' V^-1 x), in units of the reward; higher explores more"),
     "ridge": Parameter(1.0, "lambda of the ridge regression, the inverse of the weights' prior variance", above=True),
+    "theta_norm": Parameter(1.0, "with noise: assumed bound on the norm of the estimated weights"),
+    "noise_delta": Parameter(
+        0.01, "with noise: probability that it exceeds its share of the width", above=True, high=0.5
+    ),
     "bound": Parameter(1e4, "with secure sums: largest absolute value of a client's sums in a round", above=True),
 }
 POLICIES = {
@@ -140,9 +144,9 @@ POLICIES = {
     "linucb": PolicyEntry("bandits.linear_bandits:LinUcb", _LINEAR, sums=True),
     "lints": PolicyEntry(
         "bandits.linear_bandits:LinTs",
-        _LINEAR
-        | {
-            "num_draws": Parameter(100, "number of draws, whose shares are the probabilities", low=1, whole=True),
+        {
+            **_LINEAR,
+            "num_draws": Parameter(100, "number of draws; an action's probability is its share", low=1, whole=True),
             "floor": Parameter(0.001, "smallest probability of an action", above=True, high=1.0),
         },
         sums=True,
@@ -245,7 +249,7 @@ RULES: Mapping[str, PolicyEntry] = {
         f"{_MODULE}:EpsilonGreedy", _EXPLORING, "greedy, but a random action with probability epsilon"
     ),
     "epsilon_nongreedy": PolicyEntry(
-        f"{_MODULE}:EpsilonNonGreedy", _EXPLORING, "greedy, but another random action with probability epsilon"
+        f"{_MODULE}:EpsilonNonGreedy", _EXPLORING, "greedy, but a random non-greedy action with probability epsilon"
     ),
     "ucb": PolicyEntry(f"{_MODULE}:Ucb", {"c": _C, "alpha": _ALPHA}, "upper confidence bound"),
     "discounted_ucb": PolicyEntry(

@@ -76,9 +76,11 @@ class FederatedRounds:
 
     Attributes:
       loggers: Additional callbacks of a run, which write its files.
+      numbers_clients: Whether `next` takes each client's number beside its input.
     """
 
     loggers: Sequence[Callback] = ()
+    numbers_clients = False
 
     def __init__(self, process_of: Callable[[int], Any], definition: Any):
         """Stores the function from a round number to its process, and the definition, a `process.BanditProcess`."""
@@ -91,7 +93,7 @@ class FederatedRounds:
     def prepared(self, participations: Sequence[Participation], round_num: int) -> Any:
         """Prepares a cohort's input to `next`, possibly while the previous round is still being computed."""
         del round_num
-        return [each.inputs for each in participations]
+        return [each[:2] if self.numbers_clients else each.inputs for each in participations]
 
     def next(self, server: Any, inputs: Any, round_num: int) -> tuple[Any, fed_avg.RoundMetrics]:
         """Runs a round: (state, inputs) -> (state, metrics)."""
@@ -99,8 +101,8 @@ class FederatedRounds:
 
     def finish(self, server: Any, folder: run_folder.RunFolder) -> Sequence[str]:
         """Returns lines to print after the run."""
-        del server, folder
-        return ()
+        del server
+        return run_folder.private_notices(folder.path)
 
 
 class Round(NamedTuple):
@@ -271,21 +273,31 @@ class OwnPolicy(_OfPhase):
     Attributes:
       definition: Definition of the rounds.
       num_clients: Number of the task's clients.
+      mechanism: The mechanism that adds noise to the sums, if any.
     """
 
     definition: process.BanditProcess
     num_clients: int
+    mechanism: mechanisms.Mechanism
 
     def initial_state(self) -> OwnPolicyState:
         zeros = {name: np.zeros(spec.shape) for name, spec in self.definition.sums_spec.items()}
         return OwnPolicyState(zeros, zeros, np.zeros(self.num_clients, np.int64))
 
     def started(self, own: Any, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
-        sums = {name: total.astype(np.float32) for name, total in own.deployed.items()}
+        before = period(self.phase, round_num) * self.phase.deploy_every  # Rounds before this deployment.
+        summed = (before, round_num - 1) if self.definition.policy.at_deployment == policies.WITHIN else (0, before)
+        sums = {name: total.astype(np.float32) for name, total in {**own.deployed, **self._noise(*summed)}.items()}
         state = {policies.ROUND: np.int32(self.phase.acted_in(round_num)), **sums}
         return [
             each.with_inputs(policy_state=state, counted=self._counted(own, each, round_num)) for each in participations
         ]
+
+    def _noise(self, first: int, last: int) -> dict[str, np.ndarray]:
+        """Standard deviation of the noise on the sums of rounds first + 1 to last; empty if no noise is added."""
+        if self.definition.joint_clip_norm is None:
+            return {}
+        return {policies.NOISE: np.asarray(self.mechanism.clip_norm * self.mechanism.sum_noise(first, last))}
 
     def _counted(self, own: OwnPolicyState, participation: Participation, round_num: int) -> np.ndarray:
         """Whether each of a client's interactions is observed for the first time, bool [examples]."""
@@ -309,7 +321,10 @@ class OwnPolicy(_OfPhase):
             )
         counted_in, deployed = own.counted_in.copy(), own.deployed
         counted_in[[each.client for each in ended.cohort.participations]] = ended.round_num
-        pending = {name: total + counts.statistics[name] for name, total in own.pending.items()}
+        sums = counts.statistics
+        if self.definition.joint_clip_norm is not None:  # Means; NaN in a round without clients and noise.
+            sums = {name: np.nan_to_num(self.mechanism.cohort * mean, nan=0.0) for name, mean in sums.items()}
+        pending = {name: total + sums[name] for name, total in own.pending.items()}
         if policy.at_deployment == policies.WITHIN:
             pending = self.initial_state().pending if counts.deployed else pending
             return OwnPolicyState(pending, pending, counted_in), {}
@@ -321,6 +336,7 @@ class OwnPolicy(_OfPhase):
 
     def _served(self, own: OwnPolicyState, server: fed_avg.State) -> tuple[Sequence[np.ndarray], policies.Sums]:
         total = {name: sums + own.pending[name] for name, sums in own.deployed.items()}
+        total |= self._noise(0, int(server.round_num))
         return self.definition.policy.served(server.weights, own.deployed, total)
 
     def served(self, own: OwnPolicyState, server: fed_avg.State) -> fed_avg.State:
@@ -432,6 +448,22 @@ class Payloads(Part):
         if up is None:
             up, uploads = sum(payloads.of_log(each.inputs.features) for each in cohort.participations), 1
         return own, payloads.row(self.down, up, cohort.downloads, uploads, cohort.reports)
+
+
+@dataclasses.dataclass
+class EventTriggered(Part):
+    """Number and size of the messages, if only some clients of a cohort exchange sums.
+
+    Attributes:
+      size: Number of bytes of a message.
+    """
+
+    size: int
+    columns = (metrics.MESSAGES,)
+
+    def after(self, own: Any, ended: Round) -> tuple[Any, Mapping[str, Any]]:
+        exchanges = int(ended.counts.aggregator) // 2  # Each is an upload and a download.
+        return own, {**payloads.row(self.size, self.size, exchanges, exchanges), metrics.MESSAGES: 2 * exchanges}
 
 
 class Clipping(_OfPhase):

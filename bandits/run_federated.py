@@ -99,12 +99,13 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             if plan := phase_privacy.plan(phase, 1):
                 phase = phase_privacy.with_planned_noise(phase, plan.mechanism)
             mechanism = phase_privacy.mechanism(phase)
-            warnings += mechanism.warnings(phase.total_rounds) if phase.bandit.trains else ()
+            warnings += mechanism.warnings(phase.total_rounds) if phase.releases else ()
             if phase.has_user_training:
                 from bandits import process_factory
 
                 process_factory.check(task, phase, mechanism)
-            if task.has_learned_bounds and phase.releases and mechanism.noise_multiplier:
+            is_unknown = phase.has_noisy_sums and task.has_reward_labels and not options.task.reward_bounds
+            if is_unknown or (task.has_learned_bounds and phase.releases and mechanism.noise_multiplier):
                 raise UsageError(
                     "Training with noise needs --reward_bounds=LOW,HIGH: bounds learned from the clients' rewards have "
                     "no noise, so a single outlier would affect every output. Give the smallest and the largest "
@@ -112,8 +113,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 )
             if mechanism.voided and phase.reset.voids:
                 warnings.append(f"the noise guarantees nothing, because {phase.reset.voids}.")
-            training_flags.check_variates(phase.client_algorithm, len(phase.population))
-            selector_flags.check_population(phase.selection, len(phase.population), phase.cohorts.size)
+            count, triggered = len(phase.population), phase.communication if phase.is_event_triggered else None
+            training_flags.check_states(count, client_algorithm=phase.client_algorithm, communication=triggered)
+            selector_flags.check_population(phase.selection, count, phase.cohorts.size)
         has_shift = options.scenario == "init_shift" or options.dist_shift_type
         if has_shift and "init" not in task.rewards:
             raise UsageError(

@@ -1,8 +1,8 @@
 """Logs of bandits: contexts, actions, propensities and rewards by client.
 
 A log has only the logged action's reward, so unlike a table it cannot simulate a policy; the reward of another policy
-is estimated from propensities. `log_table` reads the user's table. This project's Parquet format
-(`read`, `write`) has checksums of its pages and metadata, so that damage is detected before anything is decoded.
+is estimated from propensities. `log_table` reads logs from the user's tables. This project's Parquet
+format (`read`, `write`) has checksums of its pages and metadata, so that damage is detected before anything is decoded.
 Nothing here imports TensorFlow.
 """
 
@@ -28,7 +28,7 @@ FORMAT = 1
 _METADATA = b"interaction_log"
 _CHECKSUM = b"interaction_log_checksum"
 _MOST_WORDS = 1 << 24  # Maximum vocabulary size if a log does not list its words.
-# Contexts reveal these statistics of all clients if a report has `learned_statistics`.
+# If a report has `learned_statistics`, the contexts reveal these statistics of all clients.
 LEARNED = "the means, deviations and categories of the log's columns"
 # Numeric columns of the Parquet format, with their fields and dtypes on disk.
 _NUMBERS = {
@@ -108,7 +108,7 @@ class InteractionLog:
 
     @property
     def num_actions(self) -> int:
-        """Number of actions that a policy chooses from: those in `action_names`, or the slots if they have features."""
+        """Number of actions that a policy chooses from: those in `action_names`, or slots if actions have features."""
         return len(self.action_names) if self.catalogue is None else self.contexts.entries.shape[1]
 
     @property
@@ -118,10 +118,8 @@ class InteractionLog:
 
     @property
     def encoded_contexts(self) -> Any:
-        """The contexts in the form that models take: if actions have features, they are looked up."""
-        if self.catalogue is None or not isinstance(self.contexts, action_sets.ActionSets):
-            return self.contexts
-        return action_sets.with_features(self.contexts, self.catalogue)
+        """The contexts in the form that models take, with the features of actions if there are any."""
+        return self.contexts if self.catalogue is None else action_sets.with_features(self.contexts, self.catalogue)
 
     @property
     def offered(self) -> np.ndarray:
@@ -144,7 +142,7 @@ class InteractionLog:
 
     @property
     def has_sets(self) -> bool:
-        """Whether rows offer sets of actions; otherwise, every row offers all of them."""
+        """Whether rows offer sets of actions; otherwise, every row offers all actions."""
         return isinstance(self.contexts, action_sets.ActionSets)
 
     @property
@@ -184,7 +182,7 @@ def ordered(
       clients: int [rows], positions in `client_ids`.
       contexts: As in `InteractionLog`.
       action_names: As in `InteractionLog`.
-      fields: The other fields with a value per row, by name, converted to their dtypes.
+      fields: The other fields with one value per row, by name; they are converted to their dtypes.
       **others: `feature_names`, `catalogue`, `catalogue_actions`, `report` and `statistics`.
     """
     order = np.argsort(clients, kind="stable")
@@ -213,7 +211,7 @@ def _digest(content: bytes) -> bytes:
 def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
     """Writes a log in this project's format, to a path or an open file; `read` returns an equal log.
 
-    There is one column per field, with names of clients and actions, and metadata.
+    Columns hold the fields of the rows, with clients and actions by name. The metadata hold the other fields.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -291,7 +289,7 @@ def _reading(path: str | os.PathLike) -> Iterator[None]:
 
 
 def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--log") -> InteractionLog:
-    """Reads a log in this project's format from one file, or from several that are its parts.
+    """Reads a log in this project's format from one file, or from several files that are its parts.
 
     Args:
       path: The file, or the parts.
@@ -333,7 +331,7 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--l
         fields["probabilities"] = _flat(cells["probabilities"], np.float64).reshape(shape)
     clients, actions = (cells[name].to_pandas() for name in ("client", "action"))
     client_ids = columns.ordered(clients.cat.categories.to_series())
-    report = {  # The first part's, with the lists of all parts joined.
+    report = {  # The report of the first part, with the lists of all parts joined.
         name: [entry for part in every for entry in part["report"].get(name, ())] if isinstance(value, list) else value
         for name, value in described["report"].items()
     }
@@ -354,7 +352,7 @@ def _flat(column: Any, dtype: Any) -> np.ndarray:
 
 
 def _read_part(path: str | os.PathLike, flag: str) -> "tuple[pa.Table, dict[str, Any]]":
-    """Checked columns of one file in the types that are written, and its metadata; other columns are ignored."""
+    """Checked columns of one file, in the types that `write` uses, and its metadata; other columns are ignored."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

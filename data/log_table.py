@@ -15,7 +15,7 @@ def read(
     """Reads a log from a table, see `tables.read`; `columns.encode` turns columns into contexts.
 
     Rows without a client or an action are dropped, and counted in the report. Clients and actions are sorted by name,
-    or numerically if the names are numbers; the actions of `Sets.action_table` are in its order.
+    or numerically if the names are numbers; the actions of `Sets.action_table` keep that table's order.
 
     Args:
       path: The file.
@@ -24,8 +24,8 @@ def read(
       with_contexts: Whether to read contexts; some estimators do not need them.
 
     Raises:
-      UsageError: If the file or a column is missing or invalid; if a reward is missing, a propensity is
-        not in (0, 1], or all are 1; or if there is only one client. The message names the row and the value.
+      UsageError: If the file or a column is missing or invalid; if a reward is missing, a propensity is not
+        in (0, 1], or all propensities are 1; or if there is only one client. The message names the row and the value.
     """
     rows = tables.read(path, wanted, known=known)
     numbers = {}
@@ -50,9 +50,9 @@ def read(
     features = rows.features(is_train, known, has_any=with_contexts)
     contexts = rows.contexts(features.values) if features.names or rows.offered else None
     actions = rows.of_actions(is_train, known)
-    counts = np.bincount(np.asarray(rows.labels), minlength=len(rows.label_names)).tolist() * (not actions.names)
-    by_action = dict(zip(rows.label_names, counts, strict=False))
-    learned = statistics.OfTable(features.learned, by_action, actions=actions.learned)
+    counts = np.bincount(np.asarray(rows.labels), minlength=len(rows.label_names)).tolist()
+    by_name: dict[str, int] = {} if actions.names else dict(zip(rows.label_names, counts, strict=False))
+    learned = statistics.OfTable(features.learned, by_name, actions=actions.learned)
     return interaction_log.ordered(
         rows.client_ids,
         rows.clients,

@@ -38,12 +38,14 @@ class ClientStates:
 
         Args:
           client: The client.
-          round_num: The round.
-          like: A state with the same structure.
+          round_num: The round; 0 if the client has not taken part yet.
+          like: The state before a client first takes part, which defines the structure of all states.
 
         Raises:
           Failure: If the file cannot be read.
         """
+        if not round_num:
+            return like
         path = self._path(client, round_num)
         try:
             with np.load(path, allow_pickle=False) as archive:

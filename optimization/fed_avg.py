@@ -44,14 +44,14 @@ class RoundMetrics(NamedTuple):
 
     Attributes:
       examples: int32, number of examples in the clients' logs.
-      loss_sum: float32, sum of the losses over all mini-batches' examples of clients with finite updates.
+      loss_sum: float32, sum of the losses over the examples in all mini-batches of clients with finite updates.
       trained_examples: int32, number of distinct examples of those clients.
       batch_examples: int32, number of examples in those clients' mini-batches; an example counts once per epoch.
       empty_clients: int32, number of clients without an example; their update is zero.
       nonfinite_clients: int32, number of clients whose update was not finite, and was replaced by zero.
       client_losses: float32 [cohort_size], each client's mean over its mini-batches; NaN for a client that is empty or
         whose update was not finite, 0 at positions without a client.
-      client_deviations: float32 [cohort_size], standard deviation of its mini-batches' losses, with the same NaN and 0.
+      client_deviations: float32 [cohort_size], standard deviation of a client's mini-batch losses; NaN and 0 as above.
       update_norm: float32, L2 norm of the aggregated update.
       reward_sum, propensity_sum: float32, sums over the actions in the training examples; empty if no client acts.
       unusable_rows: int32, number of actions that were uniformly random because predicted rewards were not finite.
@@ -60,7 +60,8 @@ class RoundMetrics(NamedTuple):
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
       own: float32 [metrics, 2], numerators and denominators of the user's metrics; empty without them.
-      statistics: float32 sums by name over the clients' logs; empty without them.
+      statistics: float32 sums by name over the clients' logs, or means if they are aggregated with the updates; empty
+        without them.
       statistics_clipped: Measurements of TFF's secure sum of `statistics`, with the number of clipped clients; empty
         for a plain sum.
     """
@@ -134,6 +135,8 @@ class Process(abc.ABC):
       deploy_every: Rounds between deployments, T. With 0, clients receive only the model in training.
       max_delay: Maximum staleness of a client's model, in deployments.
       statistics: Factory of the sum of `Log.statistics`, without a state; None without statistics.
+      joint_clip_norm: If the aggregator takes `Log.statistics` together with the update, as one contribution, the clip
+        norm of the update alone; otherwise None.
       noise: Correlated noise, which is generated outside the process for each round; None if the aggregator adds
         independent noise or no noise.
     """
@@ -149,6 +152,7 @@ class Process(abc.ABC):
     deploy_every: int = 0
     max_delay: int = 0
     statistics: tff.aggregators.UnweightedAggregationFactory | None = None
+    joint_clip_norm: float | None = None
     noise: dp_queries.CorrelatedNoise | None = None
 
     @property
@@ -205,7 +209,11 @@ class Process(abc.ABC):
                 "client_losses": at_position(mean, client.position, self.cohort_size),
                 "client_deviations": at_position(deviation, client.position, self.cohort_size),
             }
-            return ClientOutput(update.delta, log.weight, {**sums, **log.sums}, log.statistics)
+            output = ClientOutput(update.delta, log.weight, {**sums, **log.sums}, log.statistics)
+            if self.joint_clip_norm is None:
+                return output
+            delta = tf.clip_by_global_norm(update.delta, self.joint_clip_norm)[0] if work else ()
+            return output._replace(delta=(*delta, *(log.statistics[name] for name in sorted(log.statistics))))
 
         return run
 
@@ -213,8 +221,8 @@ class Process(abc.ABC):
         """Takes the server's step, in TensorFlow. Without a delta there is no step.
 
         Returns:
-          The parts of the next state other than the aggregator's; the norm of the step; whether the round ends with a
-          deployment.
+          The parts of the next state other than the aggregator's; the norm of the delta, 0 without one; and whether the
+          round ends with a deployment.
         """
         optimizer, weights, norm = state.optimizer, tuple(state.weights), tf.constant(0.0)
         if delta is not None:
@@ -233,9 +241,16 @@ class Process(abc.ABC):
         Args:
           initial_weights: theta_0, float32 arrays in the model's order; None for zeros that the caller replaces.
         """
-        aggregation = None
-        if self.aggregator and self.local_work:
-            aggregation = self.aggregator.create(self.weights_type, tff.TensorType(np.float32))
+        each_client = at_clients(self.at_client(lambda *arguments: self.client_round()(*arguments)))
+        output_type = each_client.type_signature.result.member
+        is_joint, aggregation = self.joint_clip_norm is not None, None
+        if self.aggregator and (self.local_work or is_joint):
+            aggregation = self.aggregator.create(output_type.delta, tff.TensorType(np.float32))
+        names = sorted(tff.structure.name_list(output_type.statistics)) if is_joint else ()
+
+        def server_step_of(state, sent):
+            count = len(sent) - len(names)
+            return *self.server_round(state, tuple(sent)[:count] or None), dict(zip(names, sent[count:], strict=True))
 
         @tff.tensorflow.computation
         def initial_server():
@@ -254,12 +269,9 @@ class Process(abc.ABC):
             aggregator = aggregation.initialize() if aggregation else tff.federated_value((), tff.SERVER)
             return tff.federated_zip(State(parts[0], parts[1], parts[2], parts[3], aggregator))
 
-        each_client = at_clients(self.at_client(lambda *arguments: self.client_round()(*arguments)))
         state_type = initialize.type_signature.result.member
-        if aggregation:
-            server_round = tff.tensorflow.computation(self.server_round, state_type, self.weights_type)
-        else:
-            server_round = tff.tensorflow.computation(lambda state: self.server_round(state, None), state_type)
+        sent_type = output_type.delta if aggregation else tff.to_type(())
+        server_round = tff.tensorflow.computation(server_step_of, state_type, sent_type)
 
         @tff.federated_computation(
             tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(self.client_type, tff.CLIENTS)
@@ -274,11 +286,11 @@ class Process(abc.ABC):
                 step = tff.federated_map(server_round, (state, aggregate.result))
                 aggregator, measurements = aggregate.state, aggregate.measurements
             else:
-                step = tff.federated_map(server_round, state)
+                step = tff.federated_map(server_round, (state, tff.federated_value((), tff.SERVER)))
                 aggregator, measurements = state.aggregator, tff.federated_value((), tff.SERVER)
             sums = tff.federated_sum(work.sums)
             reported = {name: getattr(sums, name) for name in tff.structure.name_list(sums.type_signature.member)}
-            reported |= {"update_norm": step[4], "deployed": step[5], "aggregator": measurements}
+            reported |= {"update_norm": step[4], "deployed": step[5], "aggregator": measurements, "statistics": step[6]}
             if self.statistics:
                 summed = self.statistics.create(work.statistics.type_signature.member).next(
                     tff.federated_value((), tff.SERVER), work.statistics

@@ -89,14 +89,16 @@ class Rounds:
         if not inputs:
             after, metrics = self._process.next(server, [])
             return after._replace(aggregator=variates), metrics
-        cohort = [(one, self._load(variates, client)) for one, client in inputs]
+        zeros = tuple(map(np.zeros_like, variates.server))
+        load, last_rounds = self._states.load, variates.last_rounds.copy()
+        cohort = [(one, load(client, int(last_rounds[client]), zeros)) for one, client in inputs]
         results: list[tuple] = [()] * len(inputs)
         shared = server.deployed, server.weights, variates.server
         rounds.current_context().each_client(self._each, shared, cohort, results.__setitem__)
         deltas, sums, lengths = zip(*results, strict=True)
         mean = tuple(sum(parts) / np.float32(len(inputs)) for parts in zip(*deltas, strict=True))
         *stepped, norm, deployed = self._server_round(server, mean)
-        totals, last_rounds = tuple(map(np.zeros_like, variates.server)), variates.last_rounds.copy()
+        totals = zeros
         for (_, client), (_, own), delta, length in zip(inputs, cohort, deltas, lengths, strict=True):
             if length:
                 changes = [-c - part / length for c, part in zip(variates.server, delta, strict=True)]
@@ -109,8 +111,3 @@ class Rounds:
         others = {"statistics": total["statistics"], "update_norm": norm, "deployed": deployed}
         metrics = fed_avg.RoundMetrics(**total["sums"], **others)
         return fed_avg.State._make((*stepped, variates._replace(server=c, last_rounds=last_rounds))), metrics
-
-    def _load(self, variates: Variates, client: int) -> tuple[np.ndarray, ...]:
-        """Variate of a client before a round."""
-        zeros, last = tuple(map(np.zeros_like, variates.server)), int(variates.last_rounds[client])
-        return self._states.load(client, last, zeros) if last else zeros

@@ -16,14 +16,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 from data.errors import UsageError
 from data.settings import setting
 from optimization.study import cli, frame, interruption, loggers, run_folder
 
 if TYPE_CHECKING:
-    import psutil
-
     from optimization.study import runner
 
 _USAGE = """
@@ -33,10 +32,10 @@ Measures whole rounds, or the evaluation of a log: seconds, and the peak memory 
   benchmark --what=stackoverflow --aggregator_type=dpsgd --noise_multiplier=1 --clip_norm=0.1
   benchmark --what=fedkp --clients_per_round=20     # FedKP with EMNIST-62's model
   benchmark --what=sets                             # sets of 25 actions with 50 features, bilinear model
-  benchmark --what=dense                            # the same number of inputs and actions, linear model
+  benchmark --what=dense                            # 25 actions and 1,250 features, linear model
   benchmark --what=evaluation                       # IPS, SNIPS and DR with intervals, on a million rows
 
-Random data in the shapes of the data sets replace downloads. Other flags are passed on to the measured runs (of
+Random data in the shapes of the data sets replaces downloads. Other flags are passed on to the measured runs (of
 run_federated, or of run_posterior for fedkp).
 """
 _COMMON = ("--max_validation_samples=100", "--total_rounds=100000", "--seed=0")
@@ -116,9 +115,7 @@ class _Flags:
 
 def define() -> cli.FlagSet:
     """Flags of `benchmark`. Unknown flags are passed on to the measured runs."""
-    flags = cli.FlagSet(_USAGE, "run_flags", known_only=True)
-    flags.group("Flags", _Flags)
-    return flags
+    return cli.FlagSet(_USAGE, "run_flags", known_only=True).group("Flags", _Flags)
 
 
 def program(settings: cli.Settings) -> None:
@@ -148,7 +145,6 @@ def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds:
     ((planned, options, data),) = frame.checked(study, [planned], warns=False)
     study.start_worker(planned)
 
-    import psutil
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
@@ -184,13 +180,10 @@ def _of_study(study: frame.Study, run: frame.Run) -> "runner.Rounds":
 
 
 def _evaluation() -> dict[str, Any]:
-    """Measures the seconds from a Parquet file to estimates with intervals, and the peak memory.
+    """Measures the seconds from reading a Parquet file to estimates with intervals, and the peak memory.
 
     The time to generate the log is not included.
     """
-    import numpy as np
-    import psutil
-
     from bandits.evaluation import estimators
     from data import interaction_log
 
@@ -229,11 +222,11 @@ def _evaluation() -> dict[str, Any]:
     }
 
 
-def _cpu_seconds(processes: "Iterable[psutil.Process]") -> float:
+def _cpu_seconds(processes: Iterable[psutil.Process]) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
-def _peak_mb(processes: "Iterable[psutil.Process]") -> float:
+def _peak_mb(processes: Iterable[psutil.Process]) -> float:
     """Sum of the peak resident memory (VmHWM) of the processes."""
     texts = [pathlib.Path(f"/proc/{process.pid}/status").read_text() for process in processes]
     return sum(int(text.partition("VmHWM:")[2].split()[0]) for text in texts) / 2**10

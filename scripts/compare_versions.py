@@ -18,15 +18,14 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
 
 from data import files
 from data.errors import Failure, UsageError
 from data.settings import setting
 from optimization.study import cli, interruption, run_folder
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _USAGE = """
 Runs an older checkout and this one on this machine, and compares tables, weights and checkpoints bit for bit.
@@ -118,9 +117,7 @@ class _Flags:
 
 def define() -> cli.FlagSet:
     """Flags of `compare_versions`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("Flags", _Flags)
-    return flags
+    return cli.FlagSet(_USAGE).group("Flags", _Flags)
 
 
 def program(settings: cli.Settings) -> int:
@@ -174,14 +171,11 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
       old: Folder with runs of the old version.
       new: Folder with runs of the new version.
       is_resumed: Whether the runs in `new` were interrupted. They then have an additional evaluation and checkpoint in
-        that round, so additional files, and cells that are empty in `old`, are not compared.
+        the round of the interruption, so additional files, and cells that are empty in `old`, are not compared.
 
     Yields:
       Description of each difference, and its size: infinite if it is not a number, 0 for a new column.
     """
-    import numpy as np
-    import pandas as pd
-
     before, after = _values(old), _values(new)
     if not before:
         yield "there is nothing to compare", np.inf
@@ -210,11 +204,8 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
             yield f"{' '.join(place)}{since}, by up to {size:.2g}", size
 
 
-def _values(folder: pathlib.Path) -> "dict[tuple[str, str], np.ndarray]":
+def _values(folder: pathlib.Path) -> dict[tuple[str, str], np.ndarray]:
     """All columns of tables, except seconds, and all arrays of archives, by file and name."""
-    import numpy as np
-    import pandas as pd
-
     values = {}
     for path in sorted([*folder.rglob("*.csv"), *folder.rglob("*.parquet")]):
         table = pd.read_csv(path, float_precision="round_trip") if path.suffix == ".csv" else pd.read_parquet(path)

@@ -11,7 +11,9 @@ import os
 import pathlib
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from bandits import interactions, registry
 from bandits.evaluation import bounds, estimates, evaluating, output, private, reward_models, target_policies
@@ -20,9 +22,6 @@ from data import files, frames, schema
 from data.errors import UsageError
 from data.settings import declared, parameters, setting
 from optimization.study import cli, python, results
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _USAGE = """
 Estimates the reward of a policy from the log of another policy, with intervals over clients.
@@ -143,9 +142,7 @@ def program(settings: cli.Settings) -> None:
     evaluating.evaluate(settings, target, private.models(settings, target))
 
 
-def evaluate(
-    *, log: "pd.DataFrame | str | os.PathLike", policy: "results.Run | str", **settings: Any
-) -> "pd.DataFrame":
+def evaluate(*, log: pd.DataFrame | str | os.PathLike, policy: "results.Run | str", **settings: Any) -> pd.DataFrame:
     """Estimates the reward of a policy from a log, as `scripts.evaluate_policy` does.
 
     Example:
@@ -164,8 +161,6 @@ def evaluate(
     Raises:
       UsageError: If the program would reject the arguments.
     """
-    import pandas as pd
-
     cli.hush_imports()
     run, frame = policy if isinstance(policy, results.Run) else None, log if isinstance(log, pd.DataFrame) else None
     flags: dict[str, Any] = {**settings, "policy": f"run:{run.folder}" if run else policy}

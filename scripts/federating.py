@@ -14,7 +14,7 @@ from data.settings import setting
 from optimization.study import cli
 
 _USAGE = """
-Compares clients that train alone, together, with a personalized model, or by a server that has their logs.
+Compares what clients earn if they train alone, together, with personalized models, or if a server has their logs.
 
   federating runs/alone runs/federated --output=private_clients.png
 
@@ -32,9 +32,7 @@ class _Flags:
 
 def define() -> cli.FlagSet:
     """Flags of `federating`."""
-    flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group("Flags", _Flags)
-    return flags
+    return cli.FlagSet(_USAGE, positional="folders").group("Flags", _Flags)
 
 
 def program(settings: cli.Settings) -> int:

@@ -148,7 +148,7 @@ def program(settings: cli.Settings) -> int:
             if errors and errors == sweep.refused({"": new[-1:]}):  # An error in all runs is raised before any starts.
                 raise UsageError(next(iter(errors)))
         executor = executors.build(settings, cores)
-        runner = sweep.Sweep(folder / "runs", executor, metric, smallest=metric.better == "down")
+        runner = sweep.Sweep(folder / "runs", executor, metric)
         with executors.running(executor, folder), contextlib.closing(runner):
             if settings.early_stop:
                 runner.run_halving(runs)

@@ -45,9 +45,7 @@ class _Flags:
 
 def define() -> cli.FlagSet:
     """Flags of `plot`."""
-    flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group("Flags", _Flags)
-    return flags
+    return cli.FlagSet(_USAGE, positional="folders").group("Flags", _Flags)
 
 
 def program(settings: cli.Settings) -> None:

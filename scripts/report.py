@@ -43,9 +43,7 @@ class _Flags:
 
 def define() -> cli.FlagSet:
     """Flags of `report`."""
-    flags = cli.FlagSet(_USAGE, positional="folders")
-    flags.group("Flags", _Flags)
-    return flags
+    return cli.FlagSet(_USAGE, positional="folders").group("Flags", _Flags)
 
 
 def program(settings: cli.Settings) -> int:
@@ -55,7 +53,7 @@ def program(settings: cli.Settings) -> int:
     files.check_output("output", output, (".html",))
     results = runs.read_all(named)
     if not results.runs:
-        searches = ["All of these runs are of searches or timing: name their own folders."] * bool(results.searches)
+        searches = ["All of these runs come from searches or timing: name their own folders."] * bool(results.searches)
         raise UsageError(" ".join([*results.problems, *results.waiting, *searches]))
     page.write(output, results, settings.title, settings.reference, is_standalone=settings.standalone)
     parts = configurations.comparable(results.runs)

@@ -21,12 +21,12 @@ _USAGE = """
 Simulates clients for experiments on other machines, until it is stopped.
 
   tff_worker --port=9001                                         # on each helping host
-  run_federated --tff_workers=HOST_1:9001,HOST_2:9001            # on the host of the results
+  run_federated --tff_workers=HOST_1:9001,HOST_2:9001            # on the experiment's host
 
 All hosts need this project's environment. Models, the data of the simulated clients and their updates cross the network
 unencrypted. Anyone who reaches the port, which is open on all of the host's addresses, can run code: let a firewall
 admit only the experiment's host. On untrusted networks, close the port to everyone and use a tunnel: on the
-experiment's host `ssh -N -L 9001:localhost:9001 HOST_1`, and --tff_workers=localhost:9001.
+experiment's host, run `ssh -N -L 9001:localhost:9001 HOST_1` and give --tff_workers=localhost:9001.
 """
 _START_SECONDS = 60
 
@@ -41,9 +41,7 @@ class _Flags:
 
 def define() -> cli.FlagSet:
     """Flags of `tff_worker`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("Flags", _Flags)
-    return flags
+    return cli.FlagSet(_USAGE).group("Flags", _Flags)
 
 
 def program(settings: cli.Settings) -> None:

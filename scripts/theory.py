@@ -13,8 +13,8 @@ from optimization.study import cli
 _USAGE = """
 Simulates learners in environments whose true rewards are known. Each figure takes a minute or two.
 
-  theory                                 # epsilon-greedy: rates of regret next to equation (8) of Agarwal et al. 2023
-  theory --figure=fedlinucb_synthetic    # federated linear bandits: regret and messages next to those of He et al. 2022
+  theory                                 # epsilon-greedy: rates of regret, and equation (8) of Agarwal et al. 2023
+  theory --figure=fedlinucb_synthetic    # federated linear bandits: regret and messages, and those in He et al. 2022
 """
 _RATES, _FEDLINUCB = "rates", "fedlinucb_synthetic"
 
@@ -30,9 +30,7 @@ class _Flags:
 
 def define() -> cli.FlagSet:
     """Flags of `theory`."""
-    flags = cli.FlagSet(_USAGE)
-    flags.group("Flags", _Flags)
-    return flags
+    return cli.FlagSet(_USAGE).group("Flags", _Flags)
 
 
 def program(settings: cli.Settings) -> None:

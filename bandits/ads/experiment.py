@@ -277,13 +277,7 @@ class AdsProcess:
         start = start_model(self.rule, self.num_actions)
         model_type = tff.TensorType(np.float32, start.shape)
         aggregation = self.aggregator.create(model_type, tff.TensorType(np.float32))
-        shard_type = tff.StructWithPythonType(
-            [
-                ("clicks", tff.TensorType(np.uint8, (None, None, self.num_actions))),
-                ("keys", tff.TensorType(np.int32, (None, 2))),
-            ],
-            Shard,
-        )
+        shard_type = tff.to_type(Shard._make([(np.uint8, (None, None, self.num_actions)), (np.int32, (None, 2))]))
 
         @tff.federated_computation
         def initialize():

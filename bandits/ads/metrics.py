@@ -1,8 +1,7 @@
 """Metrics of an ad run: METRICS and LEARNED for each of LEARNERS, the number of clients, and the privacy spent."""
 
 from bandits.metrics import EPSILON
-from optimization.study import metrics
-from optimization.study.metrics import Better, Metric
+from optimization.study.metrics import BYTES_DOWN, BYTES_UP, Better, Metric
 
 AVERAGE_CLICKS = "average_clicks"
 OPTIMAL_SHARE = "optimal_share"
@@ -11,8 +10,6 @@ REGRET = "regret"
 EXPLORATION_RATE = "exploration_rate"
 UPPER_INTERVAL = "upper_interval"
 CLIENTS = Metric("clients", "Clients that participated")
-BYTES_DOWN = metrics.BYTES_DOWN
-BYTES_UP = metrics.BYTES_UP
 
 LEARNERS = ("federated", "centralised")
 METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
@@ -29,7 +26,7 @@ _ABOUT: dict[str, tuple[str, Better | None, bool]] = {
 
 
 def column(learner: str, metric: str) -> Metric:
-    """The metric in a learner's column."""
+    """A learner's metric, as a column of `metrics.csv`."""
     about, better, in_summary = _ABOUT[metric]
     in_summary = in_summary and learner == LEARNERS[0]
     share = metric in (AVERAGE_CLICKS, OPTIMAL_SHARE)

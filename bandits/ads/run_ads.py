@@ -9,6 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from bandits.ads import flags, metrics
 from bandits.ads.flags import AdsOptions
 from data import ads
@@ -73,8 +75,6 @@ class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
         return options.decision_rule
 
     def finish(self, run: frame.Run, rounds: Any, outcome: "runner.Outcome") -> None:
-        import pandas as pd
-
         folder = run.folder
         spent = rounds.mechanism.report(outcome.round_num)
         folder.write_json(run_folder.PRIVACY_FILE, run_folder.with_disclosures(spent))

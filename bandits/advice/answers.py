@@ -10,7 +10,9 @@ import functools
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jinja2
 
 from bandits import metrics
 from bandits.advice import findings
@@ -25,9 +27,6 @@ from bandits.results.configuration import Configuration, ReferenceValue
 from bandits.results.phrases import capital, effect, estimate
 from data.errors import counted
 from optimization.privacy.mechanisms import Mechanism
-
-if TYPE_CHECKING:
-    import jinja2
 
 TITLES: Mapping[str, str] = {
     "scope": "What does this answer hold for?",
@@ -85,10 +84,8 @@ def details(context: Context) -> dict[str, str]:
 
 
 @functools.cache
-def templates() -> "jinja2.Environment":
+def templates() -> jinja2.Environment:
     """The templates in this folder; only HTML templates escape inserted values."""
-    import jinja2
-
     loader = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
     environment = jinja2.Environment(
         loader=loader, autoescape=jinja2.select_autoescape(["html.jinja"]), trim_blocks=True, lstrip_blocks=True

@@ -9,7 +9,9 @@ import os
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from bandits import studies
 from bandits.advice import answers, findings, inputs, session, stages
@@ -22,9 +24,6 @@ from data import files, frames, table_report
 from data.errors import UsageError
 from data.settings import no_folder, setting
 from optimization.study import cli, python, run_folder
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PAGE = "advice.html"
 _USAGE = """
@@ -120,7 +119,7 @@ class Recommendation:
         return "\n".join([*lines, f"Details, curves and numbers in {shown}: {PAGE}, {session.ADVICE_FILE}"])
 
 
-def advise(*, table: "pd.DataFrame | None" = None, **settings: Any) -> Recommendation:
+def advise(*, table: pd.DataFrame | None = None, **settings: Any) -> Recommendation:
     """Recommends whether to explore on your data, and with which strategy and privacy level, like `scripts.advise`.
 
     The same call continues a recommendation that was interrupted, and reads one that is finished.
@@ -275,7 +274,6 @@ def write(context: Context) -> dict[str, Any]:
             over_seeds=phrases.what_seeds_vary(initial_model=is_varied, noise=bool(results.with_noise)),
             intervals=phrases.WHAT_INTERVALS_ARE_OVER,
         ),
-        is_judged=False,
     )
     files.replace(current.folder / PAGE, content.encode())
     files.replace(current.folder / session.ADVICE_FILE, json.dumps(advice, indent=2).encode() + b"\n")

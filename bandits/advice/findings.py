@@ -6,6 +6,8 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from bandits import metrics
 from bandits.advice import plan as planning
 from bandits.advice.plan import GREEDY, STRATEGIES
@@ -27,8 +29,6 @@ Results = Mapping[str, Configuration]  # Keys are names: usually `--bandits_type
 
 def with_point(name: str, point: planning.Point) -> Configuration:
     """A strategy at a point of its search space, without runs so far."""
-    import pandas as pd
-
     return Configuration(name, pd.DataFrame(), point)
 
 
@@ -44,9 +44,7 @@ def with_runs(name: str, point: planning.Point, outcomes: Iterable[Outcome], fol
     read, diverged = [], set()
     for outcome in outcomes:
         if outcome.status != sweep.FAILED:
-            run = runs.read(folder / outcome.run.name)
-            is_counted = run.metrics["round_num"] <= outcome.run.rounds
-            read.append(dataclasses.replace(run, metrics=run.metrics[is_counted]))
+            read.append(runs.read(folder / outcome.run.name, outcome.run.rounds))
             if math.isnan(outcome.value):
                 diverged.add(outcome.run.seed)
     result = configuration.of_runs(name, read, MEASURED, point)

@@ -171,9 +171,7 @@ class Privacy:
     )
 
 
-def deployment(
-    settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str] = ()
-) -> mechanisms.Mechanism:
+def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Sequence[str]) -> mechanisms.Mechanism:
     """The mechanism of the deployment: noise with multiplier 1 on the sum of a Poisson sample's clipped updates.
 
     Args:
@@ -214,11 +212,9 @@ def no_guarantee(deployment: mechanisms.Mechanism, data: Data) -> str:
             f"with {clients:,} clients to protect, delta is {delta:.2g}, above {_MAX_DELTA:g}, so no epsilon is a "
             "meaningful guarantee. If the data is a sample of more clients, give --population"
         )
-    return (
-        "noise needs declared reward bounds, because learned bounds are not private: give --reward_bounds=LOW,HIGH"
-        if data.has_learned_bounds
-        else ""
-    )
+    if not data.has_learned_bounds:
+        return ""
+    return "noise needs declared reward bounds, because learned bounds are not private: give --reward_bounds=LOW,HIGH"
 
 
 def folder_name(settings: cli.Settings) -> str:

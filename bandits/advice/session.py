@@ -141,7 +141,7 @@ class Session:
         self._began: tuple[float, float] | None = None
 
     def measure(self, spaces: Mapping[str, planning.Space]) -> None:
-        """Measures how long a round and a run take, with short runs. The search continues those that have its seeds.
+        """Measures how long a round and a run take, with short runs. The search continues the runs with its seeds.
 
         Raises:
           Failure: If a run fails.
@@ -165,7 +165,7 @@ class Session:
         self.state.save()
 
     def _timed(self, planned: Sequence[Run], rounds: int) -> tuple[float, float]:
-        """Executes runs up to a round; returns the seconds for all runs and the seconds per round."""
+        """Executes the first rounds of runs; returns the seconds for all runs and the seconds per round."""
         start = time.monotonic()
         executed = self.run("search", [run.at_rounds(rounds) for run in planned])
         took, folder = time.monotonic() - start, self.folder / "search"
@@ -224,7 +224,7 @@ class Session:
         if seconds > _PLANNED * self._seconds_left:
             return False
         print_status(
-            f"The strategies earn less than a linear model shows is possible, so rounds are doubled to {plan.rounds:,}."
+            f"A linear model earns more than the strategies, so the number of rounds is doubled to {plan.rounds:,}."
         )
         self.plan = self.state.stages[planning.SEARCH] = plan
         self.state.save()
@@ -266,8 +266,9 @@ class Session:
     @contextlib.contextmanager
     def _sweep(self, folder: str, metric: Metric) -> Iterator[Sweep]:
         """Opens a sweep that saves the elapsed time and collects the errors of failed runs."""
-        opened = Sweep(self.folder / folder, self.executor, metric, smallest=False, after_run=self.state.save)
-        with contextlib.closing(opened) as runner:
+        with contextlib.closing(
+            Sweep(self.folder / folder, self.executor, metric, after_run=self.state.save)
+        ) as runner:
             yield runner
         self.state.save()
         for name, outcome in runner.outcomes.items():

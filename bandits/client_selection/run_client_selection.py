@@ -10,6 +10,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from bandits.client_selection import flags, metrics
 from bandits.client_selection.flags import SelectionOptions
 from data import files, tasks
@@ -18,8 +20,6 @@ from data.tasks.options import TaskOptions
 from optimization.study import cli, frame, selector_flags
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bandits.client_selection import experiment
     from optimization.study import runner
 
@@ -27,7 +27,7 @@ _FINAL = [metric for metric in metrics.COLUMNS if metric.evaluated]
 _PER_ROUND = [metrics.MODEL_TRANSFERS, metrics.LOSS_POLLS]
 
 
-def final_table(rounds: "pd.DataFrame") -> "pd.DataFrame":
+def final_table(rounds: pd.DataFrame) -> pd.DataFrame:
     """Final metrics and communication per round for each cohort size and selector: mean and deviation over seeds.
 
     Standard deviations divide by n - 1, as in all tables of this project. They are NaN for a single seed.
@@ -89,8 +89,6 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
             files.replace(run.folder.path / "private_clients.csv", rounds.clients_csv(outcome.state))
 
     def report(self, runs: Sequence[frame.Run]) -> None:
-        import pandas as pd
-
         folder = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
         tables = [
             pd.read_csv(run.folder.metrics_path).assign(

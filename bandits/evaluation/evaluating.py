@@ -123,10 +123,7 @@ def _read(
     if interactions.is_logged(settings.log):
         run = interactions.read_run(settings.log)
         if run.options.bandit.policy == "linucb":
-            raise UsageError(
-                f"{settings.log} is the log of LinUCB, which is deterministic: it has no information about other "
-                "actions. Log a randomized policy, such as lints."
-            )
+            raise UsageError(f"{settings.log}: LinUCB is deterministic, so its log says nothing about other actions.")
         log_checks.check_random(run.log.propensities, settings.log)  # Before the run's task is read.
         return run.with_contexts().log if with_contexts or run.log.report.get(interactions.SETS) else run.log
     if is_runs:

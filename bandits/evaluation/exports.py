@@ -194,7 +194,7 @@ def features(
         return contexts
     offered = inputs[OFFERED]
     actions = tf.reshape(encoded(known.actions, _ACTION, tf.size(offered)), [*tf.unstack(tf.shape(offered)), -1])
-    actions = tf.where(offered[..., tf.newaxis], actions, 0.0)
+    actions *= tf.expand_dims(tf.cast(offered, tf.float32), 2)
     return ActionSets(contexts, tf.where(offered, 0, -1), actions)
 
 

@@ -1,6 +1,7 @@
 """A run's final model and policy, and their predictions on a table in memory; see `results.Run.predict`."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -132,14 +133,15 @@ def _sets(table: table_file.Table, predictor: Predictor) -> tuple[pd.Index, clie
     roles = schema.Roles([], None, [], {}, [], [], [], [name for name in known.actions if name in frame])
     source = offers.Source(table, options, roles, offers.read_catalogue(options))
     if options.decision_column:
+        _require([options.decision_column, options.action_column], frame)
         names = [*schema.listed(options.client_column), options.decision_column]
         groups = frame.index.to_series().groupby([frame[name] for name in names if name in frame], dropna=False)
         offered = pd.DataFrame({"decision": groups.transform("first")})
         if options.action_column:
             offered["id"] = columns.named(frame[options.action_column])
     else:
-        ids = source.ids(frame)
-        offered = pd.DataFrame({"decision": ids.index, "id": ids})
+        _require([options.offered_column], frame)
+        offered = pd.DataFrame({"id": source.ids(frame)}).assign(decision=lambda ids: ids.index)
     decisions, names = frame.loc[offered["decision"].unique()], [] if known.actions else predictor.actions
     made = source.offers(decisions, names, offered.assign(reward=0.0))
     sets = of_entries(_encoded(dataclasses.replace(table, frame=decisions), options, known), made.entries)
@@ -149,11 +151,15 @@ def _sets(table: table_file.Table, predictor: Predictor) -> tuple[pd.Index, clie
     return decisions.index, sets, offered
 
 
+def _require(names: Sequence[str | None], frame: pd.DataFrame) -> None:
+    if missing := [name for name in names if name and name not in frame]:
+        raise UsageError(f"The DataFrame lacks columns that the run's model needs: {', '.join(missing)}.")
+
+
 def _encoded(table: table_file.Table, options: TaskOptions, known: statistics.OfTable) -> Any:
     """A table's columns encoded as features for a run's model; the constant 1 without features."""
     names, texts = list(known.columns), schema.listed(options.text_columns)
-    if missing := [name for name in (*names, *texts) if name not in table.frame]:
-        raise UsageError(f"The DataFrame lacks columns that the run's model needs: {', '.join(missing)}.")
+    _require([*names, *texts], table.frame)
     if not (names or texts or known.actions):
         return np.ones((len(table.frame), 1), np.float32)
     values = columns.encode(table.frame[names], known=known.columns, show=table.cells).values

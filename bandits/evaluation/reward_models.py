@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data import action_sets, clients, interaction_log, keys, text
-from data.action_sets import ActionSets
 from data.settings import setting
 from optimization import options
 from optimization.study import cli
@@ -79,7 +78,7 @@ def predictions(settings: cli.Settings, log: interaction_log.InteractionLog) -> 
 def _model(contexts: clients.Features, num_actions: int) -> "models.Model":
     from optimization import models
 
-    if isinstance(contexts, ActionSets):
+    if isinstance(contexts, action_sets.ActionSets):
         if not (num_features := contexts.actions.shape[2]):
             return models.restricted(_model(contexts.contexts, num_actions))
         num_contexts = text.num_features(contexts.contexts, ())
@@ -91,7 +90,7 @@ def _model(contexts: clients.Features, num_actions: int) -> "models.Model":
 
 def _form(contexts: clients.Features) -> Any:
     """Form of these contexts; see `tasks.Task.feature_spec`."""
-    if isinstance(contexts, ActionSets):
+    if isinstance(contexts, action_sets.ActionSets):
         return action_sets.Spec(_form(contexts.contexts), contexts.actions.shape[2])
     return text.Bags if isinstance(contexts, text.Bags) else (contexts.shape[1:], contexts.dtype.name)
 

@@ -14,7 +14,6 @@ from bandits import flags, object_flags, registry, run_federated
 from bandits.options import BanditOptions, Phase, phases
 from bandits.results import runs
 from data import action_sets, clients, files, interaction_log, log_checks, schema, statistics, tasks, text
-from data.action_sets import ActionSets
 from data.errors import UsageError, counted
 from data.tasks import registry as tasks_registry
 from optimization.study import cli, frame, run_folder
@@ -205,7 +204,7 @@ class RunModel:
         from bandits import policies, process
         from optimization import models
 
-        slots = contexts.entries.shape[1] if isinstance(contexts, ActionSets) else self.num_actions
+        slots = contexts.entries.shape[1] if isinstance(contexts, action_sets.ActionSets) else self.num_actions
         policy, parts = self.policy(period), [np.zeros((0, slots))]
         try:
             for number, part in enumerate(_batches(contexts, count)):
@@ -260,8 +259,9 @@ def of_final_model(
 
     task = object_flags.with_recorded_model(tasks_registry.load(chosen.task), pathlib.Path(folder))
     if task.has_action_features != (log.catalogue is not None):
-        has = "has" if task.has_action_features else "has no"
-        raise UsageError(f"--policy=run:{folder} {has} features of actions, unlike the log: read both in the same way.")
+        raise UsageError(
+            f"--policy=run:{folder}: only one of the run and --log has features of actions: give both alike."
+        )
     if not task.has_action_features and task.num_actions != len(log.action_names):
         raise UsageError(
             f"--policy=run:{folder} chooses among {task.num_actions} actions, but the log has {len(log.action_names)}: "
@@ -279,7 +279,7 @@ def of_final_model(
     model, contexts = models.of_task(task, chosen.heads), _contexts(log, task, folder)
     if not task.has_action_features and (log.has_sets or isinstance(task.feature_spec, action_sets.Spec)):
         is_offered = np.broadcast_to(log.slot_actions >= 0, (len(log), len(order)))[:, np.argsort(order)]
-        contexts = contexts.contexts if isinstance(contexts, ActionSets) else contexts
+        contexts = contexts.contexts if isinstance(contexts, action_sets.ActionSets) else contexts
         contexts = action_sets.of_entries(contexts, np.where(is_offered, np.arange(len(order)), -1))
         model = model if isinstance(task.feature_spec, action_sets.Spec) else models.restricted(model)
     weights = tuple(run_folder.load_model(folder, model.shapes))

@@ -78,14 +78,7 @@ class MabFlRounds(runner.Rounds):
       choices: The combinations to choose from.
     """
 
-    def __init__(
-        self,
-        options: flags.MabFlOptions,
-        participants: silos.Silos,
-        target: int,
-        choices: Sequence[str],
-        hidden: tuple[int, ...] = process.HIDDEN,
-    ):
+    def __init__(self, options: flags.MabFlOptions, participants: silos.Silos, target: int, choices: Sequence[str]):
         """Prepares the data of all rounds.
 
         Args:
@@ -93,7 +86,6 @@ class MabFlRounds(runner.Rounds):
           participants: All participants' rows.
           target: Index of the target.
           choices: The combinations to choose from.
-          hidden: Widths of the network's hidden layers.
         """
         self._options, self._names, self.target = options, participants.names, target
 
@@ -109,7 +101,7 @@ class MabFlRounds(runner.Rounds):
         self._validation_rows = normalized(participants.silos[target].validation)
         test_features, self._test_labels = normalized(participants.silos[target].test)
         self._test_features = tf.constant(test_features)
-        self._classifier = process.BinaryClassifier(test_features.shape[1], hidden)
+        self._classifier = process.BinaryClassifier(test_features.shape[1])
         self._rule = options.rule.build()
         self.choices = list(choices)
         self._num_averaged = len(self.choices) if self._rule.explores_all else 1

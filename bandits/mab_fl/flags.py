@@ -7,7 +7,7 @@ is a setting or, if some values are lists, a grid of settings.
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bandits import registry
@@ -290,29 +290,17 @@ def options(settings: cli.Settings) -> MabFlOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class StudySetting:
-    """One setting of a study.
-
-    Attributes:
-      values: Flags and their values.
-      name: The setting's table in the file, and the values that vary within the table.
-    """
-
-    values: Mapping[str, Any]
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Study:
     """A study, which is read from one file.
 
     Attributes:
       about: Description of the study, with its publication.
-      settings: Settings in the order of the file.
+      settings: Flags and their values by setting, in the order of the file. A setting's name is its table in the file,
+        and the values that vary within the table.
     """
 
     about: str
-    settings: Sequence[StudySetting]
+    settings: Mapping[str, Mapping[str, Any]]
 
 
 def load_studies() -> dict[str, Study]:
@@ -320,46 +308,38 @@ def load_studies() -> dict[str, Study]:
     by_name = {}
     for path, shared, tables in presets.tables(PRESETS, "study"):
         about = shared.pop("about")
-        settings = [one for table, values in tables.items() for one in _grid(table, shared | values)]
+        settings = dict(pair for table, values in tables.items() for pair in _grid(table, shared | values))
         by_name[path.stem] = Study(about, settings)
     return by_name
 
 
-def chosen_settings(preset: str | None) -> tuple[Sequence[StudySetting], Study | None]:
-    """Settings of `--preset`, which is STUDY or STUDY/SETTING. Without it, a single setting without values.
-
-    Returns:
-      (settings, study). The study is None unless all of its settings are chosen.
+def chosen_settings(preset: str) -> Mapping[str, Mapping[str, Any]]:
+    """Settings of `--preset`, which is STUDY or STUDY/SETTING.
 
     Raises:
       UsageError: If there is no preset of this name.
     """
-    if not preset:
-        return [StudySetting({}, "")], None
     known = load_studies()
     name, _, only = preset.partition("/")
-    names = list(known)
-    if name in known:
-        names = [name, *(f"{name}/{setting.name}" for setting in known[name].settings)]
+    names = [name, *(f"{name}/{setting}" for setting in known[name].settings)] if name in known else list(known)
     if preset not in names:
         raise cli.unknown("preset", preset, names, "--list_presets prints their names.")
-    study = known[name]
-    return [one for one in study.settings if only in ("", one.name)], None if only else study
+    settings = known[name].settings
+    return {only: settings[only]} if only else settings
 
 
-def _grid(table: str, values: Mapping[str, Any]) -> list[StudySetting]:
+def _grid(table: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Names and flags of a table's settings."""
     varied = {name: choices for name, choices in values.items() if isinstance(choices, list)}
-    settings = []
     for combination in itertools.product(*varied.values()):
         chosen = dict(zip(varied, combination, strict=True))
         suffix = "".join(f"_{name.removeprefix('rule_')}={value}" for name, value in chosen.items())
-        settings.append(StudySetting({**values, **chosen}, table + suffix))
-    return settings
+        yield table + suffix, {**values, **chosen}
 
 
 def studies_text() -> str:
     """Lines that list the studies and their settings."""
     lines = []
     for name, study in load_studies().items():
-        lines += [f"{name:<60}{study.about}", *(f"  {name}/{setting.name}" for setting in study.settings)]
+        lines += [f"{name:<60}{study.about}", *(f"  {name}/{setting}" for setting in study.settings)]
     return "\n".join(lines)

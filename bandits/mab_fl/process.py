@@ -199,20 +199,10 @@ class MabFlProcess:
         shapes = self.classifier.shapes.values()
         weights_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))
         candidates_type = tff.to_type(tuple((np.float32, (self.num_combinations, *shape)) for shape in shapes))
-        rows = tff.TensorType(np.float32, (None, self.classifier.num_features))
-        labels = tff.TensorType(np.int32, (None,))
-        participant_type = tff.StructWithPythonType(
-            [
-                ("features", rows),
-                ("labels", labels),
-                ("validation_features", rows),
-                ("validation_labels", labels),
-                ("shares", tff.TensorType(np.float32, (self.num_combinations,))),
-                ("key", tff.TensorType(np.int32, (2,))),
-            ],
-            ParticipantInput,
-        )
-        state_type = tff.StructWithPythonType([("candidates", candidates_type), ("chosen", np.int32)], GlobalModel)
+        examples = [(np.float32, (None, self.classifier.num_features)), (np.int32, (None,))]
+        shares, key = (np.float32, (self.num_combinations,)), (np.int32, (2,))
+        participant_type = tff.to_type(ParticipantInput._make([*examples, *examples, shares, key]))
+        state_type = tff.to_type(GlobalModel._make([candidates_type, np.int32]))
 
         @tff.tensorflow.computation
         def initial_server():

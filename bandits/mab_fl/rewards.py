@@ -4,12 +4,8 @@ Lundahl 2021, sections 8.2.2, 8.4, 9 and 10, and Figure 19.
 """
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import scipy.interpolate
 
 KINDS = {
     "increment": "the increase in AUC over the target's own model, trained in the same round",
@@ -61,24 +57,20 @@ class Reward:
         return np.where(increase > threshold, 1.0, 0.0) if self.kind == "binary" else increase
 
 
-def smooth(values: np.ndarray) -> "scipy.interpolate.UnivariateSpline":
-    """Smoothest cubic spline over 0, 1, 2, ... whose residuals have the variance of the curve's noise.
+def is_falling(values: np.ndarray) -> bool:
+    """Whether the spline of a learning curve falls at its end; False with fewer than `MIN_POINTS` points.
 
-    The variance is estimated from second differences, which are 0 for a straight line (Gasser, Sroka and
-    Jennen-Steinmetz 1986).
+    It is the smoothest cubic spline over 0, 1, 2, ... whose residuals equal the curve's noise. The noise is estimated
+    from second differences, which a straight line does not have (Gasser, Sroka and Jennen-Steinmetz 1986).
 
     Args:
-      values: float [points], at least `MIN_POINTS`.
+      values: float [points].
     """
-    import scipy.interpolate
+    if len(values) < MIN_POINTS:
+        return False
+    from scipy import interpolate
 
     values = np.asarray(values, float)
     variance = max(np.mean(np.diff(values, 2) ** 2) / 6, _LEAST_VARIANCE)
-    return scipy.interpolate.UnivariateSpline(np.arange(len(values)), values, k=3, s=len(values) * variance)
-
-
-def is_falling(values: np.ndarray) -> bool:
-    """Whether the spline of a learning curve falls at its end; False with fewer than `MIN_POINTS` points."""
-    if len(values) < MIN_POINTS:
-        return False
-    return bool(smooth(values).derivative()(len(values) - 1) < 0)
+    spline = interpolate.UnivariateSpline(np.arange(len(values)), values, k=3, s=len(values) * variance)
+    return bool(spline.derivative()(len(values) - 1) < 0)

@@ -11,6 +11,8 @@ import pathlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from bandits.mab_fl import flags, metrics
 from bandits.mab_fl.flags import MabFlOptions
 from data import files
@@ -89,8 +91,6 @@ def find_choices(options: MabFlOptions, participants: silos.Silos, target: int) 
 
 def result(folder: pathlib.Path) -> dict[str, Any]:
     """A finished run's row of `results.csv`."""
-    import pandas as pd
-
     rounds = pd.read_csv(folder / "metrics.csv")
     learned = pd.read_csv(folder / "combinations.csv", dtype={"combination": str})
     last, best = rounds.iloc[-1], rounds.loc[rounds[metrics.GLOBAL_AUC].idxmax()]
@@ -124,14 +124,16 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         return flags.studies_text()
 
     def variants(self, settings: cli.Settings) -> Sequence[tuple[str, cli.Settings]]:
-        chosen, study = flags.chosen_settings(settings.preset)
-        if study is None:
-            return [("", settings.with_defaults(one.values)) for one in chosen]
+        if not settings.preset:
+            return [("", settings)]
+        chosen = flags.chosen_settings(settings.preset)
+        if "/" in settings.preset:
+            return [("", settings.with_defaults(values)) for values in chosen.values()]
         is_named = settings.is_given("experiment_name")
         whole = settings if is_named else settings.replace(experiment_name=settings.preset)
         return [
-            (one.name, whole.with_defaults(one.values).replace(preset=f"{settings.preset}/{one.name}"))
-            for one in chosen
+            (name, whole.with_defaults(values).replace(preset=f"{settings.preset}/{name}"))
+            for name, values in chosen.items()
         ]
 
     def length(self, options: MabFlOptions) -> frame.Length:
@@ -181,8 +183,6 @@ class MabFlStudy(frame.PlainStudy[MabFlOptions, silos.Silos]):
         )
 
     def report(self, runs: Sequence[frame.Run]) -> None:
-        import pandas as pd
-
         top = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
         if len(runs) > 1:
             results = pd.DataFrame(

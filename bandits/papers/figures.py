@@ -26,8 +26,8 @@ _FOLDER = pathlib.Path(__file__).parent / "published"
 _INIT = "Init"  # The row of the initial training, which all rows of its table share.
 # Keys that describe configurations, and others that are not attributes of `Figure`.
 _OTHER_KEYS = {"arms", "compared", "flags", "grid", "searched", "sweeps", "words", "no_small", "not_judged", "small"}
-_OTHER_KEYS |= {"small_data_kind", "accounted"}
-_PARTIAL = ("order", "close")  # Kinds of claims that can be about fewer configurations.
+_OTHER_KEYS |= {"small_data_kind", "accounted", "study"}
+_PARTIAL = ("order", "close")  # Kinds of claims that can be restricted to some of their configurations.
 
 
 def _files() -> Iterable[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
@@ -67,8 +67,8 @@ def choose(names: str, scale: str) -> list[Figure]:
     """Figures of `--figure`.
 
     Args:
-      names: Names separated by commas; a name without its letter means all panels: `1` means `1a` to `1d`; the name
-        of a file means all its figures, `all` the papers' figures, and `flagship` this project's.
+      names: Names separated by commas. A number without a letter stands for all panels (`1` for `1a` to `1d`), and the
+        name of a file for all its figures. `all` stands for the papers' figures, and `flagship` for this project's.
       scale: A key of `SCALES`.
 
     Raises:
@@ -101,7 +101,7 @@ def listing() -> str:
     """All figures as text, one line each, by paper."""
     known, lines = load(PAPER), []
     for path, shared, tables in _files():
-        lines.append(f"{path.stem:<26}{shared['title']}: all of these")
+        lines.append(f"{path.stem:<26}{shared['title']}: all figures below")
         for name in tables:
             others = f" (also {', '.join(known[name].also)})" if known[name].also else ""
             lines.append(f"  {name:<24}{known[name].about}{others}")
@@ -142,8 +142,8 @@ def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None
     if "study" in table:
         from bandits.mab_fl import flags as mab_fl
 
-        names = [setting.name for setting in mab_fl.load_studies()[table["study"]].settings]
-        axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in names}]
+        settings = mab_fl.load_studies()[table["study"]].settings
+        axes = [{name: f"--preset={table['study']}/{name} --repeat=1" for name in settings}]
     sweeps, grid, compared = table.get("sweeps", {}), table.get("grid"), table.get("compared", {})
     of_scale: dict[str, Any] = {"flags": "", "own": {}}
     if small is not None:
@@ -232,7 +232,7 @@ def _claims(table: Mapping[str, Any]) -> Iterable[Claim]:
 
 
 def _restricted(claim: Claim, configurations: Sequence[Configuration]) -> Claim:
-    """The claim about the configurations of a smaller scale; the claim itself if it cannot be restricted to them."""
+    """The claim, restricted to the configurations of a smaller scale; unchanged if that is not possible."""
     labels = {configuration.label for configuration in configurations}
     left = [tuple(operand for operand in group if set(parse_operand(operand)[0]) <= labels) for group in claim.operands]
     groups = tuple(filter(None, left))

@@ -8,7 +8,9 @@ import dataclasses
 import itertools
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import jinja2
+import pandas as pd
 
 from bandits.papers import claims, figures, results
 from bandits.papers.claims import Verdict
@@ -18,9 +20,6 @@ from bandits.results import baselines, phrases, runs, sections, tables
 from bandits.results.comparison import Comparison
 from bandits.results.configuration import Baseline
 from data.errors import counted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _TESTS = (*sections.COMPARED[:2], *sections.COMPARED[4:], sections.VERDICT)  # Differences are in another table.
 _TEMPLATE = pathlib.Path(__file__).with_name("page.md")
@@ -103,7 +102,7 @@ class Judged:
         return self.results.table is not None
 
     @property
-    def records(self) -> "pd.DataFrame":
+    def records(self) -> pd.DataFrame:
         """Records of the figure, which must have some."""
         assert self.results.table is not None
         return self.results.table
@@ -147,8 +146,6 @@ def made(folder: pathlib.Path) -> str:
     Raises:
       UsageError: If a file has no records.
     """
-    import jinja2
-
     paper, small = (
         {name: _read(figure, folder) for name, figure in figures.load(scale).items()} for scale in figures.SCALES
     )
@@ -192,17 +189,15 @@ def _shown(paper: Judged, small: Mapping[str, Judged]) -> list[Judged]:
 
 
 def scores_over_tasks(folder: pathlib.Path) -> Mapping[str, baselines.OverTasks]:
-    """Scores of strategies across this project's own figures, by measure.
+    """Scores of strategies across this project's own figures that have both baselines, by measure.
+
+    It is empty if there is a single task.
 
     Args:
       folder: Folder of the records.
     """
-    own = [figure for figure in figures.load(figures.PAPER).values() if figure.own]
-    return _scores([results.read(figure, results.path_of(figure, folder)) for figure in own])
-
-
-def _scores(own: Sequence[Results]) -> dict[str, baselines.OverTasks]:
-    """Scores across the figures that have both baselines, by measure; empty for a single task."""
+    figures_of_project = (figure for figure in figures.load(figures.PAPER).values() if figure.own)
+    own = [results.read(figure, results.path_of(figure, folder)) for figure in figures_of_project]
     scores = {}
     by_measure = runs.grouped(own, lambda one: (one.figure.measures[0].name, one.figure.measures[0].smallest))
     for (name, smallest), some in by_measure.items():

@@ -6,6 +6,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from bandits.papers import page
 from bandits.papers.plan import Figure
 from bandits.results import runs
@@ -145,8 +147,6 @@ def _interval(evidence: pathlib.Path, file: str, measure: str, arm: str, referen
 @functools.cache
 def _table(path: pathlib.Path) -> Any:
     """Records of a file; for estimates, a column `arm` is made of task, estimator, epsilon and multiple of clients."""
-    import pandas as pd
-
     table = pd.read_csv(path, dtype={"arm": str})
     if "estimator" in table:
         table["arm"] = table[["task", "estimator", "epsilon", "times"]].astype(str).agg(", ".join, axis=1)

@@ -8,17 +8,14 @@ import math
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from bandits.plans.plan import Configuration, Run
 from bandits.results import runs
 from data.errors import UsageError
 from optimization.study import cli
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FIRST_TUNING_SEED = 100  # Searches select points on seeds that are not reported.
 PAPER, SMALL = "paper", "small"  # Scales.
@@ -105,7 +102,7 @@ class Measure:
         except (OSError, KeyError, ValueError) as error:
             raise UsageError(f"{path} holds no {field} ({error}).") from error
 
-    def _of_curve(self, curve: "pd.Series") -> float:
+    def _of_curve(self, curve: pd.Series) -> float:
         if self.rounds_to is not None:
             reached = curve.index[curve >= self.rounds_to]
             return float(reached[0]) if len(reached) else math.inf
@@ -125,23 +122,19 @@ def _shortened(number: int, rounds: int, total: int) -> int:
     return -(-number * min(rounds, total) // total)
 
 
-def _residual_deviations(curves: "Sequence[pd.Series]") -> list[float]:
+def _residual_deviations(curves: Sequence[pd.Series]) -> list[float]:
     """Standard deviation of each seed's residuals from the mean curve over seeds; NaN for a single seed.
 
     The factor n / (n - 1) corrects for the mean curve including the seed itself. With it, the mean square over seeds is
     the unbiased variance over seeds, averaged over rounds.
     """
-    import pandas as pd
-
     together, count = pd.concat(curves, axis=1), len(curves)
     squares = (together.sub(together.mean(axis=1), axis=0) ** 2).mean()
     return [math.sqrt(square * count / (count - 1)) if count > 1 else math.nan for square in squares]
 
 
-def _at_chosen_peak(curves: "Mapping[int, pd.Series]") -> list[float]:
+def _at_chosen_peak(curves: Mapping[int, pd.Series]) -> list[float]:
     """Each odd seed's value in the round where the mean over the even seeds is highest; NaN for even seeds."""
-    import pandas as pd
-
     choosing = [curve for seed, curve in curves.items() if seed % 2 == 0]
     peak = pd.concat(choosing, axis=1).mean(axis=1).idxmax() if choosing else None
     return [float(curve.get(peak, math.nan)) if seed % 2 else math.nan for seed, curve in curves.items()]
@@ -156,7 +149,7 @@ class Published:
       measure: Name of the measure; empty for an epsilon.
       value: The number.
       place: Section or table of the paper.
-      unit: Unit of the last digit, as for the other numbers of the table.
+      unit: Unit of the last digit, at the precision of the table's other numbers.
       other_settings: Whether this project's settings differ from the paper's, so that numbers are not comparable.
       privacy_flags: Flags of `scripts.privacy_budget`, which computes an epsilon without a run.
     """
@@ -222,7 +215,7 @@ class Claim:
 
 
 def parse_operand(operand: str) -> tuple[list[str], str]:
-    """Labels of a claim's operand, the best of which is used, and its measure; empty for the figure's first one."""
+    """Labels of a claim's operand, the best of which is used, and its measure (empty for the figure's first)."""
     labels, _, measure = operand.partition(" @ ")
     return labels.split(" | "), measure
 
@@ -245,7 +238,6 @@ class Figure:
       curves: Columns that are plotted over rounds.
       published: Numbers of the paper.
       claims: Claims of the paper.
-      study: The `run_mab_fl` study whose configurations are run.
       data_kind: One of `DATA_KINDS`.
       data: The data, if they are not exactly the paper's; None if they are.
       left_open: Choices that this project made because the paper does not state them.
@@ -270,7 +262,6 @@ class Figure:
     curves: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
-    study: str | None = None
     data: str | None = None
     left_open: tuple[str, ...] = ()
     own: bool = False
@@ -311,11 +302,7 @@ class Figure:
         return dataclasses.replace(self, configurations=tuple(known[name] for name in names))
 
     def runs_of(
-        self,
-        configuration: Configuration,
-        repeat: int = 1,
-        base: Sequence[str] = (),
-        folder: pathlib.Path | None = None,
+        self, configuration: Configuration, repeat: int, base: Sequence[str], folder: pathlib.Path | None
     ) -> list[Run]:
         """Runs of a configuration: one per seed; for a search, its points on the tuning seeds.
 
@@ -323,7 +310,7 @@ class Figure:
           configuration: The configuration.
           repeat: Number of seeds.
           base: Flags that all runs share.
-          folder: Folder of all runs. Equal runs of several figures share a subfolder. None for only the first point.
+          folder: Folder of all runs, where equal runs of figures share a subfolder; None to get only the first point.
 
         Raises:
           UsageError: If a configuration's flags are invalid; the message names the figure and the configuration.
@@ -344,7 +331,7 @@ class Figure:
 
     def first_run(self, configuration: Configuration) -> Run:
         """First run of a configuration; for a search, that of its first point."""
-        return self.runs_of(configuration)[0]
+        return self.runs_of(configuration, 1, (), None)[0]
 
     def marked(self, rounds: int) -> "Figure":
         """The figure marked as a rehearsal with this many rounds: without claims, published numbers and a reference."""

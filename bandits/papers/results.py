@@ -10,9 +10,10 @@ import functools
 import math
 import pathlib
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bandits import environment_flags, studies
 from bandits.papers.plan import Figure, Measure, parse_operand
@@ -26,9 +27,6 @@ from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 from optimization.study.results import Run
 from optimization.study.settings import Settings
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REHEARSAL = "rehearsal"  # Column with the maximum number of rounds in a rehearsal; also the suffix of its folder.
 # Labels of baselines; prefixes of the labels if there are several of a kind.
@@ -61,7 +59,7 @@ class Operand:
     Attributes:
       label: Label of the configuration.
       measure: The measure.
-      configuration: The configuration, with the single metric `_VALUE`, which is infinite if it is never reached.
+      configuration: The configuration, with the single metric `_VALUE`, infinite for seeds that never reach the target.
       late: Value that replaces an infinite one: one round after the last.
     """
 
@@ -71,13 +69,13 @@ class Operand:
     late: float = math.inf
 
     @property
-    def finite(self) -> "pd.Series":
-        """Values by seed. A value that is never reached counts as reached one round after the last."""
+    def finite(self) -> pd.Series:
+        """Values by seed. A target that is never reached counts as reached one round after the last."""
         return self.configuration.values[_VALUE].replace(np.inf, self.late)
 
     @property
     def estimate(self) -> Interval:
-        """Mean over all its seeds, as tables show it; infinite if a seed never reaches the value."""
+        """Mean over all its seeds, as tables show it; infinite if a seed never reaches the target."""
         return self.configuration.estimate(_VALUE)
 
     @property
@@ -92,9 +90,9 @@ class Operand:
         return f"{self.label} diverged in {count} of {len(self.finite)} seeds" if count else ""
 
     def minus(self, other: "Operand | None", shift: float = 0.0) -> Comparison:
-        """Compares it with another operand plus a shift, or only with the shift.
+        """Compares this operand with another one plus a shift, or only with the shift.
 
-        The comparison is not judged if there is a seed with which neither operand reaches its value.
+        The comparison is not judged if there is a seed with which neither operand reaches its target.
         """
         reference: Reference = ReferenceValue("limit", shift)
         is_never = False
@@ -105,7 +103,7 @@ class Operand:
         (test,) = comparison.compare([(self._with_values(self.finite), reference)], _VALUE)
         return test if test.is_judged and not is_never else dataclasses.replace(test, is_judged=False, p=math.nan)
 
-    def _with_values(self, values: "pd.Series") -> Configuration:
+    def _with_values(self, values: pd.Series) -> Configuration:
         return dataclasses.replace(self.configuration, values=values.to_frame(_VALUE))
 
     def lead(self, other: "Operand") -> "Operand":
@@ -131,7 +129,7 @@ class Results:
     """
 
     figure: Figure
-    table: "pd.DataFrame | None" = None
+    table: pd.DataFrame | None = None
 
     @functools.cached_property
     def configurations(self) -> Mapping[str, Configuration]:
@@ -253,14 +251,16 @@ def minus(label: str, reference: str, name: str, results: Results) -> str:
 def baseline_note(label: str, name: str, results: Results) -> str:
     """Note on a first measure that is not significantly above the uniform policy or the best fixed action."""
     against = results.against_baselines(label, name)
-    if against and against.beats_uniform and against.fixed and against.fixed.is_judged and not against.fixed.wins:
-        return f" ({against.summary.rpartition(', ')[2]})"
-    uniform = against.uniform if against else None
-    return f" ({against.summary})" if against and uniform and uniform.is_judged and not uniform.wins else ""
+    if not against or not against.uniform or not against.uniform.is_judged:
+        return ""
+    if not against.uniform.wins:
+        return f" ({against.summary})"
+    fixed = against.fixed
+    return f" ({against.summary.rpartition(', ')[2]})" if fixed and fixed.is_judged and not fixed.wins else ""
 
 
 def value_words(label: str, name: str, results: Results) -> str:
-    """Number with its interval, as text; or, if some seeds never reach the value, how many do."""
+    """Number with its interval, as text; or, if some seeds never reach the target, how many seeds do."""
     estimate, measure = results.estimate(label, name), results.figure.measure_of(f"{label} @ {name}")
     if measure.rounds_to is not None and math.isinf(estimate.mean):
         values = results.configurations[label].values[name]
@@ -274,13 +274,11 @@ def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
 
 
 def read(figure: Figure, path: pathlib.Path) -> "Results":
-    """Results from a figure's records, marked if they are from a rehearsal. Without a file, it has no configurations.
+    """Results from a figure's records, marked if they are from a rehearsal. Without a file, they are empty.
 
     Raises:
       UsageError: If the file has no records; the message names the file.
     """
-    import pandas as pd
-
     if not path.exists():
         return Results(figure, None)
     try:
@@ -301,7 +299,7 @@ def rows_of(
     seed_runs: Sequence[Run],
     searched: Mapping[str, float],
     diverged: frozenset[int] = frozenset(),
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Records of a configuration, one row per seed.
 
     Args:
@@ -314,8 +312,6 @@ def rows_of(
     Raises:
       UsageError: If a run lacks a measure; the message names the file.
     """
-    import pandas as pd
-
     by_seed = runs.seeds(seed_runs)
     table = pd.DataFrame({"arm": planned.label, "seed": [*by_seed]})
     table = table.assign(**{measure.name: measure.values(by_seed) for measure in figure.measures})
@@ -333,10 +329,8 @@ def rows_of(
     return table.join(pd.DataFrame([_provenance(run.folder) for run in by_seed.values()]))
 
 
-def joined(tables: "Sequence[pd.DataFrame]") -> "pd.DataFrame":
+def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Records of several configurations as one table."""
-    import pandas as pd
-
     table = pd.concat(tables, ignore_index=True)
     return table[[*(name for name in table if name not in _LAST_COLUMNS), *_LAST_COLUMNS]]
 
@@ -430,7 +424,7 @@ def _known_baselines(figure: Figure, found: Mapping[str, Configuration]) -> dict
 
     The rewards of the uniform policy and of the best fixed action are those that runs recorded over all their rounds.
     They are exact, or estimated from a sample of the clients. If a configuration has no such record, or if the measure
-    covers only the last rounds, the record of the uniform policy's runs is used, which have the same clients and data
+    covers only the last rounds, the record of the uniform policy's runs is used. They have the same clients and data,
     and a single environment. Without any record, the uniform policy's reward is measured in its runs. A full-feedback
     baseline has the same deployment period and environment as the configuration.
     """

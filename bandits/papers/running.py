@@ -6,7 +6,9 @@ import itertools
 import pathlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
 
 from bandits import studies
 from bandits.papers import page, pictures, results
@@ -18,11 +20,11 @@ from data.errors import UsageError
 from optimization.study import cli
 from optimization.study.results import Run
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _ENDED = (sweep.FINISHED, sweep.DIVERGED)
-_THEN = "the same command writes the runs of selected points; --report_only, without --executor, reports finished runs"
+_THEN = (
+    "the same command writes a job array for the runs of selected points, and --report_only, without --executor, "
+    "reports finished runs"
+)
 
 
 class FigureRuns(NamedTuple):
@@ -36,7 +38,7 @@ class FigureRuns(NamedTuple):
     """
 
     finished: Mapping[str, Sequence[Run]]
-    table: "pd.DataFrame | None"
+    table: pd.DataFrame | None
     errors: Sequence[str] = ()
     left: Sequence[plan.Run] = ()
 
@@ -99,10 +101,7 @@ def best(figure: Figure, some: Sequence[plan.Run], search: sweep.Sweep, folder: 
 
 def _read(planned: Iterable[plan.Run], folder: pathlib.Path) -> list[Run]:
     """Reads finished runs up to their last planned round."""
-    return [
-        dataclasses.replace(runs.read(folder / run.name), metrics=runs.read_metrics(folder / run.name, run.rounds))
-        for run in planned
-    ]
+    return [runs.read(folder / run.name, run.rounds) for run in planned]
 
 
 def _run(
@@ -123,7 +122,6 @@ def _run(
       folder: Folder of all runs.
       executor: Executes the runs.
     """
-    metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
     # Configurations that differ only on the first axis are compared, so they run one after the other.
     others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
     ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
@@ -132,8 +130,8 @@ def _run(
         if one not in part.configurations and sweep.unfinished(planned[one.label], folder):
             planned[one.label] = []
     reported, picked, errors = dict(planned), {}, {}
-    search = sweep.Sweep(folder, executor or executors.Executor(), metric, smallest=metric.better == "down")
-    with contextlib.closing(search):
+    metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
+    with contextlib.closing(sweep.Sweep(folder, executor or executors.Executor(), metric)) as search:
         run_all = search.run if executor else search.submit
         run_all(_once(planned.values()))
         for label in (one.label for one in ordered if one.is_searched and planned[one.label]):

@@ -103,7 +103,7 @@ def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Execu
     """Runs a few rounds of each kind of run, and estimates the time of the unfinished runs.
 
     Args:
-      planned: (run, weight) pairs; only the first pair of a run counts.
+      planned: (run, weight) pairs, where the weight is a number of runs; later pairs of a run are ignored.
       folder: The plan's folder. Timed runs are stored in its subfolder `estimate`, and are executed only once.
       executor: Executes the timed runs.
       workers: Number of runs at the same time.
@@ -155,10 +155,9 @@ def summarize(kinds: Sequence[Kind], workers: int) -> Estimate:
 
 def _measure(run: Run, folder: pathlib.Path, executor: Executor) -> float | str:
     """Seconds per round of a run, or the reason why they are unknown."""
-    arguments = (*run.arguments, *short_run_flags(run))
     try:
-        short = dataclasses.replace(run, arguments=arguments, settings=studies.resolve(run.module, arguments))
-        with contextlib.closing(Sweep(folder, executor, studies.load(run.module).ranked_by, smallest=False)) as sweep:
+        short = run.with_flags(*short_run_flags(run))
+        with contextlib.closing(Sweep(folder, executor, studies.load(run.module).ranked_by)) as sweep:
             sweep.run([short])
         return sweep.outcomes[short.name].error or round_seconds(folder / run.name, _ROUNDS)
     except UsageError as error:

@@ -67,12 +67,18 @@ class Run:
         output = (f"--root_output_dir={folder}", f"--experiment_name={self.name}")
         return executors.Job(self.module, (*self.arguments, *output), str(folder / self.name), self.rounds)
 
+    def with_flags(self, *flags: str) -> "Run":
+        """The run with further flags, which override its own.
+
+        Raises:
+          UsageError: If the binary refuses them.
+        """
+        arguments = (*self.arguments, *flags)
+        return dataclasses.replace(self, arguments=arguments, settings=studies.resolve(self.module, arguments))
+
     def with_seed(self, seed: int) -> "Run":
         """The run of the same point with another seed."""
-        arguments = (*self.arguments, f"--{_SEED}={seed}")
-        return dataclasses.replace(
-            self, seed=seed, arguments=arguments, settings=studies.resolve(self.module, arguments)
-        )
+        return dataclasses.replace(self.with_flags(f"--{_SEED}={seed}"), seed=seed)
 
     def at_rounds(self, rounds: int) -> "Run":
         """The run with fewer rounds, which the full run can continue.
@@ -80,12 +86,11 @@ class Run:
         Raises:
           UsageError: If its rounds would differ from those of the full run.
         """
-        arguments = (*self.arguments, f"--{_ROUNDS}={rounds}")
-        settings = studies.resolve(self.module, arguments)
-        for name in settings:
-            if settings[name] != self.settings[name] and name not in {_ROUNDS, *run_folder.FREE_FLAGS}:
+        shorter = self.with_flags(f"--{_ROUNDS}={rounds}")
+        for name, value in shorter.settings.items():
+            if value != self.settings[name] and name not in {_ROUNDS, *run_folder.FREE_FLAGS}:
                 raise UsageError(f"--early_stop needs --{name}: its default depends on --{_ROUNDS}.")
-        return dataclasses.replace(self, arguments=arguments, settings=settings)
+        return shorter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +125,7 @@ class Grid:
         """
         first = max(self.seeds) + 1
         if count and first + count - 1 > _LARGEST_SEED:
-            raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest.")
+            raise UsageError(f"--reporting_repeat={count} needs seeds above {_LARGEST_SEED}, the largest one allowed.")
         return range(first, first + count)
 
     def in_folder(self, folder: pathlib.Path) -> "Grid":
@@ -138,6 +143,7 @@ class Grid:
         runs = []
         for block in self.blocks:
             numbers = tuple(name for name, values in block.items() if not is_words(values))
+            configuration = " ".join(f"{name}={values[0]}" for name, values in block.items() if name not in numbers)
             for values in itertools.product(*block.values()):
                 words = tuple(f"--{name}={value}" for name, value in zip(block, values, strict=True))
                 key, name = self._key(words)
@@ -148,7 +154,7 @@ class Grid:
                 for seed in self.seeds:
                     arguments = studies.without_file(self.binary, (*self.base, *words, f"--{_SEED}={seed}"))
                     settings = self._resolve(arguments, words)
-                    runs.append(Run(self.binary, point, seed, _configuration(block), numbers, arguments, settings))
+                    runs.append(Run(self.binary, point, seed, configuration, numbers, arguments, settings))
         return runs
 
     def _key(self, words: Sequence[str]) -> tuple[str, str]:
@@ -212,8 +218,8 @@ class Configuration:
           binary: Name in `studies.STUDIES`.
           seeds: Seeds of each point.
           base: Additional flags.
-          folder: Folder of earlier runs, whose names are reused. None for only the runs of the first point, because
-            checking a whole search takes minutes.
+          folder: Folder of earlier runs, whose names are reused. None to get only the runs of the first point,
+            because checking a whole search takes minutes.
 
         Raises:
           UsageError: If the configuration's flags are invalid.
@@ -327,11 +333,6 @@ def _sweeps(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
 def is_edge(values: Sequence[float], best: float) -> bool:
     """Whether a value is the smallest or largest of several."""
     return len(set(values)) > 1 and best in (min(values), max(values))
-
-
-def _configuration(block: Axes) -> str:
-    words = [f"{name}={values[0]}" for name, values in block.items() if is_words(values)]
-    return " ".join(words)
 
 
 def is_words(values: Sequence[str]) -> bool:

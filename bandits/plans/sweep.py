@@ -43,7 +43,7 @@ class Outcome:
       rounds: Number of finished rounds, after which the metric is `value`.
       value: Value of the metric; NaN if it is missing or not finite, or if the run diverged.
       error: Reason of a failure.
-      is_reporting: Whether the seed is fresh. Runs with fresh seeds do not select points, and are not ranked.
+      is_reporting: Whether the seed is fresh. Runs with fresh seeds are neither ranked nor used to select points.
     """
 
     run: Run
@@ -121,8 +121,8 @@ def has_diverged(folder: pathlib.Path, rounds: int) -> bool:
     Raises:
       UsageError: If a file is damaged. The message names the file.
     """
-    run = runs.read(folder)
-    return divergence.is_lost(run.metrics[run.metrics["round_num"] <= rounds], run.columns, run.flags)
+    run = runs.read(folder, rounds)
+    return divergence.is_lost(run.metrics, run.columns, run.flags)
 
 
 def goodness(values: Sequence[float], *, smallest: bool) -> float:
@@ -260,8 +260,6 @@ class Sweep:
         folder: pathlib.Path,
         executor: executors.Executor,
         metric: Metric,
-        *,
-        smallest: bool,
         after_run: Callable[[], object] = lambda: None,
     ):
         """Initializes the sweep.
@@ -270,11 +268,10 @@ class Sweep:
           folder: Folder of all runs.
           executor: Executor of the runs.
           metric: Metric by which points are ranked.
-          smallest: Whether smaller is better.
           after_run: Function that is called at the end of each run.
         """
         self.metric = metric
-        self.smallest = smallest
+        self.smallest = metric.better == "down"
         self.outcomes: dict[str, Outcome] = {}
         self._folder = folder
         self._executor = executor
@@ -368,8 +365,10 @@ class Sweep:
     def rerun(self, seeds: Sequence[int]) -> dict[str, list[Outcome]]:
         """Runs the best point of each configuration with fresh seeds; returns their outcomes by configuration.
 
+        A configuration without a value is left out.
+
         Args:
-          seeds: Fresh seeds. A configuration without a value is left out.
+          seeds: Fresh seeds.
         """
         best = {name: points[0] for name, points in self.ranked().items() if not math.isnan(mean(points[0]))}
         fresh = {name: [point[0].run.with_seed(seed) for seed in seeds] for name, point in best.items()}

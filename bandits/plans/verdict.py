@@ -7,13 +7,15 @@ import math
 import pathlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from bandits import studies
 from bandits.plans import plan, sweep
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Outcome, Point, Sweep
-from bandits.results import configuration, configurations, phrases, runs, sections
+from bandits.results import comparison, configuration, configurations, phrases, runs, sections
 from bandits.results.configurations import ComparableRuns
 from data import files
 from data.errors import UsageError
@@ -21,10 +23,8 @@ from optimization.privacy import mechanisms
 from optimization.study import run_folder
 from optimization.study.metrics import Metric
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _ROUNDS = "total_rounds"  # The first criterion of the ranking.
+_SHOWN = 10  # Maximum number of points to show per configuration.
 
 
 def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric) -> ComparableRuns:
@@ -38,8 +38,6 @@ def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric
       folder: Folder that contains all runs.
       metric: Metric to rank by.
     """
-    import pandas as pd
-
     some, study = [], None
     for name, point in points.items():
         read = [runs.read(folder / outcome.run.name) for outcome in point if outcome.rounds]
@@ -92,10 +90,7 @@ def check_reference(wanted: str, planned: Sequence[Run], *, has_fresh_seeds: boo
 
 
 def text(
-    best: ComparableRuns,
-    ranked: Mapping[str, Sequence[Point]],
-    reported: Mapping[str, Point],
-    reference: str | None = None,
+    best: ComparableRuns, ranked: Mapping[str, Sequence[Point]], reported: Mapping[str, Point], reference: str | None
 ) -> str:
     """Returns the statistics that are printed to the terminal.
 
@@ -148,11 +143,7 @@ def _compared(best: ComparableRuns, reference: str | None) -> list[str]:
 
 
 def report(
-    runner: Sweep,
-    swept: Sequence[str],
-    folder: pathlib.Path,
-    reported: Mapping[str, Point],
-    reference: str | None = None,
+    runner: Sweep, swept: Sequence[str], folder: pathlib.Path, reported: Mapping[str, Point], reference: str | None
 ) -> int:
     """Writes and prints a grid's results; returns the exit status.
 
@@ -170,7 +161,7 @@ def report(
     read_points = functools.partial(comparable, folder=folder / "runs", metric=runner.metric)
     points = read_points({point[0].run.point: point for several in ranked.values() for point in several})
     best = read_points({short_name(name): fresh.get(name) or several[0] for name, several in ranked.items()})
-    print(ranking(ranked, swept, runner.metric, verdicts_by_point(points), smallest=runner.smallest))
+    print(ranking(ranked, swept, runner.metric, verdicts_by_point(points)))
     if lines := text(best, ranked, fresh, reference):
         print(f"\n{lines}\n")
     if privacy := privacy_summary(all_outcomes, folder / "runs"):
@@ -184,7 +175,7 @@ def report(
     return 1 if failed else 0
 
 
-def results_table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str) -> "pd.DataFrame":
+def results_table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str) -> pd.DataFrame:
     """Returns a table with one row per run: its folder, status and flags, with the swept flags first.
 
     Args:
@@ -192,8 +183,6 @@ def results_table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str
       swept: Names of swept flags.
       metric: Name of the metric.
     """
-    import pandas as pd
-
     rows: list[dict[str, Any]] = []
     has_reporting = any(outcome.is_reporting for outcome in outcomes)
     for outcome in outcomes:
@@ -210,13 +199,7 @@ def results_table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str
 
 
 def ranking(
-    ranked: Mapping[str, Sequence[Point]],
-    swept: Sequence[str],
-    metric: str,
-    verdicts: Mapping[str, str],
-    *,
-    smallest: bool,
-    shown: int = 10,
+    ranked: Mapping[str, Sequence[Point]], swept: Sequence[str], metric: str, verdicts: Mapping[str, str]
 ) -> str:
     """Returns the ranking as a table for the terminal, with the best points of each configuration.
 
@@ -225,15 +208,12 @@ def ranking(
       swept: Names of swept flags.
       metric: Metric to rank by.
       verdicts: How each point compares with the baselines; empty where this is unknown.
-      smallest: Whether smaller values are better.
-      shown: Maximum number of points to show per configuration.
     """
-    import pandas as pd
-
-    blocks = list(ranked.items())
+    blocks, shown = list(ranked.items()), _SHOWN
     if all(len(points) == 1 for points in ranked.values()):
-        # Each configuration has one point. Configurations whose data, rewards or cohorts differ are ranked apart.
-        every = sweep.rank(itertools.chain(*itertools.chain(*ranked.values())), smallest=smallest, apart=False)
+        # Each configuration has one point. Configurations with other data, rewards or cohorts are ranked separately.
+        outcomes, smallest = itertools.chain(*itertools.chain(*ranked.values())), comparison.direction(metric) == "down"
+        every = sweep.rank(outcomes, smallest=smallest, apart=False)
         groups = runs.grouped(
             every.get("", ()), lambda point: str(configurations.environment_key(point[0].run.settings, _ROUNDS))
         )

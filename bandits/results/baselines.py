@@ -53,11 +53,6 @@ class BaselineComparison:
     score: float
     summary: str
 
-    @property
-    def beats_uniform(self) -> bool | None:
-        """Whether the configuration is significantly better than the uniform policy; None if that is unknown."""
-        return self.uniform.wins if self.uniform else None
-
 
 def compare(
     results: Iterable[tuple[Configuration, Baselines]], metric: str, better: Better | None = None

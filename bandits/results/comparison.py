@@ -216,18 +216,15 @@ def _of_common_seeds(
       The finite values of both by seed, limited to common seeds if paired; notes on what was left out; and whether all
       runs have a value.
     """
-    notes, is_sound = [], True
-    values = configuration.by_seed(metric)
-    both = [(configuration, values)]
-    if isinstance(reference, Configuration):
-        both.append((reference, reference.by_seed(metric)))
-    for owner, numbers in both:
-        lost = {seed for seed, value in numbers.items() if not math.isfinite(value)}
+    notes = []
+    both = [(one, one.by_seed(metric)) for one in (configuration, reference) if isinstance(one, Configuration)]
+    finite = [{seed: value for seed, value in numbers.items() if math.isfinite(value)} for _, numbers in both]
+    for (owner, numbers), known in zip(both, finite, strict=True):
+        lost = numbers.keys() - known.keys()
         for seeds, what in ((lost & owner.diverged, "diverged with"), (lost - owner.diverged, "has no value for")):
             if seeds:
                 notes.append(f"{owner.name} {what} {_seeds(sorted(seeds))}: not tested")
-                is_sound = False
-    finite = [{seed: value for seed, value in numbers.items() if math.isfinite(value)} for _, numbers in both]
+    is_sound = not notes
     if isinstance(reference, ReferenceValue):
         return finite[0], dict.fromkeys(finite[0], reference.mean), notes, is_sound
     if is_paired:
@@ -295,26 +292,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def tolerance(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> float:
+def tolerance(first: np.ndarray, second: np.ndarray) -> float:
     """Largest difference between the values of two configurations that rounding can explain."""
     return EXACT * float(max(np.abs(first).max(), np.abs(second).max()))
 
 
-def differences(
-    first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray, *, is_paired: bool = True
-) -> np.ndarray:
+def differences(first: np.ndarray, second: np.ndarray, *, is_paired: bool = True) -> np.ndarray:
     """Returns first minus second, with rounding errors set to 0: [n] if paired, or [n, m] for all combinations."""
     result = np.subtract(first, second) if is_paired else np.subtract.outer(first, second)
     return np.where(np.abs(result) <= tolerance(first, second), 0.0, result)
 
 
-def superiority(
-    first: Sequence[float] | np.ndarray,
-    second: Sequence[float] | np.ndarray,
-    *,
-    is_paired: bool = True,
-    better: Better = "up",
-) -> float:
+def superiority(first: np.ndarray, second: np.ndarray, *, is_paired: bool, better: Better = "up") -> float:
     """Returns the win rate: the fraction of pairs in which the first is better. A tie counts one half.
 
     Args:

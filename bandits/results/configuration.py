@@ -4,18 +4,16 @@ import dataclasses
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from bandits.results import runs
 from bandits.results.runs import Run
 from optimization.study import divergence, intervals
 from optimization.study.intervals import Interval
 from optimization.study.metrics import range_of
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class Baseline(enum.Enum):
@@ -55,7 +53,7 @@ class Configuration:
 
     Attributes:
       name: Name among the configurations that it is compared with.
-      values: What the runs measured, float64 [seeds, metrics]. The index has the seeds, the columns the metrics.
+      values: Measured values, float64 [seeds, metrics]. The index has the seeds, and the columns are the metrics.
         A missing value is NaN; a value that is never reached is infinite. A diverged run may keep the last value that
         it measured: `estimate` includes it, but `by_seed`, and therefore every test, has NaN.
       flags: Flags that all runs share and that are set.
@@ -67,7 +65,7 @@ class Configuration:
     """
 
     name: str
-    values: "pd.DataFrame"
+    values: pd.DataFrame
     flags: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     role: Baseline | None = None
     diverged: frozenset[int] = frozenset()
@@ -89,35 +87,34 @@ class Configuration:
         column = self.values[metric] if metric in self.values else dict.fromkeys(self.values.index, math.nan)
         return {int(seed): math.nan if seed in self.diverged else float(value) for seed, value in column.items()}
 
+    @property
+    def finished_rounds(self) -> int:
+        """Number of rounds that all runs have finished."""
+        return min(int(run.metrics["round_num"].iloc[-1]) for run in self.runs)
+
     def bounds(self, metric: str) -> tuple[float, float]:
         """Smallest and largest possible value of a metric; infinite if they are unknown."""
         return range_of([run.bounds for run in self.runs], metric)
 
 
 def of_runs(
-    name: str,
-    seed_runs: Sequence[Run],
-    metrics: Sequence[str],
-    flags: Mapping[str, Any] | None = None,
-    role: Baseline | None = None,
+    name: str, seed_runs: Sequence[Run], metrics: Sequence[str], flags: Mapping[str, Any], role: Baseline | None = None
 ) -> Configuration:
     """Configuration of finished runs that differ only in their seed.
 
     Args:
-      name: Its name.
+      name: Name of the configuration.
       seed_runs: The runs.
       metrics: Metrics of the table; a run's value is `runs.final_value`.
       flags: Flags that the runs share.
       role: Which baseline the runs are, if any.
     """
-    import pandas as pd
-
     by_seed = runs.seeds(seed_runs)
     rows = [[runs.final_value(run, metric) for metric in metrics] for run in by_seed.values()]
     return Configuration(
         name,
         pd.DataFrame(rows, index=list(by_seed), columns=list(map(str, metrics)), dtype=float),
-        flags or {},
+        flags,
         role,
         frozenset(seed for seed, run in by_seed.items() if divergence.is_lost(run.metrics, run.columns, run.flags)),
         runs.is_unpaired(seed_runs),
@@ -127,6 +124,4 @@ def of_runs(
 
 def of_values(name: str, metric: str, values: Mapping[int, float]) -> Configuration:
     """Configuration with the values of one metric, by seed."""
-    import pandas as pd
-
     return Configuration(name, pd.DataFrame({str(metric): pd.Series(values, dtype=float)}))

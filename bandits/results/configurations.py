@@ -6,7 +6,9 @@ import json
 import math
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from bandits import environment_flags, registry, studies
 from bandits.results import baselines, comparison, configuration, phrases, runs
@@ -19,9 +21,6 @@ from data.tasks.options import TaskOptions
 from optimization.study import run_folder
 from optimization.study.frame import Study
 from optimization.study.metrics import Metric
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ROLES = Baseline.uniform_policy, Baseline.full_feedback  # Baselines that are runs themselves.
 GREEDY = "greedy"  # The default reference of comparisons.
@@ -90,7 +89,8 @@ class ComparableRuns:
             other
             for other in self.configurations
             if other.role is Baseline.full_feedback and other.flags.get(_DRIFT_ENVIRONMENT) is not None
-            if is_finished(other) and environment_key(other.flags, _DRIFT_ENVIRONMENT) == key
+            if other.finished_rounds >= (other.flags.get("total_rounds") or 0)
+            if environment_key(other.flags, _DRIFT_ENVIRONMENT) == key
         ]
         groups = runs.grouped(alike, lambda other: int(other.flags[_DRIFT_ENVIRONMENT]))
         nearest = ((environment, _nearest(one, others)) for environment, others in sorted(groups.items()))
@@ -150,7 +150,7 @@ class ComparableRuns:
         return named or [one for one in by_strategy if one.flags.get(chosen) == wanted]
 
 
-def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFrame":
+def compare(several: runs.Several, reference: str | None = None) -> pd.DataFrame:
     """Compares configurations with a reference over seeds: Student's t test, Holm-adjusted within a task.
 
     Runs that differ only in their seed form one configuration. See `comparison.Comparison` for the statistics.
@@ -173,8 +173,6 @@ def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFram
     Raises:
       UsageError: If there are no runs, or if no configuration matches the reference.
     """
-    import pandas as pd
-
     parts = comparable(runs.flat(several))
     names = [one.name for part in parts for one in part.configurations]
     if reference and not any(part.named(reference) for part in parts):
@@ -190,12 +188,6 @@ def compare(several: runs.Several, reference: str | None = None) -> "pd.DataFram
     ]
     columns = "task metric configuration mean reference reference_mean difference low high p seeds verdict"
     return pd.DataFrame(rows, columns=columns.split())
-
-
-def is_finished(one: Configuration) -> bool:
-    """Whether all runs of a configuration have finished all their rounds."""
-    planned = one.flags.get("total_rounds") or 0
-    return all(run.metrics["round_num"].iloc[-1] >= planned for run in one.runs)
 
 
 def environment_key(flags: Mapping[str, Any], left_out: str = "") -> list[Any]:
@@ -276,8 +268,8 @@ def _table_name(run: runs.Run) -> str:
 
 def _study(run: runs.Run) -> str | None:
     """Returns the module of the study that wrote a run's metrics."""
-    found = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
-    return next(found, None)
+    matching = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
+    return next(matching, None)
 
 
 def _owner(run: runs.Run) -> pathlib.Path:
@@ -299,8 +291,6 @@ def _groups(all_runs: Iterable[runs.Run]) -> list[list[runs.Run]]:
 def role(run: runs.Run) -> Baseline | None:
     """Returns which baseline a run is, the uniform policy or full feedback; None for other runs."""
     entry = registry.BANDITS.get(str(run.flags.get("bandits_type")))
-    if entry is None:
-        return None
-    return (
-        Baseline.full_feedback if entry.supervised else Baseline.uniform_policy if entry.policy == "uniform" else None
-    )
+    if entry and entry.supervised:
+        return Baseline.full_feedback
+    return Baseline.uniform_policy if entry and entry.policy == "uniform" else None

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from bandits import metrics
 from bandits.results import comparison, runs
@@ -19,8 +20,6 @@ from optimization.study import run_folder
 
 if TYPE_CHECKING:
     import matplotlib.figure
-    import pandas as pd
-
 ALONE, FEDERATED = "alone", "federated"
 _COLUMNS = HALF_A, HALF_B = "half_a", "half_b"
 _SAME = ("task_type", "population_client_selection")
@@ -44,8 +43,6 @@ def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
     Raises:
       UsageError: If a run did not report its clients, or if two runs have different data or the same seed.
     """
-    import pandas as pd
-
     tables, first = [], None
     for folder in folders:
         path = folder / run_folder.CLIENT_REPORT_FILE
@@ -58,8 +55,8 @@ def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
             raise UsageError(f"{folder} and {folders[0]} have different clients: compare runs on the same data.")
         first, earned = data, runs.read_json(path)
         columns = {name: np.array(earned[name], float) for name in _COLUMNS}
-        tables.append(pd.DataFrame({"client": earned["clients"], **columns}))
-        tables[-1] = tables[-1].assign(configuration=configuration(flags), seed=flags.get("seed"))
+        table = pd.DataFrame({"client": earned["clients"], **columns})
+        tables.append(table.assign(configuration=configuration(flags), seed=flags.get("seed")))
     joined = pd.concat(tables, ignore_index=True)
     if joined.duplicated(["configuration", "seed", "client"]).any():
         raise UsageError("Two runs have the same configuration and seed: name only one of them.")
@@ -69,7 +66,7 @@ def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
     ]
 
 
-def half_b(configurations: Sequence[Configuration]) -> "dict[str, pd.DataFrame]":
+def half_b(configurations: Sequence[Configuration]) -> dict[str, pd.DataFrame]:
     """Returns the rewards on half B of each configuration, as a table of seeds x clients."""
     return {one.name: one.values[HALF_B] for one in configurations}
 
@@ -96,7 +93,7 @@ def share(sign: int, values: np.ndarray) -> float:
     return float(np.mean(np.sign(known) == sign)) if known.size else math.nan
 
 
-def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> np.ndarray:
+def differences(one: pd.DataFrame, other: pd.DataFrame) -> np.ndarray:
     """Returns `one` minus `other`, float [common seeds, common clients], with rounding errors set to 0."""
     first, second = one.align(other, join="inner")
     result = (first - second).to_numpy()
@@ -104,8 +101,8 @@ def differences(one: "pd.DataFrame", other: "pd.DataFrame") -> np.ndarray:
     return np.where(np.abs(result) <= comparison.EXACT * scale, 0.0, result)
 
 
-def between_seeds(one: "pd.DataFrame") -> np.ndarray:
-    """Differences between consecutive seeds, which are pure noise, for the clients that both seeds have."""
+def between_seeds(one: pd.DataFrame) -> np.ndarray:
+    """Differences between consecutive seeds, for the clients that both have. They are pure noise."""
     result = one.sort_index().diff().to_numpy()[1:]
     return np.where(np.abs(result) <= comparison.EXACT, 0.0, result)
 

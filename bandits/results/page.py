@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bandits.results import configurations, phrases, runs, sections, tables
-from bandits.results.configuration import Baseline
+from bandits.results.configuration import Baseline, Configuration
 from bandits.results.configurations import ComparableRuns
 from data import files
 from data.errors import UsageError, counted
@@ -19,8 +19,8 @@ from optimization.study import cli, curves, divergence
 from optimization.study.metrics import SECONDS, Metric
 
 _MOST_NAMED = 20  # Maximum number of diverged or excluded runs to list.
-_DASHES = {"solid": "", "dash": "9 4", "dashdot": "9 3 2 3", "dot": "2 3"}  # SVG dash patterns by Plotly's names.
-_PLOTLY = {"-": "solid", "--": "dash", "-.": "dashdot", ":": "dot"}
+# Plotly's name and the SVG pattern of each of Matplotlib's dashes.
+_DASHES = {"-": ("solid", ""), "--": ("dash", "9 4"), "-.": ("dashdot", "9 3 2 3"), ":": ("dot", "2 3")}
 _EDGES = ("mean", "low", "high")
 _CURVE_POINTS = 1000
 _MOST_DRAWN = 60  # Maximum number of configurations with curves, not counting baselines.
@@ -47,7 +47,7 @@ def report(
     Args:
       several: Runs, or sequences of runs.
       output: Path of the page, ending in .html; an existing page is replaced.
-      title: Its title.
+      title: Title of the page.
       reference: See `bandits.compare`.
       standalone: Whether to embed `plotly.min.js` (5 MB) in the page instead, so that one file can be sent.
 
@@ -76,35 +76,26 @@ def write(path: pathlib.Path, found: runs.Found, title: str, reference: str | No
         files.replace(path.with_name(script), offline.get_plotlyjs().encode())
 
 
-def page(
-    found: runs.Found,
-    title: str,
-    reference: str | None = None,
-    top: str = "",
-    *,
-    is_judged: bool = True,
-    script: str = "",
-) -> str:
+def page(found: runs.Found, title: str, reference: str | None = None, top: str = "", script: str = "") -> str:
     """The page as HTML.
 
     Args:
       found: The runs.
-      title: Its title.
+      title: Title of the page.
       reference: Configuration to compare the others with; see `ComparableRuns.compared`.
-      top: HTML to put at the top of the page.
-      is_judged: Whether the page shows its own verdicts; false if `top` already has them.
-      script: Name of a file beside the page, the script of its curves; empty to embed the script.
+      top: HTML to put at the top of the page. If it is not empty, it has the verdicts, so the page shows none.
+      script: Name of the file beside the page with the script of its curves; empty to embed the script.
 
     Raises:
       UsageError: If no configuration matches the reference.
     """
     from plotly import offline
 
-    parts = configurations.comparable(found.runs, is_judged=is_judged)
+    parts = configurations.comparable(found.runs, is_judged=not top)
     if reference and not any(part.named(reference) for part in parts):
         known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is not a configuration of these runs: {known}.")
-    # A curve has rounds, means and two edges of its band. All share the page's maximum number of points.
+    # Each curve has four arrays: rounds, means and both edges of its band. All share the page's maximum of points.
     lines = sum(4 * len(_drawn(part)) * min(len(part.configurations), _MOST_DRAWN) for part in parts)
     limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
     shown = [_part(part, limit, reference) for part in parts]
@@ -126,7 +117,7 @@ def document(title: str, top: str, **content: Any) -> str:
     """HTML page that needs no network.
 
     Args:
-      title: Its title.
+      title: Title of the page.
       top: HTML below the title.
       **content: Values for the template `page.html.jinja` on pages about runs.
     """
@@ -150,7 +141,7 @@ def _part(part: ComparableRuns, limit: int, reference: str | None) -> dict[str, 
         "finding": finding,
         "notices": sections.notices(part),
         "main": main,
-        "styles": styles,
+        "styles": list(styles.values()),
         "panels": [_panel(part, column, limit) for column in _drawn(part)],
         "results": sections.results(part, styles),
         "sections": [*sections.dynamic_regret(part), *[comparisons] * bool(comparisons)],
@@ -168,7 +159,7 @@ def _counts(found: runs.Found, parts: Sequence[ComparableRuns]) -> list[str]:
     if found.waiting:
         counts.append(f"{counted(len(found.waiting), 'run')} without a finished round")
     if found.searches:
-        counts.append(f"{counted(len(found.searches), 'run')} of searches or timing left out")
+        counts.append(f"{counted(len(found.searches), 'run')} from searches or timing left out")
     return [*counts, datetime.datetime.now(datetime.UTC).strftime("written %Y-%m-%d %H:%M UTC")]
 
 
@@ -185,7 +176,7 @@ def _problems(found: runs.Found, parts: Sequence[ComparableRuns]) -> dict[str, l
     return problems
 
 
-def _styles(part: ComparableRuns) -> list[dict[str, Any]]:
+def _styles(part: ComparableRuns) -> dict[Configuration, dict[str, Any]]:
     """Style of each configuration's curves; `name` is escaped, because Plotly interprets markup."""
     ranked = part.ranked()
     # Styles depend on results only if there are more configurations than are shown initially.
@@ -194,18 +185,18 @@ def _styles(part: ComparableRuns) -> list[dict[str, Any]]:
     entries, baselines_so_far = {}, 0
     for place, (configuration, style) in enumerate(zip(order, styles, strict=True)):
         baselines_so_far += bool(configuration.role)
-        dash = _PLOTLY[style.dash]
+        dash, pattern = _DASHES[style.dash]
         entries[configuration] = {
             "label": configuration.name,
             "name": html.escape(configuration.name),
             "colour": style.colour,
             "dash": dash,
-            "line": _DASHES[dash],
+            "line": pattern,
             "rank": ranked.index(configuration),
             "badge": configuration.role.value if configuration.role else "",
             "shown": place < sections.SHOWN or (bool(configuration.role) and baselines_so_far <= sections.SHOWN),
         }
-    return [entries[configuration] for configuration in part.configurations]
+    return {configuration: entries[configuration] for configuration in part.configurations}
 
 
 def _drawn(part: ComparableRuns) -> list[Metric]:

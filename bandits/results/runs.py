@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import functools
+import itertools
 import math
 import os
 import pathlib
@@ -11,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
 
 from bandits import metrics, studies
 from data.errors import UsageError
@@ -20,8 +22,6 @@ from optimization.study.metrics import SECONDS, Metric
 from optimization.study.results import Run, Runs, find, labels, newest_command, read_json, read_metrics
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from optimization.study import panels
 
 __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read_metrics")
@@ -75,9 +75,10 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     return groups
 
 
-def read(folder: pathlib.Path) -> Run:
-    """Reads the folder of a run of any study; see `results.read`."""
-    return results.read(folder, studies.columns())
+def read(folder: pathlib.Path, rounds: int | None = None) -> Run:
+    """Reads the folder of a run of any study, up to a round if `rounds` is given; see `results.read`."""
+    run = results.read(folder, studies.columns())
+    return run if rounds is None else dataclasses.replace(run, metrics=run.metrics[run.metrics["round_num"] <= rounds])
 
 
 @functools.cache
@@ -109,11 +110,7 @@ def named(settings: cli.Settings) -> list[pathlib.Path]:
 @functools.cache
 def declared() -> Mapping[str, Metric]:
     """Metrics that studies declare, by name; the first study counts if several declare the same name."""
-    metrics: dict[str, Metric] = {}
-    for columns in studies.columns():
-        for metric in columns:
-            metrics.setdefault(metric, metric)
-    return metrics | {SECONDS: SECONDS}
+    return {metric: metric for metric in dict.fromkeys(itertools.chain(*studies.columns(), [SECONDS]))}
 
 
 def about(column: str) -> str:
@@ -195,7 +192,7 @@ def seed_folders(folder: pathlib.Path) -> list[pathlib.Path]:
     return folders
 
 
-def headline(tables: "Mapping[str, Sequence[pd.DataFrame]]") -> str:
+def headline(tables: Mapping[str, Sequence[pd.DataFrame]]) -> str:
     """Default metric: the headline of the study that shares the most columns with the first run."""
     columns = set(next(iter(tables.values()))[0].columns)
     known = [studies.load(module) for module in studies.STUDIES.values()]

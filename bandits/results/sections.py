@@ -21,7 +21,7 @@ from optimization.study import cli, divergence
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 
-SHOWN = 12  # Configurations that are drawn initially; more would hide each other.
+SHOWN = 12  # Number of configurations that are drawn initially; more curves would hide each other.
 ROWS = 250  # Maximum number of rows per table, so that the page stays small. The table of all results is unlimited.
 COMPARED = (
     "Configuration",
@@ -54,7 +54,7 @@ FullFeedback = Mapping[int, Configuration]  # Full-feedback baselines by environ
 # Maps rounds to the mean weight of each environment over them, float64 [environments].
 Shares = Callable[[npt.NDArray[np.int_]], np.ndarray]
 Compared = Sequence[tuple[Configuration, Configuration, Comparison]]
-Styles = Sequence[Mapping[str, Any]]
+Styles = Mapping[Configuration, Mapping[str, Any]]
 
 
 def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section:
@@ -69,9 +69,8 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
     comparisons = {configuration: each for configuration, _, each in compared}
     references = list(dict.fromkeys(reference.name for _, reference, _ in compared))
     rows = []
-    style = dict(zip(part.configurations, styles, strict=True))
     for configuration in part.ranked()[:ROWS]:
-        name = Cell(configuration.name, configuration.name, look=style[configuration])
+        name = Cell(configuration.name, configuration.name, look=styles[configuration])
         row: list[Any] = [name, *(tables.estimate(configuration.estimate(one)) for one in shown)]
         if compared:
             each = comparisons.get(configuration)
@@ -88,7 +87,7 @@ def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section
 def finding(part: ComparableRuns, compared: Compared) -> str:
     """The main result of a part's runs, in one sentence."""
     column = part.columns[0]
-    best = min(part.ranked(), key=lambda each: bool(each.role))  # The first without a role, if there is one.
+    best = min(part.ranked(), key=lambda each: bool(each.role))  # Not a baseline, if possible.
     judged = [each for *_, each in compared if each.is_judged]
     what, mean = phrases.lower(_title(column)), best.estimate(column)
     if not judged:
@@ -129,7 +128,6 @@ def notices(part: ComparableRuns) -> list[str]:
 def results(part: ComparableRuns, styles: Styles) -> Section:
     """Table of all results of the configurations, best first, with their baselines, regret and epsilon."""
     columns, ranked = part.columns, part.ranked()
-    style = dict(zip(part.configurations, styles, strict=True))
     spent = {each: _privacy(each) for each in ranked}
     has_epsilon = any(cell.kind for cell in spent.values())
     summaries = {each: part.baseline_summary(each) for each in ranked}
@@ -140,7 +138,7 @@ def results(part: ComparableRuns, styles: Styles) -> Section:
     heads += ["Regret relative to full feedback"] * has_regret + ["Epsilon"] * has_epsilon + ["Rounds"]
     rows = []
     for each in ranked:
-        cells = [Cell(each.name, each.name, look=style[each]), len(each.runs)]
+        cells = [Cell(each.name, each.name, look=styles[each]), len(each.runs)]
         cells += [tables.estimate(each.estimate(column)) for column in columns]
         cells += [Cell(summaries[each], kind="text")] * has_notes
         cells += [tables.estimate(regrets[each])] * has_regret
@@ -215,7 +213,7 @@ def _about(part: ComparableRuns, compared: Compared) -> str:
 
 
 def flags(part: ComparableRuns) -> Section | None:
-    """Flags in which configurations differ, one row per configuration; None without any."""
+    """Flags in which configurations differ, one row per configuration; None if there are none."""
     names = phrases.differing_flags([each.flags for each in part.configurations])
     rows = [[each.name, *(each.flags.get(name) for name in names)] for each in part.configurations[:ROWS]]
     return Section("", ["Configuration", *(f"--{name}" for name in names)], rows, kind="flags") if names else None
@@ -269,7 +267,7 @@ def over_tasks(groups: Sequence[ComparableRuns]) -> list[Section]:
     titles = Counter(group.title for group in groups)
     results: dict[Metric, list[baselines.Result]] = {}
     for number, group in enumerate(groups, 1):
-        # Tables of different content can share a name.
+        # Tables with different content can share a name.
         task = group.title if titles[group.title] == 1 else f"{group.title}, {number}"
         for one in group.configurations if group.columns else ():
             known = group.baselines(one)
@@ -316,27 +314,22 @@ def dynamic_regret(part: ComparableRuns) -> list[Section]:
             )
     rows: list[tables.Row] = []
     for one, regret in sorted(shown, key=lambda pair: pair[1].mean):
-        rounds = finished_rounds(one)
+        rounds = one.finished_rounds
         name = f"{one.name} ({one.role.value})" if one.role else one.name
         rows.append([name, rounds, regret.size, tables.estimate(regret.scaled(rounds)), tables.estimate(regret)])
     notes = [*[_DYNAMIC_REGRET] * bool(rows), *missing]
     return [Section("Dynamic regret", _REGRET_HEADS, rows, notes)] if notes else []
 
 
-def finished_rounds(one: Configuration) -> int:
-    """Number of rounds that all runs of a configuration have finished."""
-    return min(int(run.metrics["round_num"].iloc[-1]) for run in one.runs)
-
-
 def environments(one: Configuration, shares: Shares) -> list[int]:
     """Numbers of the environments in a configuration's finished rounds."""
-    return np.flatnonzero(shares(np.arange(1, finished_rounds(one) + 1))).tolist()
+    return np.flatnonzero(shares(np.arange(1, one.finished_rounds + 1))).tolist()
 
 
 def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedback: FullFeedback) -> Interval | None:
     """Mean dynamic regret per round; None without the needed baselines or a common seed, or if all runs diverged.
 
-    A round without a reward counts as the mean of the others.
+    A round without a reward counts as the mean of the other rounds.
 
     Args:
       one: The configuration.
@@ -344,7 +337,7 @@ def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedb
       shares: The environment of each round.
       full_feedback: Full-feedback baselines of all environments in these rounds.
     """
-    needed, last = environments(one, shares), finished_rounds(one)
+    needed, last = environments(one, shares), one.finished_rounds
     if not set(needed) <= set(full_feedback):
         return None
     earned = {}  # For each seed, the rewards by round. A diverged run has none.

@@ -4,12 +4,11 @@ import functools
 import math
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import jinja2
 
 from optimization.study.intervals import Interval
-
-if TYPE_CHECKING:
-    import jinja2
 
 MISSING = "–"
 
@@ -98,10 +97,8 @@ def html(heads: Sequence[str], rows: Sequence[Row], kind: str = "", left: Collec
 
 
 @functools.cache
-def templates() -> "jinja2.Environment":
+def templates() -> jinja2.Environment:
     """Loads the templates in this folder. Inserted text is escaped unless it is `Markup`."""
-    import jinja2
-
     loader = jinja2.FileSystemLoader(pathlib.Path(__file__).parent)
     return jinja2.Environment(autoescape=True, loader=loader, undefined=jinja2.StrictUndefined)
 

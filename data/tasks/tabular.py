@@ -43,7 +43,7 @@ def load(options: TaskOptions) -> tasks.Task:
     known = statistics.read_table(options.public_statistics)
     rows = tables.read(options.data_file, options, known=known, concentration=options.partition_alpha)
     labels: Any = rows.labels
-    prices, offered = {}, rows.offered
+    prices, offered, split = {}, rows.offered, rows.split
     if offered and offered.rewards is not None:
         labels = offered.rewards
         if rows.roles.rewards:
@@ -59,7 +59,6 @@ def load(options: TaskOptions) -> tasks.Task:
         ]
         prices = _prices(options, rows.label_names)
         labels = np.stack(each, axis=1) - np.array(list(prices.values()), np.float32)
-    split = rows.split
     features, actions = rows.features(split.is_train, known), rows.of_actions(split.is_train, known)
     report = table_report.of(rows, features, actions, knows_labels=bool(known))
     if options.action_prices:

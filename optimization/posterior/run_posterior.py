@@ -67,7 +67,7 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
                 f"--clients_per_round={options.cohort_size}."
             )
         selector_flags.check_population(options.selection, population, options.cohort_size)
-        training_flags.check_variates(options.client_algorithm, population)
+        training_flags.check_states(population, client_algorithm=options.client_algorithm)
         return ()
 
     def rounds(self, run: frame.Run) -> "experiment.PosteriorRounds":
@@ -92,8 +92,8 @@ class PosteriorStudy(frame.PlainStudy[PosteriorOptions, tasks.Task]):
                 f"Mean shift moved {moved:.1%} of the parameters (mean over rounds); the others keep the clients' mean."
             )
         print(f"Results in {folder.path}: metrics.csv, config.json, model/weights.npz")
-        if options.client_algorithm:
-            print(run_folder.variates_notice(folder.path))
+        for line in run_folder.private_notices(folder.path):
+            print(line)
 
 
 STUDY = PosteriorStudy()

@@ -130,6 +130,34 @@ def tree_prefix_noise(rounds: int, restart_frequency: int) -> float:
     return math.sqrt(nodes / rounds)
 
 
+def interval_noise(column: np.ndarray, first: int, last: int) -> float:
+    """Standard deviation of the noise on the sum of rounds first + 1 to last if W has variance 1."""
+    from scipy import signal
+
+    sums = np.cumsum(signal.lfilter([1.0], column, np.eye(1, max(last, 1))[0]))[:last]
+    return float(np.linalg.norm(sums[::-1] - np.pad(sums[:first][::-1], (0, last - first))))
+
+
+def tree_nodes(first: int, last: int, size: int) -> int:
+    """Number of nodes whose noise is in the sum of rounds first + 1 to last of tree aggregation.
+
+    Args:
+      first: Number of rounds before the sum.
+      last: Last round of the sum.
+      size: Number of rounds per tree.
+    """
+    (tree, start), (last_tree, end) = divmod(first, size), divmod(last, size)
+    if tree == last_tree:
+        return _different_nodes(start, end)
+    return _different_nodes(start, size) + (last_tree - tree - 1) * size.bit_count() + end.bit_count()
+
+
+def _different_nodes(one: int, other: int) -> int:
+    """Number of nodes of two prefixes of a tree, without those that both have: the ones above the first other digit."""
+    digits = (1 << (one ^ other).bit_length()) - 1
+    return (one & digits).bit_count() + (other & digits).bit_count()
+
+
 def _digits_up_to(last: int) -> int:
     """Total number of ones in the binary forms of the numbers from 1 to `last`."""
     periods = [2 << place for place in range(last.bit_length())]

@@ -43,8 +43,8 @@ ACCOUNTANTS: Mapping[str, str] = {
     "pld": "privacy loss distributions, which are tighter but slower to compute",
 }
 
-# With a larger delta or a smaller population, epsilon means little.
 _COVERS = "only the models, not other files about clients, such as metrics.csv and TensorBoard's events"
+# With a larger delta or a smaller population, epsilon means little.
 _MOST_DELTA = 1e-3
 _LEAST_POPULATION = 100
 _UNIT = "epsilon protects one client with all its examples, not a person with examples in several clients."
@@ -182,6 +182,14 @@ class Mechanism:
         if not rounds or not self.noise_multiplier:
             return 0.0
         return self.noise_multiplier * _unit_prefix_noise(dataclasses.replace(self, noise_multiplier=1.0), rounds)
+
+    def sum_noise(self, first: int, last: int) -> float:
+        """Standard deviation of the noise on the sum of the updates of rounds first + 1 to last, in clip norms."""
+        if self.kind == "dpftrl":
+            size = self.restart_frequency or max(last, 1)
+            return self.noise_multiplier * math.sqrt(factorizations.tree_nodes(first, last, size))
+        column = self.column(last) if self.kind == "mf_dpftrl" else np.ones(1)
+        return self.noise_multiplier * factorizations.interval_noise(column, first, last)
 
     @property
     def phase(self) -> int:

@@ -52,22 +52,26 @@ class FlagSet:
         self._positional = positional
         self._known_only = known_only
         self._flags = flags.FlagValues()
-        self._flags.set_gnu_getopt(positional is not None)  # Flags may follow the other arguments.
+        self._flags.set_gnu_getopt(positional is not None)  # Flags may follow positional arguments.
         self._groups: list[tuple[str, dict[str, Sequence[str] | bool], list[str]]] = []
         self.declared: dict[str, Setting] = {}
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
         self._lock = threading.Lock()
 
-    def group(self, title: str, *settings: Setting | type, **only: Sequence[str] | bool) -> None:
+    def group(self, title: str, *settings: Setting | type, **only: Sequence[str] | bool) -> "FlagSet":
         """Starts a group of `--help`. Settings that are added next belong to it, and have the conditions `only`.
 
         Args:
           title: Title of the group.
           *settings: Settings, or classes that declare them.
           **only: Values of other settings for which the settings apply; see `Setting`.
+
+        Returns:
+          This set of flags.
         """
         self._groups.append((title, only, []))
         self.add(*settings)
+        return self
 
     def add(self, *settings: Setting | type) -> None:
         """Adds the flags of settings, or of classes that declare them, to the current group."""
@@ -89,8 +93,8 @@ class FlagSet:
         Args:
           settings: Class that declares the flags.
           name: Name of the flag for the file.
-          read: Function that maps the path of the file to its values by setting. Error messages on values start with
-            the path.
+          read: Function that maps the path of the file to its values by setting. Error messages about values start
+            with the path.
         """
         self.add(settings)
         self._file = (name, read)

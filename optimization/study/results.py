@@ -77,11 +77,13 @@ class Run:
           >>> run.predict(frame.head())["probability"]
 
         Args:
-          frame: The feature columns of the run's table; other columns are ignored.
+          frame: The feature columns of the run's table, and those that say what is offered; other columns are ignored.
 
         Returns:
           float64, with the frame's index. Columns are pairs: `predicted_reward` or `probability`, and the action's name
-          (its number, if --reward_columns=all).
+          (its number, if --reward_columns=all). If actions have features, there is instead one row for each offered
+          action, with the index of its row in the frame, and the columns are `action` (if it has an id),
+          `predicted_reward` and `probability`.
 
         Raises:
           UsageError: If the run is not of run_federated on a table, or has no model yet; or if the frame lacks a

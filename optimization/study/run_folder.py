@@ -49,10 +49,15 @@ INTERACTIONS = "interactions"
 DEPLOYED_MODELS = "models"
 CLIENT_REPORT_FILE = "private_client_rewards.json"
 ADAPTED_FILE = "private_adapted_rewards.json"
-CLIENT_MODELS = "private_client_models"
-CLIENT_VARIATES = "private_client_variates"
 EXPORT = "export"
-_SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, CLIENT_MODELS, CLIENT_VARIATES, EXPORT)
+CLIENT_MODELS, CLIENT_VARIATES, CLIENT_SUMS = (f"private_client_{kind}" for kind in ("models", "variates", "sums"))
+# Content of the folders of the clients' states.
+_OF_CLIENTS = {
+    CLIENT_MODELS: "a model of each client that participated",
+    CLIENT_VARIATES: "clients' mean gradients",
+    CLIENT_SUMS: "sums over each client's interactions",
+}
+_SUBFOLDERS = ("checkpoints", "model", INTERACTIONS, DEPLOYED_MODELS, *_OF_CLIENTS, EXPORT)
 _HAS_CHECKPOINTS = "has_checkpoints"
 RESTORE = "restore a copy, or give --restart, which moves the old files aside and starts over."
 _ELSEWHERE = "choose another --experiment_name, or give --restart, which moves the old files aside."
@@ -113,9 +118,10 @@ NOTICE = (
 )
 
 
-def variates_notice(path: pathlib.Path) -> str:
-    """Line to print after a run whose folder has control variates."""
-    return f"Keep {path / CLIENT_VARIATES} and the checkpoints private, because they hold clients' mean gradients."
+def private_notices(path: pathlib.Path) -> list[str]:
+    """Lines to print after a run whose folder has states of clients."""
+    held = {path / name: content for name, content in _OF_CLIENTS.items() if (path / name).is_dir()}
+    return [f"Keep {each} and the checkpoints private: they hold {content}." for each, content in held.items()]
 
 
 def with_disclosures(report: Mapping[str, Any]) -> dict[str, Any]:

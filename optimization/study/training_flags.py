@@ -23,7 +23,7 @@ _SPELLED = {"server_adagrad_initial_preconditioner_value": "server_adagrad_initi
 # The default is None, so that adding a correction does not change the names of runs that do not use it.
 CORRECTIONS = [Setting(name, float, about) for name, (_, about) in corrections.CORRECTIONS.items()]
 EVALUATIONS = declared(Evaluations)
-MOST_VARIATES = 10_000  # SCAFFOLD stores an array of the model's size on disk for each client.
+MOST_STATES = 10_000  # Each of these clients stores arrays of about the model's size on disk.
 _OFF = (
     *("proximal_strength", "client_momentum", "client_sgd_momentum", "aggregator", "adaptive_clipping", "clip_norm"),
     *("init_adaptive_clipping", "reset", "log_interactions", "diagnose_round"),
@@ -77,15 +77,20 @@ def check_algorithm(settings: cli.Settings) -> None:
             )
 
 
-def check_variates(algorithm: str | None, population: int) -> None:
-    """Refuses SCAFFOLD with more clients than can keep their variates.
+def check_states(population: int, **settings: str | None) -> None:
+    """Refuses settings with which each client keeps a state, if there are more clients than can store it.
+
+    Args:
+      population: Number of clients.
+      **settings: Values of these settings; None if clients keep no state for it.
 
     Raises:
-      UsageError: If there are too many.
+      UsageError: If there are too many clients.
     """
-    if algorithm and population > MOST_VARIATES:
-        limit = f"keeps control variates for at most {MOST_VARIATES:,} clients on disk"
-        raise UsageError(f"--client_algorithm={algorithm} {limit}, but {population:,} clients can take part.")
+    for name, value in settings.items():
+        if value and population > MOST_STATES:
+            limit = f"stores the states of at most {MOST_STATES:,} clients on disk"
+            raise UsageError(f"--{name}={value} {limit}, but {population:,} clients can take part.")
 
 
 def options(settings: cli.Settings, kind: Callable[..., _Options], **others: Any) -> _Options:

@@ -86,7 +86,8 @@ def _own_policy(at_deployment, keeps_cache=False, delay=environments.NO_DELAY):
         deploy_every=4,
         acted_in=lambda round_num: (round_num - 1) // 4 * 4 + 1 if keeps_cache else round_num,
     )
-    return round_parts.OwnPolicy(phase, types.SimpleNamespace(policy=policy, sums_spec=spec), 3)
+    definition = types.SimpleNamespace(policy=policy, sums_spec=spec, joint_clip_norm=None)
+    return round_parts.OwnPolicy(phase, definition, 3, None)
 
 
 def _after(part, own, participations, *, sums, deployed, round_num=1, clipped=()):

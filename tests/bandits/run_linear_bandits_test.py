@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bandits import interactions, round_parts
+from bandits import interactions, options, phase_privacy, round_parts
 from data.action_sets import ActionSets
 from data.errors import UsageError
 from tests.bandits import whole_runs
@@ -12,6 +12,8 @@ SMALL = ("--total_rounds=7", "--clients_per_round=10", "--bandits_deploy_freq=3"
 SETS = ("--task_type=linear_synthetic", "--partition_examples=30", "--context_features=2", "--action_features=3")
 KEPT = ("--cache=persistent",)
 LATE = (*KEPT, "--reward_delay=uniform", "--delay_rounds=2")
+WITH_NOISE = ("--aggregator_type=dpftrl", "--clip_norm=1", "--noise_multiplier=1", "--insecure_seeded_noise")
+WITH_NOISE += ("--reward_bounds=-3,3",)
 play = whole_runs.player(*SMALL)
 
 
@@ -62,9 +64,13 @@ def test_federated_sums_and_estimates_are_the_central_ones(tmp_path, arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bandit", ["linucb", "lints"])
-def test_a_continued_run_equals_an_uninterrupted_one(tmp_path, bandit):
-    given = (*SETS, f"--bandits_type={bandit}")
+@pytest.mark.parametrize(
+    "arguments", [("linucb",), ("lints", *WITH_NOISE), ("neural_lints", *WITH_NOISE, "--hidden=4")]
+)
+def test_a_continued_run_equals_an_uninterrupted_one(tmp_path, arguments):
+    bandit, *more = arguments
+    model = "two_tower" if bandit.startswith("neural") else "linear"
+    given = (*SETS, f"--bandits_type={bandit}", f"--model={model}", *more)
     whole = play(tmp_path / "whole", *given)
     play(tmp_path, *given, "--total_rounds=5")
     continued = play(tmp_path, *given)
@@ -97,6 +103,7 @@ def test_a_frozen_body_never_changes_and_its_last_layer_gets_the_estimate(tmp_pa
     before, after = whole_runs.weights(run / "init"), whole_runs.weights(run)
     *body, kernel, bias = before
     for name in body:
+        assert before[body[0]].any()
         np.testing.assert_array_equal(after[name], before[name])
     read = interactions.read_run(run).with_contexts()
     hidden = np.maximum(read.log.contexts.reshape(len(read.log), -1) @ before[body[0]] + before[body[1]], 0)
@@ -107,6 +114,60 @@ def test_a_frozen_body_never_changes_and_its_last_layer_gets_the_estimate(tmp_pa
     moment = np.einsum("nk,ni,n->ki", chosen, features, residuals)
     estimate = last + np.linalg.solve(gram, moment[..., np.newaxis])[..., 0].T
     np.testing.assert_allclose(np.vstack([after[kernel], after[bias]]), estimate, rtol=1e-4, atol=1e-5)
+
+
+NOISE = (
+    "--clip_norm=2",
+    "--model=linear",
+    "--bandits_type=linucb",
+    "--bandits_deploy_freq=100",
+    "--insecure_seeded_noise",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mechanism", [("dpsgd",), ("dpftrl", "--dpftrl_restart_rounds=4"), ("mf_dpftrl", "--mf_bands=3")]
+)
+def test_noise_on_the_released_totals_is_the_one_that_is_accounted(tff_worker, mechanism):
+    kind, *more = mechanism
+    totals, rounds = [], None
+    for noise in (0, 0.8):
+        rounds = whole_runs.rounds_of(*SMALL, *NOISE, f"--aggregator_type={kind}", *more, f"--noise_multiplier={noise}")
+        state = rounds.initial_state()
+        for round_num in range(1, 7):
+            state, _ = rounds.run_round(state, round_num)
+        (own,) = (own for own in state.parts if isinstance(own, round_parts.OwnPolicyState))
+        assert set(own.pending) == {"gram", "moment"}
+        totals.append(own.pending)
+    (part,) = (part for part in rounds._parts if isinstance(part, round_parts.OwnPolicy))
+    accounted = 2 * part.mechanism.sum_noise(0, 6)
+    for name, count in (("gram", 10 * 65 * 65), ("moment", 10 * 65)):
+        noise = (totals[1][name] - totals[0][name]) / accounted
+        assert np.mean(noise**2) == pytest.approx(1, abs=5 * np.sqrt(2 / count))
+    assert part.served(own, state.server).weights[0].any()
+
+
+@pytest.mark.slow
+def test_an_update_and_the_sums_are_one_contribution_within_the_clip_norm():
+    flags = ("--bandits_type=neural_linucb", "--aggregator_type=dpsgd", "--clip_norm=0.2", "--noise_multiplier=1")
+    rounds = whole_runs.rounds_of(*SMALL, *flags, "--hidden=4")
+    (part,) = (part for part in rounds._parts if isinstance(part, round_parts.OwnPolicy))
+    weights = tuple(rounds._definition.model.initial_weights(0))
+    inputs = part.started(part.initial_state(), rounds.participations(np.arange(3), 1), 1)
+    for each in inputs:
+        *update, gram, moment = rounds._definition.client_round()((weights,), weights, each.inputs).delta
+        norms = [np.sqrt(sum(float(np.sum(np.square(one))) for one in some)) for some in (update, (gram, moment))]
+        assert min(norms) > 0
+        assert max(norms) <= 0.2 / np.sqrt(2) * (1 + 1e-6)
+
+
+def test_epsilon_of_sums_is_that_of_updates_with_the_same_noise():
+    flags = ("--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=2", "--model=linear")
+    found = [options.phases(*whole_runs.opened(f"--bandits_type={name}", *flags))[-1] for name in ("greedy", "linucb")]
+    first, other = (phase_privacy.mechanism(phase).epsilon(phase.accounted(5)) for phase in found)
+    assert first == other
+    assert np.isfinite(first)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +181,17 @@ def test_a_frozen_body_never_changes_and_its_last_layer_gets_the_estimate(tmp_pa
         (("--aggregator_type=trimmed_mean",), "--aggregator_type=trimmed_mean conflicts with"),
         (("--model_aggregation=fedpa",), "--model_aggregation=fedpa conflicts with"),
         (("--bandits_type=neural_linucb", "--client_algorithm=scaffold"), "--client_algorithm=scaffold conflicts with"),
+        (("--aggregator_type=ddp", "--clip_norm=1", "--noise_multiplier=1"), "--aggregator_type=ddp conflicts with"),
+        (
+            ("--aggregator_type=dpsgd", "--adaptive_clipping", "--noise_multiplier=1", "--model=linear"),
+            "linucb with noise needs a fixed --clip_norm",
+        ),
+        (
+            (*SETS, "--clients_per_round=5", "--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1"),
+            "needs --reward_bounds=LOW,HIGH",
+        ),
         (("--clip_norm=1",), "--clip_norm has no effect with --bandits_type=linucb"),
-        (("--bandits_type=linucb", "--model=mlp"), "the model has hidden layers: give --model=linear, neural"),
+        (("--bandits_type=linucb", "--model=mlp"), "the model has hidden layers: give neural_linucb, neural_lints or"),
         (("--bandits_type=neural_lints", "--model=linear"), "the model has no hidden layer: give linucb, lints"),
         ((*SETS, "--model=bilinear", "--clients_per_round=5"), "needs the inputs of a last layer"),
         (

@@ -75,10 +75,10 @@ def test_variates_are_private(play, tmp_path, capsys):
 
 
 def test_more_clients_than_can_keep_variates_are_refused():
-    training_flags.check_variates("scaffold", 10_000)
-    training_flags.check_variates(None, 10_001)
+    training_flags.check_states(10_000, client_algorithm="scaffold")
+    training_flags.check_states(10_001, client_algorithm=None)
     with pytest.raises(UsageError, match=r"--client_algorithm=scaffold .* at most 10,000 clients on disk, but 10,001"):
-        training_flags.check_variates("scaffold", 10_001)
+        training_flags.check_states(10_001, client_algorithm="scaffold")
 
 
 @pytest.mark.parametrize("kind", ["median", "trimmed_mean"])

@@ -93,7 +93,7 @@ def _settings(*arguments: str) -> cli.Settings:
     ],
 )
 def test_no_cost_is_reported_where_delta_makes_epsilon_meaningless(arguments, clients, reason):
-    reason_now = inputs.no_guarantee(inputs.deployment(_settings(*arguments), clients, 5), DATA)
+    reason_now = inputs.no_guarantee(inputs.deployment(_settings(*arguments), clients, 5, ()), DATA)
     assert reason_now.startswith(reason)
     assert bool(reason_now) == bool(reason)
 
@@ -108,11 +108,11 @@ def test_no_cost_is_reported_where_delta_makes_epsilon_meaningless(arguments, cl
     ],
 )
 def test_the_cohort_of_a_deployment_is_a_hundredth_of_its_population_and_holds_the_sample(flags, cohort):
-    assert inputs.deployment(_settings(*flags), 60, 20).cohort == cohort
+    assert inputs.deployment(_settings(*flags), 60, 20, ()).cohort == cohort
 
 
 def test_a_population_smaller_than_the_data_is_refused():
     with pytest.raises(UsageError, match="--population=50 is less than the 60 clients"):
-        inputs.deployment(_settings("--population=50"), 60, 20)
+        inputs.deployment(_settings("--population=50"), 60, 20, ())
     with pytest.raises(UsageError, match="--population_clients_per_round=19 is less than"):
-        inputs.deployment(_settings("--population=5000", "--population_clients_per_round=19"), 60, 20)
+        inputs.deployment(_settings("--population=5000", "--population_clients_per_round=19"), 60, 20, ())

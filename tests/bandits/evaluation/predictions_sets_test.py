@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import bandits
+from data.errors import UsageError
 from tests.bandits import whole_runs
 from tests.bandits.evaluation import logs_of_sets
 
@@ -103,10 +104,15 @@ _PROGRAM = """
 import json, sys, numpy as np, tensorflow as tf
 folder, given = sys.argv[1:3]
 kinds, columns = json.load(open(folder + "/signature.json"))["inputs"], json.load(open(given))
-types = {"number": np.float64, "category": object, "offered": bool}
-inputs = {name: tf.constant(np.array(columns[name], types[kind["type"]])) for name, kind in kinds.items()}
-loaded = tf.saved_model.load(folder + "/saved_model").signatures
-print(json.dumps(loaded["probabilities"](**inputs)["probability"].numpy().tolist()))
+
+def inputs(number):
+    types = {"number": number, "category": object, "offered": bool}
+    return {name: np.array(columns[name], types[kind["type"]]) for name, kind in kinds.items()}
+
+saved = tf.saved_model.load(folder + "/saved_model").signatures["probabilities"]
+saved = saved(**{name: tf.constant(values) for name, values in inputs(np.float64).items()})["probability"].numpy()
+lite = tf.lite.Interpreter(folder + "/model.tflite").get_signature_runner("probabilities")
+print(json.dumps([saved.tolist(), lite(**inputs(np.float32))["probability"].tolist()]))
 """
 
 
@@ -132,7 +138,18 @@ def test_an_exported_model_predicts_the_same(tff_worker, folder, tmp_path, with_
     (tmp_path / "inputs.json").write_text(json.dumps(inputs))
     command = [sys.executable, "-c", _PROGRAM, str(tmp_path / "exported"), str(tmp_path / "inputs.json")]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    exported = np.array(json.loads(printed.splitlines()[-1]))
-    assert (exported[padded == ""] == 0).all()
-    expected = found["probability"].to_numpy()
-    np.testing.assert_allclose(exported[padded != ""] if with_features else exported, expected, atol=1e-6)
+    for exported in map(np.array, json.loads(printed.splitlines()[-1])):
+        assert (exported[padded == ""] == 0).all()
+        expected = found["probability"].to_numpy()
+        np.testing.assert_allclose(exported[padded != ""] if with_features else exported, expected, atol=1e-5)
+
+
+def test_frames_without_what_is_offered_are_refused(tff_worker, folder, tmp_path):
+    run = bandits.load(play(tmp_path, f"--data_file={folder}/wide.csv", *WIDE, f"--action_table={folder}/actions.csv"))
+    frame = pd.read_csv(folder / "wide.csv").head(3)
+    with pytest.raises(UsageError, match=r"lacks columns that the run's model needs: items\."):
+        run.predict(frame.drop(columns="items"))
+    with pytest.raises(UsageError, match=r"'item 99' .* is not an action of --action_table"):
+        run.predict(frame.assign(items="item 1|item 99"))
+    with pytest.raises(UsageError, match="save the DataFrame to a file"):
+        bandits.evaluate(log=frame, policy=run)

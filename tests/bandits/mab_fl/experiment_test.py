@@ -25,7 +25,9 @@ def make(*arguments: str, participants: silos.Silos | None = None, hidden=proces
     participants = participants or silos.load(options.silos)
     target = run_mab_fl.find_target(options, participants)
     choices = run_mab_fl.find_choices(options, participants, target)
-    return experiment.MabFlRounds(options, participants, target, choices, hidden)
+    rounds = experiment.MabFlRounds(options, participants, target, choices)
+    rounds._classifier = process.BinaryClassifier(rounds._classifier.num_features, hidden)
+    return rounds
 
 
 def run(rounds: experiment.MabFlRounds, num_rounds: int) -> tuple[experiment.RoundState, list]:

@@ -36,13 +36,15 @@ def test_a_threshold_is_a_number_or_a_quantile():
 class TestPresets:
     def test_table_3_has_all_its_settings(self):
         settings = flags.load_studies()["table3"].settings
-        tables = collections.Counter(re.split("_[a-z]+=", one.name)[0] for one in settings)
+        tables = collections.Counter(re.split("_[a-z]+=", name)[0] for name in settings)
         assert tables["epsilon_greedy"] == tables["ucb"] == 3
         assert tables["epsilon_greedy_recency"] == tables["thompson"] == tables["ucb_recency"] == 9
-        assert len({one.name for one in settings}) == len(settings) == 41
+        assert len(settings) == 41
         # Epsilon-greedy starts at Figure 24's estimates.
         started = {
-            re.split("_[a-z]+=", one.name)[0] for one in settings if one.values.get("rule_initial_value") == 0.05
+            re.split("_[a-z]+=", name)[0]
+            for name, values in settings.items()
+            if values.get("rule_initial_value") == 0.05
         }
         assert started == {"epsilon_greedy", "epsilon_greedy_recency"}
 
@@ -52,12 +54,12 @@ class TestPresets:
         runs = plan(f"--preset={name}")
         assert len(runs) == 10 * len(study.settings)
         assert [run.experiment_name for run in runs[:2]] == [
-            f"{name}/{study.settings[0].name}/seed_{seed}" for seed in (0, 1)
+            f"{name}/{next(iter(study.settings))}/seed_{seed}" for seed in (0, 1)
         ]
-        for setting, run in zip(study.settings, runs[::10], strict=True):
-            values = {key: value for key, value in setting.values.items() if key != "repeat"}
+        for (setting, all_values), run in zip(study.settings.items(), runs[::10], strict=True):
+            values = {key: value for key, value in all_values.items() if key != "repeat"}
             assert {key: run[key] for key in values} == values
-            assert flags.options(run).setting == setting.name
+            assert flags.options(run).setting == setting
 
     def test_one_setting_of_a_study_can_be_run(self):
         settings = plan("--preset=table3/ucb_recency_c=0.05_alpha=0.75", "--repeat=2")[1]

@@ -126,7 +126,7 @@ def test_points_have_verdicts_against_the_baselines(tmp_path):
         "bandits_type=init": "not significantly different from the uniform policy",
         "bandits_type=supervised_mse": "full-feedback baseline",
     }
-    table = verdict.ranking(ranked, ["bandits_type"], "reward", words, smallest=False)
+    table = verdict.ranking(ranked, ["bandits_type"], "reward", words)
     assert re.search("softmax .* at a normalized score of 0.50", table)
 
 
@@ -154,7 +154,7 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
     ((name, *_),) = _comparisons(printed)
     assert name == "softmax, digits"
     assert printed[-1].endswith("Not compared, because data, rewards, rounds or cohorts differ: softmax, mnist.")
-    ranking = verdict.ranking(sweep.rank(found, smallest=False), ["bandits_type"], "reward", {}, smallest=False)
+    ranking = verdict.ranking(sweep.rank(found, smallest=False), ["bandits_type"], "reward", {})
     assert [line.split()[:2] for line in ranking.splitlines() if line and line.split()[0] != "rank"] == [
         ["1", "softmax"],  # On mnist.
         ["1", "softmax"],
@@ -193,7 +193,7 @@ def test_diverged_points_are_last_and_marked():
     lost = _point("lost", math.nan, client_learning_rate=10.0)
     lost.status = sweep.DIVERGED
     ranked = sweep.rank([lost, OUTCOMES[2]], smallest=False)
-    lines = verdict.ranking(ranked, ["client_learning_rate"], "score", {}, smallest=False).splitlines()
+    lines = verdict.ranking(ranked, ["client_learning_rate"], "score", {}).splitlines()
     assert [line.split() for line in lines] == [
         ["rank", "client_learning_rate", "score", "status", "rounds"],
         ["1", "0.3", "1.0000", "10"],
@@ -201,11 +201,12 @@ def test_diverged_points_are_last_and_marked():
     ]
 
 
-def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_compared():
+def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_compared(monkeypatch):
+    monkeypatch.setattr(verdict, "_SHOWN", 1)
     words = [_point(kind, value, configuration=f"kind={kind}", kind=kind) for kind, value in [("a", 1.0), ("b", 2.0)]]
     ranked = sweep.rank(words, smallest=False)
     assert list(ranked) == ["kind=a", "kind=b"]
-    lines = verdict.ranking(ranked, ["kind"], "score", {}, smallest=False, shown=1).splitlines()
+    lines = verdict.ranking(ranked, ["kind"], "score", {}).splitlines()
     assert [line.split() for line in lines] == [
         ["rank", "kind", "score", "rounds"],
         ["1", "b", "2.0000", "10"],
@@ -213,7 +214,7 @@ def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_
     ]
     more = [*words, _point("a2", 3.0, configuration="kind=a", kind="a", client_learning_rate=0.7)]
     ranked = sweep.rank(more, smallest=False)
-    lines = verdict.ranking(ranked, ["kind", "client_learning_rate"], "score", {}, smallest=False, shown=1).splitlines()
+    lines = verdict.ranking(ranked, ["kind", "client_learning_rate"], "score", {}).splitlines()
     assert [line.split() for line in lines[:3]] == [
         ["kind=a"],
         ["rank", "client_learning_rate", "score", "rounds"],

@@ -61,7 +61,7 @@ def test_without_full_feedback_only_the_uniform_policy_is_compared():
 @pytest.mark.parametrize(("numbers", "word"), [([0.5], "one seed: not judged"), ([0.5, 0.5, math.nan], "not judged")])
 def test_what_cannot_be_judged_is_not(numbers, word):
     one = _word(numbers, uniform=0.1)
-    assert (one.summary, one.uniform.is_significant, one.beats_uniform) == (word, False, False)
+    assert (one.summary, one.uniform.is_significant, one.uniform.wins) == (word, False, False)
 
 
 def test_a_mark_of_one_seed_judges_nothing():
@@ -74,7 +74,7 @@ def test_the_best_of_many_uniform_policies_is_not_significantly_better():
     """Alone it would be: 0.02 above with p 0.02. As one of nine it is not."""
     lucky = [0.13, 0.11, 0.12, 0.12, 0.105]
     some = [(configuration("lucky", lucky), _known(0.1))]
-    assert baselines.compare(some, REWARD)["lucky"].beats_uniform
+    assert baselines.compare(some, REWARD)["lucky"].uniform.wins
     for place in range(8):
         other = configuration(f"other {place}", [0.09, 0.11, 0.10 + place / 1000, 0.12, 0.08])
         some.append((other, _known(0.1)))

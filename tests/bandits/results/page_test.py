@@ -169,7 +169,7 @@ def test_runs_of_searches_and_timing_are_shown_only_if_their_folder_is_named(tmp
         _run(tmp_path / path, [0.5], seed=0, bandits_type="softmax", clip_norm=ord(path[-3]))
     (tmp_path / "grid" / "results.csv").write_text("run,used_for\nd/seed_0,tuning\nd/seed_1,reporting\n")
     _, page = _report(tmp_path, tmp_path)
-    assert "2 runs in 2 configurations · 3 runs of searches or timing left out" in page
+    assert "2 runs in 2 configurations · 3 runs from searches or timing left out" in page
     assert "1 run in" in _report(tmp_path, tmp_path / "search" / "a")[1]
     _run(tmp_path / "other" / "search" / "e", [0.5], seed=0)
     with pytest.raises(UsageError, match="name their own folders"):

@@ -34,7 +34,7 @@ def test_an_outcome_is_the_last_value_or_the_mean_of_the_last_tenth():
 def test_a_run_whose_clients_diverged_has_no_result():
     sound, lost = _run(seed=3), _run(seed=4, clients_per_round=2)
     lost.metrics[metrics.NONFINITE_CLIENTS] = 2
-    one = configuration.of_runs("a", [sound, lost], [metrics.ROUND_REWARD])
+    one = configuration.of_runs("a", [sound, lost], [metrics.ROUND_REWARD], {})
     assert one.by_seed(metrics.ROUND_REWARD) == pytest.approx({3: 0.5, 4: math.nan}, nan_ok=True)
 
 
@@ -70,7 +70,7 @@ def test_baselines_that_differ_by_seed_are_paired_by_seed():
     found = [_run([0.3 + seed / 5], seed, {"participating": {"chance": 0.29 + seed / 5}}) for seed in range(3)]
     known = baselines.recorded(found, metrics.ROUND_REWARD)
     assert known[UNIFORM].by_seed(metrics.ROUND_REWARD) == pytest.approx({0: 0.29, 1: 0.49, 2: 0.69})
-    one = configuration.of_runs("softmax", found, [metrics.ROUND_REWARD])
+    one = configuration.of_runs("softmax", found, [metrics.ROUND_REWARD], {})
     stand = baselines.compare([(one, known)], metrics.ROUND_REWARD)["softmax"]
     assert stand.uniform.difference == pytest.approx(0.01)
     assert stand.uniform.kind == comparison.PAIRED

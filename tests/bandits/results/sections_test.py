@@ -28,7 +28,7 @@ def _regret(rewards, full_feedback, shares=_shares, **unpaired):
         Run(pathlib.Path(), pd.DataFrame({"round_num": range(1, len(some) + 1), REWARD: some}), {"seed": seed}, "", {})
         for seed, some in enumerate(rewards)
     ]
-    one = dataclasses.replace(configuration.of_runs("a", seed_runs, [REWARD]), **unpaired)
+    one = dataclasses.replace(configuration.of_runs("a", seed_runs, [REWARD], {}), **unpaired)
     best = {environment: configuration.of_values("", REWARD, values) for environment, values in full_feedback.items()}
     return sections.regret_per_round(one, REWARD, shares, best)
 

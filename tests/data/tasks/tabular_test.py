@@ -563,7 +563,7 @@ def test_statistics_of_actions_encode_new_actions_alike(write):
     encoded = again.normalize(action_sets.of_entries(np.zeros((1, 1)), np.array([[entry, -1]]))).actions[0, 0, 0]
     size = task.statistics["actions"]["size"]
     assert encoded == pytest.approx((11 - size["mean"]) / size["deviation"])
-    with pytest.raises(UsageError, match=r"have features \['size'\] of actions, not"):
+    with pytest.raises(UsageError, match=r"are of the action features"):
         _load(table, "site", "target", **flags | {"action_table": write("id,weight\nx,1\ny,2\nz,6\nnew,1\n", "w.csv")})
 
 

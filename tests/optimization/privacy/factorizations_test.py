@@ -84,3 +84,20 @@ def test_a_trees_noise_counts_the_nodes_of_a_prefix():
     # Rounds 1 to 7: 1, 1, 2, 1, 2, 2 and 3 nodes. With restarts after 3: 1, 1, 2, then 2 more than these.
     assert factorizations.tree_prefix_noise(7, 0) == pytest.approx(math.sqrt(12 / 7))
     assert factorizations.tree_prefix_noise(6, 3) == pytest.approx(math.sqrt((4 + 10) / 6))
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 30), (0, 0), (7, 8), (7, 30)])
+def test_noise_on_the_sum_of_some_rounds_is_that_of_the_matrices(first, last):
+    column = factorizations.banded_column(4)
+    rows = np.vstack([np.zeros(30), np.tril(np.ones((30, 30))) @ np.linalg.inv(_matrix(column, 30))])
+    expected = np.linalg.norm(rows[last] - rows[first])
+    assert factorizations.interval_noise(column[:30], first, last) == pytest.approx(expected)
+
+
+def test_a_trees_sum_of_some_rounds_has_the_nodes_in_which_two_prefixes_differ():
+    # Prefixes of 4 to 7 rounds share the node of rounds 1 to 4.
+    assert [factorizations.tree_nodes(4, last, 8) for last in (4, 5, 6, 7)] == [0, 1, 1, 2]
+    assert factorizations.tree_nodes(7, 8, 8) == 4
+    for size in (3, 8, 40):
+        mean = np.mean([factorizations.tree_nodes(0, last, size) for last in range(1, 41)])
+        assert math.sqrt(mean) == pytest.approx(factorizations.tree_prefix_noise(40, size))
