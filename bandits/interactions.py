@@ -90,7 +90,6 @@ class LogFiles(loggers.Callback):
         Raises:
           Failure: If a file cannot be written.
         """
-        del row
         logged = self._last_logged()
         if logged.period != self._period:
             path = self._models / f"period_{logged.period:06d}.npz"

@@ -122,7 +122,6 @@ class LoggedRounds(round_parts.FederatedRounds):
         self._each = fed_avg.at_clients(act)
 
     def prepared(self, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
-        del round_num
         return participations
 
     def next(

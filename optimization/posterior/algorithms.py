@@ -151,7 +151,6 @@ def build(
 
 
 def _fedag(weights: np.ndarray, deltas: np.ndarray, generator: np.random.Generator) -> ServerUpdate:
-    del weights, generator
     posterior = ensembles.gaussian_posterior(deltas)
     return ServerUpdate(posterior.mean, posterior.deviation)
 

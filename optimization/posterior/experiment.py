@@ -212,5 +212,4 @@ class PosteriorRounds(training.TrainingRounds):
 
 
 def _log_probabilities(outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    del labels
     return tf.nn.log_softmax(outputs)

@@ -67,7 +67,6 @@ class ChainSgd:
         run = self.build_chain(model, loss)
 
         def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
-            del learning_rate
             samples, loss_sum, deviation = run(weights, examples, key)
             if self.shrinkage is None:
                 delta = tf.reduce_mean(samples, axis=0)

@@ -75,7 +75,6 @@ class Selector(abc.ABC):
 
     def candidates(self, state: Any, draw: np.random.Generator) -> np.ndarray:
         """Clients who must be polled for their current loss before `select`, int64 [clients]; usually empty."""
-        del state, draw
         return np.zeros(0, np.int64)
 
     def observe_poll(self, state: Any, ids: np.ndarray, losses: np.ndarray) -> Any:
@@ -110,7 +109,6 @@ class Selector(abc.ABC):
           silent: int [clients], distinct, clients of the cohort who were tried but had nothing to report. They count as
             tried, with a loss of 0; otherwise a client who always diverges would be selected in every round.
         """
-        del ids, losses, silent
         return state
 
 

@@ -113,7 +113,6 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
 
     def notes(self, settings: cli.Settings) -> Sequence[str]:
         """Notes on the resolved flags of a run, such as changed defaults, which are printed before it starts."""
-        del settings
         return ()
 
     @abc.abstractmethod
@@ -146,7 +145,6 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
 
         None if the study does not have this flag.
         """
-        del options, data
         return None
 
     def check(self, options: OptionsT, data: DataT) -> Sequence[str]:
@@ -158,12 +156,10 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         Raises:
           UsageError: If the flags do not fit the data.
         """
-        del options, data
         return ()
 
     def recorded(self, options: OptionsT, data: DataT) -> Mapping[str, Any]:
         """Values to record that depend on the data, or that must be the same when a run is continued."""
-        del options, data
         return {}
 
     def presets_text(self) -> str:

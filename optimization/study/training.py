@@ -67,7 +67,6 @@ class TrainingRounds(runner.Rounds):
 
     def learning_rate(self, round_num: int) -> float:
         """Client learning rate in a round."""
-        del round_num
         return self._training.learning_rate
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
