@@ -172,7 +172,7 @@ def rounds(
     limits = policy.ridge, phase.communication_threshold
     triggered = event_triggered.Rounds(
         event_triggered.of_process(definition),
-        lambda downloaded, local: event_triggered.triggers(downloaded["gram"], local["gram"], *limits),
+        lambda downloaded, local: event_triggered.triggers(downloaded["gram"], local["gram"], *limits),  # type: ignore[arg-type]
         {name: np.zeros(spec.shape) for name, spec in definition.sums_spec.items()},
         (((definition.weights_type,), definition.weights_type), definition.client_type),
         open_states(folder.path / run_folder.CLIENT_SUMS),

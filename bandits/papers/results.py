@@ -367,11 +367,6 @@ def _baseline_metric(figure: Figure) -> Metric | None:
     return metric if metric and metric.bounds and (first.at == "last" or first.last_rounds) else None
 
 
-def is_baseline(planned: plan.Configuration) -> bool:
-    """Whether a configuration is a baseline."""
-    return planned.words[0].startswith((UNIFORM, FULL_FEEDBACK))
-
-
 def display_name(planned: plan.Configuration) -> str:
     """Name of a configuration on a page."""
     for label, name in ((UNIFORM, "uniform policy"), (FULL_FEEDBACK, "full-feedback baseline")):
@@ -434,7 +429,7 @@ def _known_baselines(figure: Figure, found: Mapping[str, Configuration]) -> dict
     uniform = {_key(figure, one, is_uniform=True): one for one in planned if one.label == UNIFORM}
     known: dict[str, Baselines] = {}
     for one in planned:
-        if is_baseline(one):
+        if one.words[0].startswith((UNIFORM, FULL_FEEDBACK)):  # A baseline itself.
             continue
         rewards = _recorded_rewards(found[one.label], first.name)
         if first.last_rounds and not _is_stationary(figure, one):

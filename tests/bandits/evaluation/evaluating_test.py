@@ -139,7 +139,7 @@ def test_a_column_from_after_the_action_leaves_no_conclusion(tmp_path, capsys):
     conclusion, reason, by_weights = printed.splitlines()[:3]
     assert conclusion == "No conclusion about constant:blue."
     assert "The features of 'converted_at' depend on the chosen action" in reason
-    assert "SNIPS gives 0.5" in by_weights
+    assert "SNIPS, which needs propensities but no features, gives 0.5" in by_weights
     assert (found["headline"], found["has_model"]) == (None, False)
     assert "converted_at" in found["refusal"]["text"]
     assert [row["estimator"] for row in found["estimates"]] == ["logged", "ips", "snips"]
