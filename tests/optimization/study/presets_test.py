@@ -14,7 +14,7 @@ from optimization.study import frame, presets
 def test_every_published_setting_is_taken_as_flags_are(module):
     study = studies.load(module)
     if module == studies.STUDIES["run_mab_fl"]:
-        settings = [one.values for each in mab_fl_flags.load_studies().values() for one in each.settings]
+        settings = [one for each in mab_fl_flags.load_studies().values() for one in each.settings.values()]
     else:
         settings = [preset.values for preset in presets.load(study.presets).values()]
     parsed = frame.flag_set(study).parse(["x"])
