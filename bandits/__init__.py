@@ -6,8 +6,9 @@ of any study. Importing `bandits` is fast: slow packages are imported when a nam
 
 import importlib
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from optimization.study import running
 
 if TYPE_CHECKING:
     from optimization.study import results
@@ -39,23 +40,6 @@ def load(folder: str | os.PathLike) -> "results.Run | results.Runs":
     from optimization.study import python
 
     return python.load(folder, studies.columns(), run_federated.STUDY.predictor)
-
-
-def running(module: str) -> Callable[[str], Any]:
-    """`__getattr__` for a package whose `run` runs a study from Python; see `optimization.study.python.run`.
-
-    Args:
-      module: Module of the study.
-    """
-
-    def attribute(name: str) -> Any:
-        if name != "run":
-            raise AttributeError(f"module {module.rpartition('.')[0]!r} has no attribute {name!r}")
-        from optimization.study import python
-
-        return python.function(importlib.import_module(module).STUDY)
-
-    return attribute
 
 
 def __getattr__(name: str) -> Any:

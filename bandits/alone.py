@@ -5,7 +5,6 @@ and clip norm. A population of one therefore gives the same results as a federat
 on disk; at most 64 are in memory at a time.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -52,12 +51,7 @@ class AloneRounds(round_parts.FederatedRounds):
     """
 
     def __init__(
-        self,
-        process_of: Callable[[int], Any],
-        definition: process.BanditProcess,
-        states: ClientStates,
-        population: int,
-        run: Callable = run_each,
+        self, process_of: Callable[[int], Any], definition: process.BanditProcess, states: ClientStates, population: int
     ):
         """Stores the definition of the rounds.
 
@@ -66,19 +60,16 @@ class AloneRounds(round_parts.FederatedRounds):
           definition: Definition of the process.
           states: The clients' states.
           population: Number of clients.
-          run: Runs one round of each of several clients.
         """
         super().__init__(process_of, definition)
         self.states, self._deploy_every, self._population = states, definition.deploy_every, population
         self._process = process_of(1)
-        self._run = functools.partial(run, self._process)
         self._first: fed_avg.State = self._process.initialize()
 
     def initialize(self) -> Any:
         return AloneState(*self._first, np.zeros((self._population, 2), np.int64))
 
     def prepared(self, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
-        del round_num
         return participations
 
     def next(self, server: Any, inputs: Sequence[Participation], round_num: int) -> tuple[Any, fed_avg.RoundMetrics]:
@@ -93,7 +84,7 @@ class AloneRounds(round_parts.FederatedRounds):
                 (self._state(client, int(taken_part[client, 1]), round_num), client_inputs)
                 for client_inputs, client, _ in part
             ]
-            for (_, client, _), (state, metrics) in zip(part, self._run(pairs), strict=True):
+            for (_, client, _), (state, metrics) in zip(part, run_each(self._process, pairs), strict=True):
                 self.states.save(client, round_num, state)
                 taken_part[client] = taken_part[client, 0] or round_num, round_num
                 each.append(metrics)

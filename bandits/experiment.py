@@ -251,13 +251,11 @@ class SampledClients:
 
     def next(self, secret_seed: Any, server: fed_avg.State, round_num: int) -> tuple[Cohort, Any]:
         """Cohort of a round, which is read while the worker computes the previous round, and the new state."""
-        del server
         seed = cohorts.as_integer(secret_seed) if len(secret_seed) else self._phase.seed
         return self._ahead(round_num, seed), secret_seed
 
     def observe(self, secret_seed: Any, counts: fed_avg.RoundMetrics) -> Any:
         """State after a round."""
-        del counts
         return secret_seed
 
     def _prepare(self, round_num: int, seed: int) -> Cohort:

@@ -96,10 +96,6 @@ class Experiment:
             tf.random.stateless_uniform([], own[3]) < 0.5,
         )
 
-    def expected_rewards(self, actions: tf.Tensor) -> tf.Tensor:
-        """Expected rewards, x' theta, float64 [..., actions], of float64 [..., actions, features]."""
-        return tf.reduce_sum(actions, axis=-1) * self.num_features**-0.5
-
     def advance(self, key: tf.Tensor, before: Progress) -> Progress:
         """Simulates one step."""
         client, actions, noise, coin = self.draw(key, before.step)
@@ -107,7 +103,7 @@ class Experiment:
         # No feature of a chosen action is 0, so a client that has downloaded has a positive sum.
         is_empty = tf.equal(downloaded.outer[0, 0], 0) & self.starts_empty
         action = tf.where(is_empty, 0, self.learner.choose(downloaded, actions[tf.newaxis])[0])
-        expected = self.expected_rewards(actions)
+        expected = tf.reduce_sum(actions, axis=-1) * self.num_features**-0.5  # x' theta.
         new = event_triggered.sums_of(actions[action][tf.newaxis], (expected[action] + noise)[tf.newaxis])
         local = event_triggered.added(local, new)
         uploads = tf.where(is_empty, coin, self.learner.uploads(downloaded, local))

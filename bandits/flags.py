@@ -20,7 +20,8 @@ from bandits import (
 from bandits import options as options_lib
 from bandits.options import BanditOptions
 from data.errors import UsageError
-from data.settings import declared, make_options, parameters, setting
+from data.settings import Setting, declared, make_options, parameters
+from data.tasks.options import OFFLINE
 from optimization import corrections
 from optimization.options import NOISY, Aggregation, ClientAlgorithm, Cohorts, Target, adapts_clipping, first_clip_norm
 from optimization.posterior import flags as posterior_flags
@@ -55,22 +56,13 @@ _MODEL_AGGREGATIONS: Mapping[str, str] = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Models:
-    """Models."""
-
-    model_aggregation: str = setting("mean", "How the clients' models are combined", _MODEL_AGGREGATIONS)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Export:
-    """Export."""
-
-    export: bool = setting(
-        None,
-        "Write the final model with its preprocessing to `export` in the run's folder; see docs/deploy.md",
-        only={"task_type": ("tabular", "logged")},
-    )
+_MODEL_AGGREGATION = Setting("model_aggregation", _MODEL_AGGREGATIONS, "How the clients' models are combined", "mean")
+_EXPORT = Setting(
+    "export",
+    bool,
+    "Write the final model with its preprocessing to `export` in the run's folder; see docs/deploy.md",
+    only={"task_type": ("tabular", "logged")},
+)
 
 
 def _adapts_clipping(settings: cli.Settings) -> bool:
@@ -97,8 +89,8 @@ def define(flags: cli.FlagSet) -> None:
     ]
     flags.group("Bandit", options_lib.Deployments, *of_policies)
     flags.add(*schedule_flags.SETTINGS, options_lib.Learning)
-    flags.group("Rounds and clients", options_lib.RoundsAndClients, selector_flags.SELECTION)
-    selector_flags.define(flags)
+    selection = selector_flags.SELECTION, selector_flags.SelectorSettings
+    flags.group("Rounds and clients", options_lib.RoundsAndClients, *selection)
     others = training_flags.CLIENT_HYPERPARAMETERS + training_flags.CORRECTIONS
     flags.group("Clients' training", options_lib.Clients, ClientAlgorithm, *others, client_work=False)
     flags.group("Your own parts, see docs/own_parts.md", options_lib.OwnParts)
@@ -109,22 +101,22 @@ def define(flags: cli.FlagSet) -> None:
         "adaptive_clipping": {"default": _adapts_clipping},
         "clip_norm": {"default": _first_clip_norm},
     }
-    flags.group("Aggregation and privacy", *declared(Aggregation, **changes), Cohorts, Target, _Models)
+    flags.group("Aggregation and privacy", *declared(Aggregation, **changes), Cohorts, Target, _MODEL_AGGREGATION)
     posterior_flags.define_algorithms(flags, "model_aggregation")
     federation_flags.define(flags)
     initial_flags.define(flags)
     task_flags.define_data(flags)
-    flags.group("A bandit's log", logged_flags.Logs)
+    flags.group("A bandit's log", logged_flags.LEARN_FROM)
     environment_flags.define(flags)
     flags.group("Evaluation", options_lib.Evaluation, *training_flags.EVALUATIONS)
-    flags.group("Export", _Export)
+    flags.group("Export", _EXPORT)
 
 
 def default_name(settings: cli.Settings) -> str:
     """Default of `--experiment_name`."""
     own = {name: each.short for name, each in object_flags.given(settings).items()}
     policy = own.pop("policy", None)
-    learner = settings.learn_from if logged_flags.is_offline(settings) else policy or settings.bandits_type
+    learner = settings.learn_from if settings.learn_from in OFFLINE else policy or settings.bandits_type
     first = [settings.preset, policy] if settings.preset else [settings.task_type, settings.scenario, learner]
     return "_".join(filter(None, [*first, *own.values()]))
 

@@ -4,11 +4,9 @@ The log is written in parts, at least one for each checkpoint, along with the de
 does not import TensorFlow.
 """
 
-import contextlib
 import dataclasses
 import functools
 import itertools
-import json
 import os
 import pathlib
 import re
@@ -23,7 +21,7 @@ from bandits.options import BanditOptions
 from data import action_sets, clients, files, interaction_log, tasks
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import cli, loggers, run_folder
+from optimization.study import cli, loggers, results, run_folder
 
 # Description for `privacy.json` of what no guarantee covers.
 IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
@@ -92,7 +90,6 @@ class LogFiles(loggers.Callback):
         Raises:
           Failure: If a file cannot be written.
         """
-        del row
         logged = self._last_logged()
         if logged.period != self._period:
             path = self._models / f"period_{logged.period:06d}.npz"
@@ -145,14 +142,6 @@ def action_names(task: tasks.Task) -> list[str]:
     ]
 
 
-def privacy_notice(folder: pathlib.Path) -> str:
-    """Message that names a run's log folder and warns that it is not private."""
-    return (
-        f"Interactions are in {folder / run_folder.INTERACTIONS}. Keep them secret: they show each client's rounds, "
-        "actions and rewards, and no privacy guarantee covers them."
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class LoggedRun:
     """A run that wrote a log.
@@ -176,7 +165,13 @@ class LoggedRun:
         Raises:
           UsageError: If its data no longer exists.
         """
-        return _task(self.folder, self.options)
+        task = object_flags.with_recorded_model(registry.load(self.options.task), self.folder)
+        recorded = results.read_json(self.folder / "config.json").get("data_checksum")
+        if recorded not in (None, task.checksum):
+            raise UsageError(
+                f"The data of {self.folder} has changed, so the contexts of its log can no longer be read."
+            )
+        return task
 
     def with_contexts(self) -> "LoggedRun":
         """Copy of the run whose log has contexts, which are read from the data that the run's configuration names.
@@ -235,27 +230,13 @@ def read_run(folder: str | os.PathLike) -> LoggedRun:
 
 
 def _options(folder: pathlib.Path) -> BanditOptions:
-    damaged = UsageError(f"{folder / 'config.json'} is not readable as the configuration of a run of run_federated.")
-    try:
-        config = json.loads((folder / "config.json").read_text())
-        recorded = cli.Settings(dict(config["flags"]), frozenset())
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise damaged from error
+    path = folder / "config.json"
+    config = results.read_json(path)
     run_folder.check_format(folder, config)
     try:
-        return bandit_flags.options(recorded)
+        return bandit_flags.options(cli.Settings(dict(config["flags"])))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise damaged from error
-
-
-def _task(folder: pathlib.Path, options: BanditOptions) -> tasks.Task:
-    task = object_flags.with_recorded_model(registry.load(options.task), folder)
-    recorded = None
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        recorded = json.loads((folder / "config.json").read_text())["data_checksum"]
-    if recorded not in (None, task.checksum):
-        raise UsageError(f"The data of {folder} has changed, so the contexts of its log can no longer be read.")
-    return task
+        raise UsageError(f"{path} is not readable as the configuration of a run of run_federated.") from error
 
 
 def _contexts(log: interaction_log.InteractionLog, task: tasks.Task, folder: pathlib.Path) -> list[clients.Features]:

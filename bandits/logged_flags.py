@@ -1,10 +1,9 @@
 """Flags for runs on a bandit's log, and checks of flags that conflict with them."""
 
-import dataclasses
-
 from data.errors import UsageError
-from data.settings import setting
-from data.tasks.options import LEARN_FROM, OFFLINE, REPLAY, SIMULATOR, TaskOptions
+from data.settings import Setting
+from data.tasks import options as task_options
+from data.tasks.options import REPLAY, SIMULATOR, TaskOptions
 from optimization.study import cli
 
 _TASK = "logged"
@@ -17,18 +16,13 @@ SIMULATED = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Logs:
-    """Log of a bandit."""
-
-    learn_from: str = setting(
-        SIMULATOR, "How the run uses the rows of --data_file", LEARN_FROM, only={"task_type": (_TASK,)}
-    )
-
-
-def is_offline(settings: cli.Settings) -> bool:
-    """Whether a run learns from a log, without acting."""
-    return settings.learn_from in OFFLINE
+LEARN_FROM = Setting(
+    "learn_from",
+    task_options.LEARN_FROM,
+    "How the run uses the rows of --data_file",
+    SIMULATOR,
+    only={"task_type": (_TASK,)},
+)
 
 
 def is_simulated(options: TaskOptions) -> bool:

@@ -122,7 +122,6 @@ class LoggedRounds(round_parts.FederatedRounds):
         self._each = fed_avg.at_clients(act)
 
     def prepared(self, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
-        del round_num
         return participations
 
     def next(
@@ -131,8 +130,8 @@ class LoggedRounds(round_parts.FederatedRounds):
         return super().next(server, self.act(server.deployed, inputs, round_num), round_num)
 
     def finish(self, server: fed_avg.State, folder: run_folder.RunFolder) -> Sequence[str]:
-        del server
-        return [interactions.privacy_notice(folder.path)]
+        shown = "each client's rounds, actions and rewards, and no privacy guarantee covers them"
+        return [f"Interactions are in {folder.path / run_folder.INTERACTIONS}. Keep them secret: they show {shown}."]
 
     def act(
         self, deployed: Sequence, participations: Sequence[Participation], round_num: int

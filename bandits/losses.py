@@ -123,26 +123,19 @@ class SupervisedLoss(_RewardLoss):
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Scalar loss, from outputs and `rewards`, both float32 [batch, actions]; means are over `offered` actions."""
-        rewards = batch[FULL_FEEDBACK]
+        rewards, is_softmax = batch[FULL_FEEDBACK], self.cross_entropy and not self.sigmoid
         if OFFERED in batch:
-            offered = batch[OFFERED]
-            is_softmax = self.cross_entropy and not self.sigmoid
-            outputs = tf.where(offered, outputs, _LOWEST if is_softmax else 0.0)
-            rewards = tf.where(offered, rewards, 0.0)
-            if not is_softmax:
-                each = (
-                    tf.nn.sigmoid_cross_entropy_with_logits(rewards, outputs)
-                    if self.sigmoid
-                    else tf.square(outputs - rewards)
-                )
-                shares = tf.cast(offered, tf.float32) / tf.reduce_mean(tf.cast(offered, tf.float32))
-                return _total(each * (tf.cast(offered, tf.float32) if self.half_sum else shares), batch, self.half_sum)
-        if self.sigmoid:
-            return _total(tf.nn.sigmoid_cross_entropy_with_logits(rewards, outputs), batch, half_sum=False)
-        if self.cross_entropy:
+            outputs = tf.where(batch[OFFERED], outputs, _LOWEST if is_softmax else 0.0)
+            rewards = tf.where(batch[OFFERED], rewards, 0.0)
+        if is_softmax:
             targets = tf.math.divide_no_nan(rewards, tf.reduce_sum(rewards, axis=1, keepdims=True))
             return _total(tf.nn.softmax_cross_entropy_with_logits(targets, outputs), batch, half_sum=False)
-        return _total(tf.square(outputs - rewards), batch, self.half_sum)
+        sigmoid_loss = tf.nn.sigmoid_cross_entropy_with_logits
+        losses = sigmoid_loss(rewards, outputs) if self.sigmoid else tf.square(outputs - rewards)
+        if OFFERED in batch:
+            weights = tf.cast(batch[OFFERED], tf.float32)
+            losses *= weights if self.half_sum else weights / tf.reduce_mean(weights)
+        return _total(losses, batch, self.half_sum)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -480,24 +480,9 @@ class BanditOptions(
         return self.bandit.trains and any(isinstance(part, UserObject) for part in parts)
 
     @property
-    def half_sum(self) -> bool:
-        """Whether a squared loss is half a sum, as in the paper, instead of a mean."""
-        return self.loss == "half_sum"
-
-    @property
-    def sigmoid(self) -> bool:
-        """Whether cross entropy uses a sigmoid of each action's logit instead of a softmax."""
-        return self.cross_entropy == "sigmoid"
-
-    @property
     def keeps_cache(self) -> bool:
         """Whether a client acts once per deployment (Algorithm 1) instead of in each round (Algorithm 4)."""
         return self.cache == "persistent"
-
-    @property
-    def has_shift(self) -> bool:
-        """Whether rewards change between an initial training and the bandits."""
-        return self.scenario == "init_shift" or bool(self.dist_shift_type)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -145,7 +145,6 @@ class AdaptedRewards:
         both = self.definition, dataclasses.replace(self.definition, adaptation=adaptation)
 
         def expected(deployed, weights, client):
-            del weights
             return [one.act(deployed, client)[0]["expected"] for one in both]
 
         return fed_avg.at_clients(self.definition.at_client(expected))

@@ -37,8 +37,8 @@ def build_loss(phase: Phase, num_actions: int) -> losses.Loss:
     """Returns the loss that a phase trains with."""
     shape: dict[str, Any] = {
         "cross_entropy": phase.bandit.cross_entropy,
-        "sigmoid": phase.bandit.cross_entropy and phase.sigmoid,
-        "half_sum": phase.half_sum,
+        "sigmoid": phase.bandit.cross_entropy and phase.cross_entropy == "sigmoid",
+        "half_sum": phase.loss == "half_sum",
     }
     one: losses.BanditLoss | losses.SupervisedLoss
     if phase.bandit.supervised:

@@ -116,7 +116,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             count, triggered = len(phase.population), phase.communication if phase.is_event_triggered else None
             training_flags.check_states(count, client_algorithm=phase.client_algorithm, communication=triggered)
             selector_flags.check_population(phase.selection, count, phase.cohorts.size)
-        if options.has_shift and "init" not in task.rewards:
+        has_shift = options.scenario == "init_shift" or options.dist_shift_type
+        if has_shift and "init" not in task.rewards:
             raise UsageError(
                 f"--task_type={options.task.task_type} has no reward shift to study, as its rewards are one matrix."
             )

@@ -48,7 +48,6 @@ class _Between(Schedule):
     periods: int
 
     def value(self, period: int, planned: Planned) -> float:
-        del planned
         if period == 0:
             return self.start
         if period >= self.periods - 1:

@@ -47,18 +47,13 @@ def parse(module: str, arguments: Sequence[str]) -> cli.Settings:
     return flag_set(module).parse([module, *arguments])
 
 
-def plan(module: str, settings: cli.Settings) -> list[cli.Settings]:
-    """Flags of each run of a binary's command; see `frame.plan`."""
-    return frame.plan(load(module), settings)
-
-
 def resolve(module: str, arguments: Sequence[str]) -> cli.Settings:
     """Flags of one run of a binary, with all defaults filled in.
 
     Raises:
       UsageError: If the binary refuses them, or they describe several runs.
     """
-    runs = plan(module, parse(module, arguments))
+    runs = frame.plan(load(module), parse(module, arguments))
     if len(runs) != 1:
         raise UsageError(f"These flags describe {len(runs)} runs of {module}: describe one, or use --sweep for more.")
     return runs[0]

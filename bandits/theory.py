@@ -52,11 +52,6 @@ class FiniteEnvironment:
     contexts: np.ndarray
 
     @property
-    def num_actions(self) -> int:
-        """K."""
-        return self.rewards.shape[1]
-
-    @property
     def log_class_size(self) -> float:
         """The logarithm of the number of functions, ln |F|."""
         return float(sum(np.log(len(np.unique(rows, axis=0))) for rows in self.candidates))
@@ -139,16 +134,6 @@ def simulate(
     return of_greedy(environment, predicted), error(environment, predicted, logged)
 
 
-def error_bound(log_term: float, samples: float, constant: float = 1.0) -> float:
-    """Bound of equation (7) on E[(f - f*)^2] for an exact oracle, constant ln(|F| I / delta) / (n I)."""
-    return constant * log_term / samples
-
-
-def measured_constant(errors: np.ndarray, log_term: float, samples: float) -> float:
-    """Smallest constant with which equation (7) holds in a fraction 1 - `DELTA` of runs, float64 [runs]."""
-    return float(np.quantile(errors, 1 - DELTA, method="higher") * samples / log_term)
-
-
 def greedy_bound(num_actions: int, epsilon: float, error: npt.ArrayLike) -> np.ndarray:
     """Bound of equation (8) on the greedy part's regret per sample, sqrt((2 K / epsilon) error).
 
@@ -183,13 +168,12 @@ def rates(seed: int) -> pd.DataFrame:
         environment, policy = hidden_best(actions, gap), policies.EpsilonGreedy(epsilon)
         greedy, errors = simulate(environment, policy, samples, periods, SEEDS * RUNS_OF_A_SEED, generator)
         terms[point] = schedules.complexity(environment.log_class_size, DELTA, periods)
-        constant = max(constant, measured_constant(errors, terms[point], total))
+        # Equation (7) bounds E[(f - f*)^2] by constant ln(|F| I / delta) / (n I) in a fraction 1 - delta of the runs.
+        constant = max(constant, float(np.quantile(errors, 1 - DELTA, method="higher") * total / terms[point]))
         regrets[point] = greedy.reshape(SEEDS, -1).mean(axis=1)
     rows = []
     for name, (grid, varied) in GRIDS.items():
-        limits = [
-            greedy_bound(point[0], point[1], error_bound(terms[point], point[2] * point[3], constant)) for point in grid
-        ]
+        limits = [greedy_bound(point[0], point[1], constant * terms[point] / (point[2] * point[3])) for point in grid]
         measured, places = np.array([regrets[point] for point in grid]).T, [point[varied] for point in grid]
         of_bound = slope(places, np.tile(limits, (2, 1))).mean
         share = (measured.mean(axis=0) / limits).max()

@@ -111,9 +111,6 @@ def dirichlet_label_skew(
 
     Returns:
       int32 [examples], the client of each example, or `NO_CLIENT`.
-
-    Raises:
-      ValueError: If there are too few examples.
     """
     classes = np.unique(labels)
 
@@ -178,9 +175,6 @@ def hierarchical_label_skew(
 
     Returns:
       int32 [examples], the client of each example, or `NO_CLIENT`.
-
-    Raises:
-      ValueError: If there are too few examples.
     """
     fine, first = np.unique(fine_labels, return_index=True)
     coarse, coarse_of_fine = np.unique(coarse_labels[first], return_inverse=True)
@@ -268,8 +262,6 @@ def _assign(
         nothing is left of the mix.
     """
     total = num_clients * (examples_per_client or 0)
-    if total > len(labels):
-        raise ValueError(f"{num_clients} clients x {examples_per_client} examples are more than {len(labels)}.")
     classes, counts = np.unique(labels, return_counts=True)
     stacks = [draw.permutation(np.flatnonzero(labels == label)).tolist() for label in classes]
     left = counts.astype(float)

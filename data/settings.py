@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from absl import flags
 
-from data import objects
+from data import files, objects
 from data.errors import UsageError, did_you_mean, near_names
 
 _Options = TypeVar("_Options")
@@ -147,6 +147,8 @@ class Setting:
             return objects.Parser(self.words)
         if self.words:
             return _Words(list(self.words), self.spellings)
+        if self.type is pathlib.Path:
+            return _PathParser()
         kinds = {int: flags.IntegerParser, float: flags.FloatParser, bool: flags.BooleanParser}
         return (
             self.type if isinstance(self.type, flags.ArgumentParser) else kinds.get(self.type, flags.ArgumentParser)()
@@ -156,7 +158,7 @@ class Setting:
         """Parses a default, so that it has the same type as values that the user sets."""
         if self.type is list:
             return list(default or [])
-        if default is None or not (isinstance(self.type, flags.ArgumentParser) or self.type is float):
+        if default is None or not (isinstance(self.type, flags.ArgumentParser) or self.type in (float, pathlib.Path)):
             return default
         return self.parser().parse(default) if isinstance(default, str) or self.type is float else default
 
@@ -271,6 +273,14 @@ def make_options(kind: Callable[..., _Options], values: Mapping[str, Any], /, **
         if field.name not in others and not (is_optional and value is None):
             others[field.name] = value
     return kind(**others)
+
+
+class _PathParser(flags.ArgumentParser):
+    """Parser for paths, which may be relative to the user's working directory."""
+
+    def parse(self, argument: str) -> str:
+        """Makes a path absolute. An empty one is refused later."""
+        return files.user_path(argument) if argument else argument
 
 
 class _Words(flags.EnumParser):

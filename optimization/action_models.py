@@ -43,7 +43,6 @@ def linear(num_contexts: int, num_features: int, bits: int | None = None) -> Par
         return _dot(actions, by_action) + _times(contexts, of_contexts) + weights[1]
 
     def body(weights, contexts, actions):
-        del weights
         rows, slots = tf.unstack(tf.shape(actions)[:2])
         contexts = tf.reshape(as_array(contexts, num_contexts), [rows, 1, num_contexts])
         both = tf.reshape(contexts[..., tf.newaxis] * actions[:, :, tf.newaxis], [rows, slots, pairs])

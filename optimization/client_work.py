@@ -208,7 +208,6 @@ class LocalSgd:
             before = _sums([tf.reshape(weight, [-1]) for weight in weights], terms)
 
             def step(position: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-                del position
                 outputs, of_batch, batch = _take((before, terms, examples), rows)
                 outputs += _sums(deltas, of_batch)
                 with tf.GradientTape() as tape:

@@ -283,7 +283,6 @@ def resnet18(image_shape: tuple[int, int, int], num_outputs: int, norm: str = "g
     shapes |= {"dense_0/kernel": (512, num_outputs), "dense_0/bias": (num_outputs,)}
 
     def body(weights, features, key=None):
-        del key
         left = iter(weights)
         values = tf.reshape(features, [-1, *image_shape])
         values = tf.nn.relu(_convolve(values, left, 2, norm))
@@ -356,7 +355,6 @@ def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
         return words, Terms(actions, tf.ones_like(actions, tf.float32))
 
     def body(weights, features, key=None):
-        del weights, key
         return action_models.as_array(features, vocabulary_size)
 
     return Model(shapes, forward, terms=terms, body=body)
@@ -373,7 +371,6 @@ def of_sets(name: str, arguments: Mapping[str, Any]) -> Model:
         return _offered(features, scores(weights, features.contexts, features.actions))
 
     def of_slots(weights, features, key=None):
-        del key
         return body(weights, features.contexts, features.actions)
 
     return Model(shapes, forward, body=of_slots if body else None)  # type: ignore[arg-type]

@@ -32,7 +32,6 @@ class TrimmedMeanFactory(collecting.CollectingFactory):
     measurement = ZERO_SHARE
 
     def rows(self, update: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-        del weight
         is_finite = tf.reduce_all(tf.math.is_finite(update))
         return tf.where(is_finite, update, tf.zeros_like(update))[tf.newaxis]
 

@@ -22,7 +22,7 @@ import pytest
 from bandits import studies
 from bandits.papers import figures
 from bandits.plans import estimate
-from optimization.study import cli
+from optimization.study import cli, frame
 from scripts import reproduce
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -114,7 +114,7 @@ def _settings(module: str, flags: list[str]) -> Mapping[str, Any]:
     if module in studies.STUDIES.values():
         settings = studies.flag_set(module).parse([module, *flags])
         if not settings.list_presets:
-            studies.plan(module, settings)
+            frame.plan(studies.load(module), settings)
         return settings
     binary = _binary(module)
     if not hasattr(binary, "define"):
@@ -156,7 +156,7 @@ def test_no_command_meets_the_run_of_another(commands):
         if module not in studies.STUDIES.values() or "--help" in flags:
             continue
         settings = studies.flag_set(module).parse([module, *flags])
-        for run in [] if settings.list_presets else studies.plan(module, settings):
+        for run in [] if settings.list_presets else frame.plan(studies.load(module), settings):
             folder = f"{run.root_output_dir}/{run.experiment_name}"
             if dict(planned.setdefault(folder, run)) != dict(run):
                 met.append(" ".join(words))

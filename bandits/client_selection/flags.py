@@ -90,7 +90,7 @@ def define(flags: cli.FlagSet) -> None:
     selectors = "; ".join(f"{name} ({entry.help})" for name, entry in selector_flags.SELECTORS.items())
     text = f"How each round's clients are chosen, by one selector or several to compare: {selectors}"
     flags.group("Client selection", Setting("client_selection", str, text, "ucb_cs", basic=True), _Cohorts)
-    selector_flags.define(flags)
+    flags.add(selector_flags.SelectorSettings)
 
     optimizer = {"default": "sgd"}
     rate = {"default": 1.0, "help": "Server learning rate; with sgd, 1 adopts the clients' mean model", "above": True}

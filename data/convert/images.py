@@ -2,7 +2,7 @@
 
 import hashlib
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -64,9 +64,8 @@ def fashion_mnist(source: pathlib.Path) -> Arrays:
       UsageError: If a file is missing or damaged.
     """
     parts = [_images_and_labels(source, name) for name in _PARTS.values()]
-    x, y = (np.concatenate(part) for part in zip(*parts, strict=True))
-    order = _by_digest(x)
-    return {"x": x[order], "y": y[order]}
+    x, y = _by_digest(parts)
+    return {"x": x, "y": y}
 
 
 def cifar100(source: pathlib.Path) -> Arrays:
@@ -91,9 +90,8 @@ def cifar100(source: pathlib.Path) -> Arrays:
         is_sound = pixels.dtype == np.uint8 and labels.shape == (len(pixels),) and labels.dtype.kind == "i"
         if not is_sound or not ((labels >= 0) & (labels < 100)).all():
             raise UsageError(f"{source} holds files of {_CIFAR_ARCHIVE} in which an image has no label from 0 to 99.")
-    x, y = (np.concatenate(part) for part in zip(*parts, strict=True))
-    order = _by_digest(x)
-    chosen = order[pd.Series(y[order]).groupby(y[order]).cumcount() < _CIFAR_IMAGES_PER_CLASS]
+    x, y = _by_digest(parts)
+    chosen = (pd.Series(y).groupby(y).cumcount() < _CIFAR_IMAGES_PER_CLASS).to_numpy()
     return {"x": x[chosen], "y": y[chosen].astype(np.uint8)}
 
 
@@ -128,6 +126,9 @@ def _open(path: pathlib.Path, read: Callable[[Any], Any]) -> Any:
         raise convert.damaged(path, error) from error
 
 
-def _by_digest(pixels: np.ndarray) -> np.ndarray:
-    digests = [hashlib.sha256(image.tobytes()).digest() for image in pixels]
-    return np.array(sorted(range(len(pixels)), key=digests.__getitem__))
+def _by_digest(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Joins pairs of images and labels, and sorts the images by the SHA-256 of their pixels."""
+    x, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    digests = [hashlib.sha256(image.tobytes()).digest() for image in x]
+    order = sorted(range(len(x)), key=digests.__getitem__)
+    return x[order], y[order]

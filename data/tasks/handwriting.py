@@ -70,14 +70,13 @@ def _emnist(options: TaskOptions, num_classes: int) -> Populations:
     return clients.SqliteClients(path, train_split, _parse), clients.SqliteClients(path, test_split, _parse)
 
 
-def random_writers(num_classes: int, num_writers: int | None = None) -> Populations:
+def random_writers(num_classes: int) -> Populations:
     """Random training and held-out examples in the shapes of TFF's EMNIST.
 
     The number of a client's examples is normal, with the data set's mean and LEAF's relative deviation.
 
     Args:
       num_classes: 62 for characters, 10 for digits.
-      num_writers: Number of clients; None for as many as in the data set.
     """
     writers, *totals = _SIZES[num_classes]
 
@@ -88,7 +87,7 @@ def random_writers(num_classes: int, num_writers: int | None = None) -> Populati
             pixels = draw.random((size, *_SHAPE, 1), dtype=np.float32)
             return clients.Examples(pixels, draw.integers(0, num_classes, size, dtype=np.int32))
 
-        return clients.RandomClients(num_writers or writers, examples)
+        return clients.RandomClients(writers, examples)
 
     train, held_out = (population(total / writers) for total in totals)
     return train, held_out

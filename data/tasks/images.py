@@ -333,28 +333,23 @@ def normalize(pixels: np.ndarray) -> np.ndarray:
     return with_channels.astype(np.float32) / np.float32(255)
 
 
+_GREY_IMAGES: Mapping[str, Any] = {"shape": (*_GREY, 1), "num_actions": 10, "num_training": 60_000, "origin": _KERAS}
 # The held-out fraction of a pool is that of the official test set. Cho et al. 2020 use two hidden layers for
 # Fashion-MNIST, but do not report their widths.
 TASKS = {
     "fashion_mnist": Partitioned(
-        shape=(28, 28, 1),
-        num_actions=10,
-        num_training=60_000,
+        **_GREY_IMAGES,
         model="mlp",
         hidden=(64, 30),
         archive="fashion_mnist_pool.npz",
-        origin=_KERAS,
         read=lambda path: _read_pool(path, 1 / 7, _GREY, 10),
         fetch=_fetch_fashion_mnist,
     ),
     "mnist": Partitioned(
-        shape=(28, 28, 1),
-        num_actions=10,
-        num_training=60_000,
+        **_GREY_IMAGES,
         model="cnn",
         hidden=(32,),
         archive="mnist_with_writers.npz",
-        origin=_KERAS,
         read=_read_split,
         fetch=lambda cache: _read_split(download.plain_file(f"{_KERAS}mnist.npz", "mnist.npz", cache, _MNIST_SHA256)),
     ),

@@ -4,7 +4,7 @@ Each participant's rows are split into training, validation and test rows, at ra
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,7 +116,8 @@ def _generated(options: SiloOptions) -> Silos:
         positive = _GENERATED_POSITIVE[2 * participant // num_participants]
         noisy = logits + draw.logistic(size=count)
         labels = (noisy > np.quantile(noisy, 1 - positive)).astype(np.int32)
-        silos.append(_split(clients.Examples(features.astype(np.float32), labels), options, participant))
+        examples = clients.Examples(features.astype(np.float32), labels)
+        silos.append(Silo(*map(examples.take, _parts(labels, options, participant))))
     return Silos(
         names=tuple(f"worker_{number}" for number in range(1, num_participants + 1)),
         silos=tuple(silos),
@@ -131,7 +132,10 @@ def _table(path: str, options: SiloOptions) -> Silos:
     Rows without a participant or a label are dropped. Column statistics are learned from training rows only.
     """
     rows = tables.read(path, options, seed=options.seed)
-    positive = _positive(options, rows.label_names) or rows.label_names[1:]
+    positive = schema.listed(options.positive_labels) or rows.label_names[1:]
+    if unknown := set(positive) - set(rows.label_names):
+        every = ", ".join(rows.label_names)
+        raise UsageError(f"--positive_labels: {min(unknown)} is not one of the labels {every}.")
     labels = rows.frame[options.label_column].isin(positive).to_numpy().astype(np.int32)
     parts = [
         [member_rows[part] for part in _parts(labels[member_rows], options, participant)]
@@ -144,18 +148,10 @@ def _table(path: str, options: SiloOptions) -> Silos:
     examples = clients.Examples(features.values, labels)
     return Silos(
         names=tuple(rows.client_ids),
-        silos=tuple(Silo(*(examples.take(member_rows) for member_rows in triple)) for triple in parts),
+        silos=tuple(Silo(*map(examples.take, triple)) for triple in parts),
         checksum=rows.table.checksum,
         report={**table_report.of(rows, features), "positive_labels": positive},
     )
-
-
-def _positive(options: SiloOptions, labels: Sequence[str]) -> list[str]:
-    """Labels that the user counts as 1; empty if the user names none."""
-    names = [name.strip() for name in options.positive_labels.split(",")] if options.positive_labels else []
-    if unknown := set(names) - set(labels):
-        raise UsageError(f"--positive_labels: {min(unknown)} is not one of the labels {', '.join(labels)}.")
-    return names
 
 
 def _parts(labels: np.ndarray, options: SiloOptions, participant: int) -> list[np.ndarray]:
@@ -167,7 +163,3 @@ def _parts(labels: np.ndarray, options: SiloOptions, participant: int) -> list[n
         for rows in (np.flatnonzero(labels == label) for label in (0, 1))
     ]
     return [np.sort(np.concatenate(part)) for part in zip(*cuts, strict=True)]
-
-
-def _split(examples: clients.Examples, options: SiloOptions, participant: int) -> Silo:
-    return Silo(*(examples.take(rows) for rows in _parts(examples.labels, options, participant)))

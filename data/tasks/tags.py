@@ -133,9 +133,7 @@ def _most_frequent_tags(content: bytes, size: int) -> dict[str, int]:
     return {tag: counts[tag] for tag in text.most_frequent(counts, size)}
 
 
-def random_posts(
-    vocabulary_size: int, num_tags: int, max_words: int, num_users: int | None = None
-) -> list[clients.ClientData]:
+def random_posts(vocabulary_size: int, num_tags: int, max_words: int) -> list[clients.ClientData]:
     """Random training and held-out posts in the shapes of TFF's Stack Overflow, with features of L2 norm 1.
 
     A client has 100 posts, the minimum in the data set, plus an exponentially distributed number; the mean is that of
@@ -145,7 +143,6 @@ def random_posts(
       vocabulary_size: Number of words.
       num_tags: Number of tags.
       max_words: Maximum number of distinct words per post.
-      num_users: Number of clients; None for as many as in the data set.
     """
     least, most = (min(count, max_words) for count in _WORDS_OF_A_POST)
 
@@ -160,7 +157,7 @@ def random_posts(
             bags = text.Bags(ids, values, np.concatenate([[0], np.cumsum(lengths)]))
             return clients.Examples(bags, labels.astype(np.float32))
 
-        return clients.RandomClients(num_users or users, examples)
+        return clients.RandomClients(users, examples)
 
     return [population(users, total / users) for users, total in _RANDOM_POSTS]
 

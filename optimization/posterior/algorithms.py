@@ -133,29 +133,24 @@ def build(
       cohort_size: Maximum number of clients in a round.
       server_features: FedBE's unlabelled examples, in the form that the model takes.
     """
-    name, burn_in_rounds = posterior.name, 0
-    work: ClientWork = sgd
+    name, parts = posterior.name, dict[str, Any](client_work=sgd)
     if name in flags.CHAINS:
-        work = samplers.ChainSgd(sgd, posterior.steps_per_sample, posterior.shrinkage)
-        burn_in_rounds = posterior.burn_in_rounds
-    aggregate: Aggregate | None = None
-    factory = None
+        parts["client_work"] = samplers.ChainSgd(sgd, posterior.steps_per_sample, posterior.shrinkage)
+        parts["burn_in_rounds"] = posterior.burn_in_rounds
     if name == "fedag":
-        aggregate = _fedag
+        parts["aggregate"] = _fedag
     elif name == "fedbe":
-        aggregate = _fedbe(posterior, model, server_features)
+        parts["aggregate"] = _fedbe(posterior, model, server_features)
     elif name in flags.MODES:
-        shifts_clients = name != "fedkp"
-        factory = mean_shift_aggregation.MeanShiftFactory(posterior.mean_shift, cohort_size, shifts_clients)
-    states = None
-    if name == "sgld":
+        shift, shifts_clients = posterior.mean_shift, name != "fedkp"
+        parts["factory"] = mean_shift_aggregation.MeanShiftFactory(shift, cohort_size, shifts_clients)
+    elif name == "sgld":
         deviation = flags.deviation(posterior.langevin_deviation, sgd.learning_rate)  # type: ignore[arg-type]
-        states = ServerChain(posterior.burn_in_rounds, deviation)
-    return Algorithm(sgd, work, burn_in_rounds, aggregate, factory, states)
+        parts["chain"] = ServerChain(posterior.burn_in_rounds, deviation)
+    return Algorithm(burn_in_work=sgd, **parts)
 
 
 def _fedag(weights: np.ndarray, deltas: np.ndarray, generator: np.random.Generator) -> ServerUpdate:
-    del weights, generator
     posterior = ensembles.gaussian_posterior(deltas)
     return ServerUpdate(posterior.mean, posterior.deviation)
 
@@ -219,9 +214,9 @@ class CollectedRounds:
       initialize: State before round 1.
     """
 
-    def __init__(self, definition: supervised.SupervisedProcess, initial_weights: models.Weights):
+    def __init__(self, definition: supervised.SupervisedProcess):
         """Builds the computations. The aggregator of `definition` is not used."""
-        built = definition.build(initial_weights)
+        built = definition.build()
         self.initialize = built.initialize
         self._shapes, self._collect = definition.model.shapes, build_collection(definition)
         taken = built.state_type.member, definition.weights_type

@@ -45,18 +45,11 @@ class Normality(NamedTuple):
 
 
 def normality(models: np.ndarray) -> Normality:
-    """Tests the clients' models, float32 [clients, parameters].
-
-    Raises:
-      ValueError: If there are fewer than two models.
-    """
+    """Tests the clients' models, float32 [clients, parameters]; at least two."""
     from optimization.posterior import ensembles  # This import and the next import TensorFlow.
     from optimization.runtime import private
 
     count = len(models)
-    if count < 2:
-        raise ValueError("Normality needs two or more models.")
-
     result = Normality(*np.full((5, models.shape[1]), np.nan))
     # The p-value depends only on the distance, and its function is slow, so it is tabulated.
     distances = np.linspace(0, 1, 4097)

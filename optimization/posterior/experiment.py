@@ -80,17 +80,14 @@ class PosteriorRounds(training.TrainingRounds):
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
 
     def _rounds(self, work: Any) -> Any:
-        """Rounds aggregated by TFF or by this program, with the initial weights of seed 0."""
-        size, weights = self._options.cohort_size, self._model.initial_weights(0)
+        """Rounds aggregated by TFF or by this program, with initial weights of zeros."""
+        size, factory = self._options.cohort_size, self._algorithm.factory
         if self._options.client_algorithm:
             return self._scaffold
         if self._algorithm.aggregate:
-            collect = lambda: algorithms.CollectedRounds(self.definition(work, size), weights)  # noqa: E731
-            return self._cached(("collected rounds", work, size), collect)
-        if self._algorithm.factory is None:
-            return self.mean_rounds(work, size)
-        build = lambda: self.definition(work, size).build(weights)  # noqa: E731
-        return self._cached(("rounds", work, self._algorithm.factory), build)
+            what = "collected rounds", work, size
+            return self._cached(what, lambda: algorithms.CollectedRounds(self.definition(work, size)))
+        return self._cached(("rounds", work, size, factory), lambda: self.definition(work, size).build())
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
         """Shuffles the examples, because batches should resemble the whole data if a model normalizes over a batch."""
@@ -147,8 +144,9 @@ class PosteriorRounds(training.TrainingRounds):
         inputs: Any = self._inputs(ids, examples, round_num)
         work = self._algorithm.work_of(round_num)
         if round_num in self._options.diagnose_rounds:
-            build = lambda: algorithms.build_collection(self.definition(work, self._options.cohort_size))  # noqa: E731
-            collect = self._cached(("collection", work, self._options.cohort_size), build)
+            definition = self.definition(work, self._options.cohort_size)
+            what = "collection", work, definition.cohort_size
+            collect = self._cached(what, lambda: algorithms.build_collection(definition))
             self._diagnose(collect(state.server.weights, inputs), state, round_num)
         run = self._rounds(work).next
         if aggregate := self._algorithm.aggregate:
@@ -214,5 +212,4 @@ class PosteriorRounds(training.TrainingRounds):
 
 
 def _log_probabilities(outputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    del labels
     return tf.nn.log_softmax(outputs)

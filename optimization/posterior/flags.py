@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from data.errors import UsageError
-from data.settings import Count, Fraction, Positive, declared, make_options, numbers, setting
+from data.settings import Count, Fraction, Positive, Setting, declared, make_options, numbers, setting
 from optimization.options import ClientAlgorithm, Training
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
 
@@ -79,12 +79,6 @@ class MeanShift:
     bandwidth: str = setting("silverman", "Rule for the bandwidth of each parameter", list(BANDWIDTHS))
     bandwidth_scale: Positive = setting(1.0, "Factor of the bandwidth")
     mean_shift_steps: Count = setting(20, "Maximum number of steps, t_max")
-
-    def __post_init__(self):
-        if self.bandwidth not in BANDWIDTHS or self.kernel not in (EPANECHNIKOV, GAUSSIAN):
-            raise ValueError(f"{self} has an unknown kernel or bandwidth.")
-        if not 0 < self.bandwidth_scale < math.inf or self.mean_shift_steps < 1:
-            raise ValueError("bandwidth_scale must be finite and above 0, mean_shift_steps at least 1.")
 
     @property
     def has_windows(self) -> bool:
@@ -165,13 +159,6 @@ _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
-class _Study:
-    """Algorithm of the study."""
-
-    algorithm: str = setting("fedkp_cluster_mean", "Aggregation of a cohort's models", ALGORITHMS, basic=True)
-
-
-@dataclasses.dataclass(frozen=True)
 class _FedagAndFedbe:
     """FedAG and FedBE."""
 
@@ -237,12 +224,12 @@ class PosteriorOptions(_RoundsAndClients, _Clients, _Evaluation, ClientAlgorithm
 
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
-    flags.add(task_flags.TASK_TYPE, _Study, task_flags.VARIANT)
+    algorithm = Setting("algorithm", ALGORITHMS, "Aggregation of a cohort's models", "fedkp_cluster_mean", basic=True)
+    flags.add(task_flags.TASK_TYPE, algorithm, task_flags.VARIANT)
     define_algorithms(flags, "algorithm")
     flags.group("FedAG and FedBE", _FedagAndFedbe, algorithm=("fedag", "fedbe"))
     flags.group("Rounds and clients", _RoundsAndClients, selector_flags.SELECTION)
-    selector_flags.define(flags)
-    flags.add(_Clients, ClientAlgorithm, *training_flags.CORRECTIONS)
+    flags.add(selector_flags.SelectorSettings, _Clients, ClientAlgorithm, *training_flags.CORRECTIONS)
     optimizer = {
         "help": "Optimizer on the server (default: sgd; fedopt: adam)",
         "default": lambda settings: "adam" if settings.algorithm == "fedopt" else "sgd",

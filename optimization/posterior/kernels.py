@@ -70,7 +70,6 @@ def silverman(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
 
     If the interquartile range is zero, only the standard deviation is used.
     """
-    del kernel
     deviations, ordered = _deviations(samples), tf.sort(samples, axis=1)
     ranges = (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / 1.34
     spreads = tf.where(ranges > 0, tf.minimum(deviations, ranges), deviations)
@@ -79,7 +78,6 @@ def silverman(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
 
 def scott(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """Scott's bandwidth (4/3)^(1/5) standard deviation n^(-1/5) (Scott 1992), for either kernel."""
-    del kernel
     return _NORMAL_REFERENCE * _deviations(samples) * _count(samples) ** -0.2
 
 

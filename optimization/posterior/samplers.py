@@ -7,7 +7,6 @@ Al-Shedivat et al. 2021, section 4.
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -29,12 +28,7 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
 
     Returns:
       float32 [parameters], the client's delta.
-
-    Raises:
-      ValueError: If the shrinkage is negative.
     """
-    if shrinkage < 0:
-        raise ValueError(f"shrinkage={shrinkage} must be at least 0.")
     count, mean = tf.shape(samples)[0], tf.reduce_mean(samples, axis=0)
     centred = samples - mean
     gram = tf.cast(tf.matmul(centred, centred, transpose_b=True), tf.float64)
@@ -47,20 +41,6 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
     coefficients = tf.cast(tf.linalg.matvec(eigenvectors, along), tf.float32)
     solution = mean - tf.linalg.matvec(centred, coefficients, transpose_a=True)
     return (1 + shrinkage * tf.cast(count - 1, tf.float32)) * solution
-
-
-class Chain(NamedTuple):
-    """Samples from a client's training.
-
-    Attributes:
-      samples: float32 [samples, parameters], averages of consecutive models, minus the model before training.
-      loss_sum: Sum of the losses, as in `client_work.ClientUpdate`.
-      loss_deviation: Standard deviation of the losses, as in `client_work.ClientUpdate`.
-    """
-
-    samples: tf.Tensor
-    loss_sum: tf.Tensor
-    loss_deviation: tf.Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,26 +67,30 @@ class ChainSgd:
         run = self.build_chain(model, loss)
 
         def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
-            del learning_rate
-            chain = run(weights, examples, key)
+            samples, loss_sum, deviation = run(weights, examples, key)
             if self.shrinkage is None:
-                delta = tf.reduce_mean(chain.samples, axis=0)
+                delta = tf.reduce_mean(samples, axis=0)
             else:
-                delta = inverse_times_mean(chain.samples, self.shrinkage)
+                delta = inverse_times_mean(samples, self.shrinkage)
             is_finite = client_work.has_finite_norm([delta])
             parts = models.unflatten(tf.where(is_finite, delta, 0.0), model.shapes)
-            return client_work.ClientUpdate(parts, chain.loss_sum, is_finite, chain.loss_deviation)
+            return client_work.ClientUpdate(parts, loss_sum, is_finite, deviation)
 
         return train
 
-    def build_chain(self, model: models.Model, loss: client_work.Loss) -> Callable[..., Chain]:
-        """Builds the function (weights, examples, key) -> `Chain`; see `client_work.ClientWork.build`."""
+    def build_chain(self, model: models.Model, loss: client_work.Loss) -> Callable[..., tuple]:
+        """Builds the function that samples a client's chain; see `client_work.ClientWork.build`.
+
+        Returns:
+          (weights, examples, key) -> (samples, sum of the losses, their standard deviation). A sample, a row of
+          float32 [samples, parameters], is an average of consecutive models, minus the model before training.
+        """
         sgd, walk = self.sgd, self.sgd.build_walk(model, loss)
         size = sum(math.prod(shape) for shape in model.shapes.values())
         samples = tf.Variable(tf.zeros([0, size]), shape=[None, size], trainable=False)
 
         @tf.function(autograph=False)
-        def run(weights: Sequence[tf.Tensor], examples: client_work.Batch, key: tf.Tensor) -> Chain:
+        def run(weights: Sequence[tf.Tensor], examples: client_work.Batch, key: tf.Tensor):
             num_examples = tf.shape(tf.nest.flatten(examples)[0])[0]
             epoch_steps = -(-num_examples // sgd.batch_size)
             num_steps = sgd.epochs * epoch_steps
@@ -125,6 +109,6 @@ class ChainSgd:
             # A client without examples takes no step, and its single sample is the round's model.
             _, loss_sum, deviation = walk(weights, examples, key, on_step=add_to_sample)
             # A plain read would copy the variable, because it was changed row by row.
-            return Chain(samples.read_value_no_copy(), loss_sum, deviation)
+            return samples.read_value_no_copy(), loss_sum, deviation
 
         return run

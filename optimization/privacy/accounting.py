@@ -410,8 +410,10 @@ def of(mechanism: Mechanism) -> tuple[Analysis, ...]:
     return _OF_KIND[mechanism.kind](mechanism)
 
 
-def _gaussian_pair(noise: float, amount: Callable[[int], float], sampling: str) -> tuple[Analysis, ...]:
+def _gaussian_pair(mechanism: Mechanism, amount: Callable[[int], float]) -> tuple[Analysis, ...]:
     """Returns the analyses of unamplified Gaussian noise. Replacing a client changes the sum twice as much."""
+    noise = mechanism.noise_multiplier
+    sampling = _CYCLIC if mechanism.sampling == "cyclic" else "none, because a client may be in every cohort"
     return (
         Analysis(Relation.REPLACE_SPECIAL, sampling, False, Gaussian(noise), amount),
         Analysis(Relation.REPLACE_ONE, sampling, False, Gaussian(noise / 2), amount),
@@ -422,6 +424,10 @@ def _each_round(rounds: int) -> int:
     return rounds
 
 
+def _participations(mechanism: Mechanism) -> Callable[[int], int]:
+    return functools.partial(sensitivities.participations, min_separation=mechanism.min_separation)
+
+
 def _poisson(mechanism: Mechanism, noise: float, *, assumed: bool) -> Analysis:
     release = PoissonGaussian(mechanism.rate, noise)
     return Analysis(Relation.ADD_OR_REMOVE_ONE, "Poisson", assumed, release, _each_round)
@@ -430,9 +436,7 @@ def _poisson(mechanism: Mechanism, noise: float, *, assumed: bool) -> Analysis:
 def _dpsgd(mechanism: Mechanism) -> tuple[Analysis, ...]:
     noise = mechanism.noise_multiplier
     if mechanism.sampling == "cyclic" or mechanism.may_be_absent:
-        return _gaussian_pair(
-            noise, lambda rounds: sensitivities.participations(rounds, mechanism.min_separation), _turns(mechanism)
-        )
+        return _gaussian_pair(mechanism, _participations(mechanism))
     if mechanism.sampling == "poisson":
         return (_poisson(mechanism, noise, assumed=False),)
     release = SubsetGaussian(mechanism.population, mechanism.cohort, noise / 2)
@@ -446,7 +450,7 @@ def _dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
     def amount(rounds):
         return sensitivities.tree_sensitivity(rounds, mechanism.restart_frequency, mechanism.min_separation)
 
-    return _gaussian_pair(mechanism.noise_multiplier, amount, _turns(mechanism))
+    return _gaussian_pair(mechanism, amount)
 
 
 def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
@@ -458,13 +462,12 @@ def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
     if mechanism.sampling == "cyclic_poisson":
         release = PoissonGaussian(mechanism.rate, mechanism.noise_multiplier)
         name = f"Poisson, in {mechanism.groups} groups that take turns"
-        turns = functools.partial(sensitivities.participations, min_separation=mechanism.groups)
-        return (Analysis(Relation.ADD_OR_REMOVE_ONE, name, False, release, turns),)
+        return (Analysis(Relation.ADD_OR_REMOVE_ONE, name, False, release, _participations(mechanism)),)
 
     def amount(rounds):
         return factorizations.squared_sensitivity(mechanism.column(rounds), rounds, mechanism.min_separation)
 
-    return _gaussian_pair(mechanism.noise_multiplier, amount, _turns(mechanism))
+    return _gaussian_pair(mechanism, amount)
 
 
 def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
@@ -472,9 +475,6 @@ def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
     noise = sensitivities.distributed_noise_multiplier(
         mechanism.noise_multiplier, mechanism.clip_norm, mechanism.cohort, mechanism.dimension, mechanism.bits
     )
-
-    def amount(rounds):
-        return sensitivities.participations(rounds, mechanism.min_separation)
 
     # Clients that take turns participate in their cohorts with certainty, so sampling amplifies nothing.
     fixed = mechanism.sampling == "fixed"
@@ -486,7 +486,7 @@ def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
             _FIXED if fixed else _CYCLIC,
             False,
             SubsetConcentrated(population, mechanism.cohort, noise, replaces),
-            amount,
+            _participations(mechanism),
             note,
         )
         for replaces in (False, True)
@@ -503,7 +503,3 @@ def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
 _OF_KIND = {"dpsgd": _dpsgd, "dpftrl": _dpftrl, "mf_dpftrl": _mf_dpftrl, "ddp": _ddp}
 _CYCLIC = "none, because clients take turns"
 _FIXED = "fixed size, without replacement"
-
-
-def _turns(mechanism: Mechanism) -> str:
-    return _CYCLIC if mechanism.sampling == "cyclic" else "none, because a client may be in every cohort"

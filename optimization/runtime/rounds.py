@@ -41,6 +41,9 @@ class CohortPartsContext(tff.framework.SyncContext):
 
     The number of parts depends on the number of workers at the start, the cohort size and the size of the server state.
     If a worker is lost, another one reruns its part. If the last worker is lost, a `Failure` is raised that names it.
+
+    Attributes:
+      workers: The workers that are left.
     """
 
     def __init__(self, workers: Sequence[executor.Executor], concurrent_calls: int = _ASSUMED_CALLS):
@@ -50,14 +53,9 @@ class CohortPartsContext(tff.framework.SyncContext):
           workers: The workers.
           concurrent_calls: Number of clients that a worker computes at the same time.
         """
-        self._workers = list(workers)
+        self.workers = list(workers)
         self._concurrent_calls = concurrent_calls
         self._least_parts = len(workers)
-
-    @property
-    def has_workers(self) -> bool:
-        """Whether any worker is left."""
-        return bool(self._workers)
 
     def invoke(self, comp: tff.framework.ConcreteComputation, arg: Any) -> Any:
         """Runs a computation."""
@@ -118,7 +116,7 @@ class CohortPartsContext(tff.framework.SyncContext):
 
     def _on_first_worker(self, computation, argument):
         while True:
-            worker = self._workers[0]
+            worker = self.workers[0]
             try:
                 return worker.invoke(computation, argument)
             except executor.WorkerLostError as error:
@@ -132,7 +130,7 @@ class CohortPartsContext(tff.framework.SyncContext):
             # A thread pool would make an interrupted program wait for its threads.
             threads = [
                 threading.Thread(target=_work, args=(run_part, worker, waiting, failures), daemon=True)
-                for worker in self._workers
+                for worker in self.workers
             ]
             for thread in threads:
                 thread.start()
@@ -145,8 +143,8 @@ class CohortPartsContext(tff.framework.SyncContext):
         """Removes a lost worker; raises any other error."""
         if not isinstance(error, executor.WorkerLostError):
             raise error
-        self._workers.remove(worker)
-        if not self._workers:
+        self.workers.remove(worker)
+        if not self.workers:
             raise Failure(
                 f"{error} No other worker is left. Run the same command again to continue from the last checkpoint."
             ) from error

@@ -50,7 +50,7 @@ def start(
 
 
 def _remote(addresses: tuple[str, ...]) -> _Workers:
-    if addresses in _known and _known[addresses][0].has_workers:
+    if addresses in _known and _known[addresses][0].workers:
         return _known[addresses]
     worker_process.keep_freed_memory()
     # If no worker answers, the program exits, and TFF's default context would then print another error.

@@ -75,7 +75,6 @@ class Selector(abc.ABC):
 
     def candidates(self, state: Any, draw: np.random.Generator) -> np.ndarray:
         """Clients who must be polled for their current loss before `select`, int64 [clients]; usually empty."""
-        del state, draw
         return np.zeros(0, np.int64)
 
     def observe_poll(self, state: Any, ids: np.ndarray, losses: np.ndarray) -> Any:
@@ -110,7 +109,6 @@ class Selector(abc.ABC):
           silent: int [clients], distinct, clients of the cohort who were tried but had nothing to report. They count as
             tried, with a loss of 0; otherwise a client who always diverges would be selected in every round.
         """
-        del ids, losses, silent
         return state
 
 
@@ -196,31 +194,31 @@ class PowD(_FromCandidates):
         return state.ids[_largest(state.losses, self.cohort_size, draw)]
 
 
-class LastLosses(NamedTuple):
-    """State of `RpowD` and `ActiveFl`.
+class _FromLastLosses(Selector):
+    """Selects by the losses that clients reported last.
 
-    Attributes:
-      losses: float64 [clients], the loss that each client reported last; 0 if it had nothing to report, and NaN if it
-        was never tried.
+    The state is float64 [clients]: each client's last loss, 0 if it had nothing to report, and NaN if it was never
+    tried.
     """
 
-    losses: np.ndarray
+    def initial_state(self) -> np.ndarray:
+        return np.full(self.population, np.nan)
+
+    def observe(self, state, ids, losses, silent=()):
+        after = state.copy()
+        after[ids] = losses.mean
+        after[np.asarray(silent, np.int64)] = 0
+        return after
 
 
-class RpowD(_FromCandidates):
+class RpowD(_FromCandidates, _FromLastLosses):
     """Power of choice by the last reported loss, which is infinite for candidates never tried (pi_rpow-d)."""
-
-    def initial_state(self) -> LastLosses:
-        return LastLosses(np.full(self.population, np.nan))
 
     def select(self, state, draw):
         ids = self._draw_candidates(draw)
-        losses = np.nan_to_num(state.losses[ids], nan=np.inf)
+        losses = np.nan_to_num(state[ids], nan=np.inf)
         losses[self._sizes[ids] == 0] = -np.inf
         return ids[_largest(losses, self.cohort_size, draw)]
-
-    def observe(self, state, ids, losses, silent=()):
-        return _with_last(state, ids, losses, silent)
 
 
 class UcbState(NamedTuple):
@@ -279,9 +277,8 @@ class UcbCs(Selector):
         return index
 
     def select(self, state, draw):
-        if not self.algorithm_listing:
-            return _largest(self.indices(state), self.cohort_size, draw)
-        return _largest(state.listed, self.cohort_size, draw)
+        indices = state.listed if self.algorithm_listing else self.indices(state)
+        return _largest(indices, self.cohort_size, draw)
 
     def observe(self, state, ids, losses, silent=()):
         loss_sums, counts = self.gamma * state.loss_sums, self.gamma * state.counts
@@ -298,7 +295,7 @@ class UcbCs(Selector):
         return after
 
 
-class ActiveFl(Selector):
+class ActiveFl(_FromLastLosses):
     """Active federated learning (Goetz et al. 2019, Algorithm 1): random, in favour of clients with high valuations.
 
     The valuation of a client is sqrt(D_k) times the mean loss that it reported last. The fraction alpha_1 of clients
@@ -314,11 +311,8 @@ class ActiveFl(Selector):
         self.alpha_1, self.alpha_2, self.alpha_3 = alpha_1, alpha_2, alpha_3
         self._root_sizes = np.sqrt(self._sizes[self._with_data])
 
-    def initial_state(self) -> LastLosses:
-        return LastLosses(np.full(self.population, np.nan))
-
     def select(self, state, draw):
-        values = self._root_sizes * state.losses[self._with_data]
+        values = self._root_sizes * state[self._with_data]
         values[np.isnan(values)] = np.fmax.reduce(values, initial=0.0)
         kept = _largest(values, len(values) - int(self.alpha_1 * len(values)), draw)
         places = min(self.cohort_size - int(np.ceil(self.alpha_3 * self.cohort_size)), len(kept))
@@ -329,18 +323,6 @@ class ActiveFl(Selector):
         chosen = np.concatenate([chosen, uniform[~np.isin(uniform, chosen)]])[: self.cohort_size]
         missing = self.cohort_size - len(chosen)
         return np.concatenate([self._with_data[chosen], draw.choice(self._empty, missing, replace=False)])
-
-    def observe(self, state, ids, losses, silent=()):
-        return _with_last(state, ids, losses, silent)
-
-
-def _with_last(
-    state: LastLosses, ids: np.ndarray, losses: LocalLosses, silent: Sequence[int] | np.ndarray
-) -> LastLosses:
-    after = state.losses.copy()
-    after[ids] = losses.mean
-    after[np.asarray(silent, np.int64)] = 0
-    return LastLosses(after)
 
 
 def _largest(values: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:

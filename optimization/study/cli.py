@@ -19,8 +19,6 @@ from typing import Any
 from data.errors import Failure, UsageError
 from data.files import WORKING_DIRECTORY
 from data.files import user_path as user_path
-from data.settings import Parameter as Parameter
-from data.settings import Setting as Setting
 from optimization.study import interruption
 from optimization.study.flag_set import FlagSet as FlagSet
 from optimization.study.formatting import joined as joined

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import itertools
-import pathlib
 import re
 import textwrap
 import threading
@@ -12,7 +11,6 @@ from typing import Any
 
 from absl import flags
 
-from data import files
 from data.errors import UsageError, did_you_mean, near_names
 from data.settings import Setting, declared
 from optimization.study.settings import Settings, condition
@@ -35,7 +33,12 @@ def _plain(message: str) -> str:
 
 
 class FlagSet:
-    """The flags of one program in groups, parsed by absl."""
+    """The flags of one program in groups, parsed by absl.
+
+    Attributes:
+      usage: First lines of `help`.
+      declared: The declarations by name.
+    """
 
     def __init__(self, usage: str, positional: str | None = None, *, known_only: bool = False):
         """Creates an empty set of flags.
@@ -45,13 +48,13 @@ class FlagSet:
           positional: Name of the setting that holds the tuple of positional arguments; None if there must be none.
           known_only: Whether unknown flags are treated as positional arguments.
         """
-        self._usage = usage
+        self.usage = usage.strip()
         self._positional = positional
         self._known_only = known_only
         self._flags = flags.FlagValues()
         self._flags.set_gnu_getopt(positional is not None)  # Flags may follow positional arguments.
         self._groups: list[tuple[str, dict[str, Sequence[str] | bool], list[str]]] = []
-        self._declared: dict[str, Setting] = {}
+        self.declared: dict[str, Setting] = {}
         self._file: tuple[str, Callable[[str], Mapping[str, Any]]] | None = None
         self._lock = threading.Lock()
 
@@ -74,21 +77,15 @@ class FlagSet:
         """Adds the flags of settings, or of classes that declare them, to the current group."""
         _, only, names = self._groups[-1]
         for setting in itertools.chain(*([one] if isinstance(one, Setting) else declared(one) for one in settings)):
+            shared: dict[str, Any] = {"help": setting.help, "flag_values": self._flags}
             if setting.type is bool:
-                flags.DEFINE_boolean(setting.name, None, setting.help, flag_values=self._flags)
+                flags.DEFINE_boolean(setting.name, None, **shared)
             elif setting.type is list:
-                flags.DEFINE_multi(
-                    setting.parser(),
-                    flags.ArgumentSerializer(),
-                    setting.name,
-                    [],
-                    setting.help,
-                    flag_values=self._flags,
-                )
+                flags.DEFINE_multi(setting.parser(), flags.ArgumentSerializer(), setting.name, [], **shared)
             else:
-                flags.DEFINE(setting.parser(), setting.name, None, setting.help, flag_values=self._flags)
+                flags.DEFINE(setting.parser(), setting.name, None, **shared)
             names.append(setting.name)
-            self._declared[setting.name] = dataclasses.replace(setting, only={**only, **setting.only})
+            self.declared[setting.name] = dataclasses.replace(setting, only={**only, **setting.only})
 
     def file(self, settings: type, name: str, read: Callable[[str], Mapping[str, Any]]) -> None:
         """Defines flags, one of which names a file with values of other settings; see `Settings.with_file`.
@@ -119,10 +116,10 @@ class FlagSet:
                 raise self._unknown(found[1])
         try:
             with self._lock:  # absl's flag objects hold the values of a single command line.
-                for name in self._declared:
+                for name in self.declared:
                     self._flags[name].unparse()
                 rest = self._flags([self._known(word) for word in argv], known_only=self._known_only)
-                set_by_user = frozenset(name for name in self._declared if self._flags[name].present)
+                set_by_user = frozenset(name for name in self.declared if self._flags[name].present)
                 values = {name: copy.copy(self._flags[name].value) for name in set_by_user}
         except flags.UnrecognizedFlagError as error:
             raise self._unknown(error.flagname) from error
@@ -131,12 +128,10 @@ class FlagSet:
         if len(rest) > 1 and self._positional is None:
             raise UsageError(f"Unexpected argument {rest[1]!r}: write settings as --flag=value.")
         for name, value in values.items():
-            if wrong := self._declared[name].wrong(value):
+            if wrong := self.declared[name].wrong(value):
                 raise UsageError(f"--{name}={value}: {wrong}")
-            if self._declared[name].type is pathlib.Path:
-                values[name] = files.user_path(value)
         positional = {self._positional: tuple(rest[1:])} if self._positional is not None else {}
-        settings = Settings(values | positional, set_by_user, self._declared)
+        settings = Settings(values | positional, set_by_user, self.declared)
         if self._file is None or not (path := settings[self._file[0]]):
             return settings
         try:
@@ -146,34 +141,24 @@ class FlagSet:
 
     def _known(self, word: str) -> str:
         """Replaces an alternative spelling of a flag in a command-line argument by the name of the flag."""
-        spellings = {setting.alias: name for name, setting in self._declared.items() if setting.alias}
+        spellings = {setting.alias: name for name, setting in self.declared.items() if setting.alias}
         match = re.match(r"--?(\w+)(?==|$)", word)
         name = match and spellings.get(match[1])
         return f"--{name}{word[match.end() :]}" if match and name else word
 
     def _unknown(self, name: str) -> UsageError:
         """Error for an unknown flag, which suggests similar flags."""
-        near = [f"--{one}" for one in near_names(name, self._declared)]
+        near = [f"--{one}" for one in near_names(name, self.declared)]
         return UsageError(f"--{name} is not known: {did_you_mean(near, '--helpfull lists all flags.')}")
-
-    @property
-    def declared(self) -> Mapping[str, Setting]:
-        """The declarations by name."""
-        return self._declared
-
-    @property
-    def usage(self) -> str:
-        """First lines of `help`."""
-        return self._usage.strip()
 
     def help(self, *, full: bool = True) -> str:
         """Text of `--helpfull`, or of `--help`, which lists the basic flags, or all flags if there are only a few."""
-        full = full or not any(setting.basic for setting in self._declared.values())
+        full = full or not any(setting.basic for setting in self.declared.values())
         lines = [self.usage, ""]
         for heading, _, names in self._groups:
             headed: dict[str, list[Setting]] = {}
-            for setting in (self._declared[name] for name in names):
-                conditions = [condition(self._declared[flag], values) for flag, values in setting.only.items()]
+            for setting in (self.declared[name] for name in names):
+                conditions = [condition(self.declared[flag], values) for flag, values in setting.only.items()]
                 if full or setting.basic:
                     headed.setdefault(", ".join([heading, *conditions * full]), []).append(setting)
             for heading, settings in headed.items():
@@ -181,7 +166,7 @@ class FlagSet:
                 for setting in settings:
                     lines += _help(setting, full=full)
                 lines += [""]
-        return "\n".join(lines if full else [*lines, f"--helpfull lists all {len(self._declared)} flags."])
+        return "\n".join(lines if full else [*lines, f"--helpfull lists all {len(self.declared)} flags."])
 
 
 def _help(setting: Setting, *, full: bool) -> list[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from data import objects, table_report
 from data.errors import UsageError
-from data.settings import declared, make_options, no_folder, setting
+from data.settings import Setting, declared, make_options, no_folder, setting
 from data.tasks import own
 from optimization.options import Length
 from optimization.study import cli, divergence, interruption, loggers, presets, results, run_folder, worker_flags
@@ -113,7 +113,6 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
 
     def notes(self, settings: cli.Settings) -> Sequence[str]:
         """Notes on the resolved flags of a run, such as changed defaults, which are printed before it starts."""
-        del settings
         return ()
 
     @abc.abstractmethod
@@ -146,7 +145,6 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
 
         None if the study does not have this flag.
         """
-        del options, data
         return None
 
     def check(self, options: OptionsT, data: DataT) -> Sequence[str]:
@@ -158,12 +156,10 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         Raises:
           UsageError: If the flags do not fit the data.
         """
-        del options, data
         return ()
 
     def recorded(self, options: OptionsT, data: DataT) -> Mapping[str, Any]:
         """Values to record that depend on the data, or that must be the same when a run is continued."""
-        del options, data
         return {}
 
     def presets_text(self) -> str:
@@ -218,13 +214,6 @@ class PlainStudy(Study[OptionsT, DataT]):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Start:
-    """What is studied."""
-
-    seed: int = setting(0, "Seed of all randomness", high=2**32 - 1, basic=True)
-
-
-@dataclasses.dataclass(frozen=True)
 class _Output:
     """Output."""
 
@@ -243,7 +232,7 @@ def flag_set(study: Study) -> cli.FlagSet:
     flags = cli.FlagSet(study.usage)
     flags.group("What is studied")
     flags.file(presets.Presets, "config", presets.read)
-    flags.add(_Start)
+    flags.add(Setting("seed", int, "Seed of all randomness", 0, high=2**32 - 1, basic=True))
     study.define(flags)
     name = {
         "help": f"Name of this run's folder (default: {study.name_help}, then _seed_N if N > 0)",
@@ -376,7 +365,7 @@ def program(study: Study, settings: cli.Settings) -> int:
         return 0
     runs = open_all(study, settings)
     if stopped := run_all(study, settings, runs):
-        again = run_folder.continuing(settings)
+        again = f"The same command{' without --restart' if settings.restart else ''} continues"
         run, signum = stopped
         print(f"Stopped; finished rounds are saved. {again} {run.folder.path}.", file=sys.stderr)
         return 128 + signum

@@ -45,16 +45,15 @@ class Presets:
 
 
 def tables(
-    folder: pathlib.Path, shared: str = _SHARED, pattern: str = "*.toml"
+    folder: pathlib.Path, shared: str = _SHARED
 ) -> Iterator[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
     """Yields each published TOML file in a folder, with the values that its tables share and its tables by name.
 
     Args:
       folder: The folder.
       shared: Name of the table whose values all other tables in its file share. It is optional.
-      pattern: Pattern of the file names.
     """
-    for path in sorted(folder.glob(pattern)):
+    for path in sorted(folder.glob("*.toml")):
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
         yield path, tables.pop(shared, {}), tables
 

@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import io
 import json
+import math
 import os
 import pathlib
 import re
@@ -194,15 +195,11 @@ class Runs(Sequence[Run]):
         }
         plotted = [metric for metric in declared.values() if metric.drawn]
         plotted = plotted or [metric for metric in declared.values() if metric.in_summary]
-        finite = {name for run in self._runs for name in present if _has_finite(run.metrics, name)}
+        finite = {name for run in self._runs for name, values in run.metrics.items() if values.abs().lt(math.inf).any()}
         shown = names or [metric for metric in plotted if metric in finite] or list(present)[:1]
         titles = {declared.get(name, name): declared[name].about if name in declared else name for name in shown}
         tables = {label: [run.metrics for run in group] for label, group in self._groups().items()}
         return panels.draw(tables, titles, bounds=[run.bounds for run in self._runs], kind=band)
-
-
-def _has_finite(metrics: "pd.DataFrame", column: str) -> bool:
-    return column in metrics and bool(metrics[column].abs().lt(float("inf")).any())
 
 
 def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:

@@ -129,11 +129,6 @@ def with_disclosures(report: Mapping[str, Any]) -> dict[str, Any]:
     return {**report, "files": {str(kind): list(patterns) for kind, patterns in DISCLOSURES.items()}}
 
 
-def continuing(flag_values: Mapping[str, Any]) -> str:
-    """Hint at the command that continues a stopped run, without `--restart`, which would start over."""
-    return f"The same command{' without --restart' if flag_values.get(_RESTART) else ''} continues"
-
-
 @contextlib.contextmanager
 def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
     """Creates a folder and yields a lock, which keeps other processes out of the folder while it is open.

@@ -47,17 +47,14 @@ class Rounds(abc.ABC):
 
     def model(self, state: State) -> Mapping[str, np.ndarray]:
         """Final weights by name; empty by default."""
-        del state
         return {}
 
     def evaluate(self, state: State) -> Metrics:
         """Evaluation metrics, computed every `rounds_per_eval` rounds and after the last round."""
-        del state
         return {}
 
     def is_finished(self, state: State, round_num: int) -> bool:
         """Whether the run ends early, after this round."""
-        del state, round_num
         return False
 
 

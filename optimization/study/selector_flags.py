@@ -63,11 +63,6 @@ SELECTION = Setting(
 )
 
 
-def define(flags: cli.FlagSet) -> None:
-    """Defines the selectors' parameters in the current group."""
-    flags.add(SelectorSettings)
-
-
 def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
     """Refuses selectors that break a run's differential privacy. Requires the flag `--non_private_selection`.
 

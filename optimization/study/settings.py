@@ -1,10 +1,8 @@
 """Values of settings, which the user, a file, a preset or the program sets; all others have defaults."""
 
-import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from data import files
 from data.errors import UsageError, did_you_mean, near_names
 from data.settings import Parameter, Setting
 from optimization.study import formatting
@@ -83,7 +81,7 @@ class Settings(Mapping[str, Any]):
             value = defaults.pop() if len(defaults) == 1 else None  # If they differ, each run has its own default.
         if callable(value):
             return value(self)
-        return files.user_path(value) if value and declaration.type is pathlib.Path else declaration.parsed(value)
+        return declaration.parsed(value)
 
     def is_given(self, name: str) -> bool:
         """Whether the user, a file, a preset or the program sets a value instead of the default."""
@@ -91,19 +89,16 @@ class Settings(Mapping[str, Any]):
 
     def replace(self, **values: Any) -> "Settings":
         """Copy with some values given; the set of user-given settings stays the same."""
-        return self._with(values, self.set_by_user)
+        return Settings({**self._given, **values}, self.set_by_user, self._declared, self.from_file)
 
     def with_user_values(self, **values: Any) -> "Settings":
         """Copy with some values given, which count as set by the user."""
-        return self._with(values, self.set_by_user | set(values))
+        return Settings({**self._given, **values}, self.set_by_user | set(values), self._declared, self.from_file)
 
     def without(self, *names: str) -> "Settings":
         """Copy in which some settings are reset to their defaults."""
         given = {name: value for name, value in self._given.items() if name not in names}
         return Settings(given, self.set_by_user - set(names), self._declared, self.from_file)
-
-    def _with(self, values: Mapping[str, Any], set_by_user: frozenset[str]) -> "Settings":
-        return Settings({**self._given, **values}, set_by_user, self._declared, self.from_file)
 
     def converted(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Converts values from a file or preset to the types of command-line values.
@@ -116,9 +111,7 @@ class Settings(Mapping[str, Any]):
             if name not in self._declared:
                 near = did_you_mean(near_names(name, self._declared), "--helpfull lists all.")
                 raise UsageError(f"{name} is not a setting: {near}")
-            value = self._declared[name].converted(value)
-            is_path = value and self._declared[name].type is pathlib.Path
-            converted[name] = files.user_path(value) if is_path else value
+            converted[name] = self._declared[name].converted(value)
         return converted
 
     def with_file(self, values: Mapping[str, Any]) -> "Settings":

@@ -67,7 +67,6 @@ class TrainingRounds(runner.Rounds):
 
     def learning_rate(self, round_num: int) -> float:
         """Client learning rate in a round."""
-        del round_num
         return self._training.learning_rate
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
@@ -91,9 +90,8 @@ class TrainingRounds(runner.Rounds):
         return compiled.cached((what, self._key), build)
 
     def mean_rounds(self, work: Any, num_clients: int) -> tff.templates.IterativeProcess:
-        """Rounds that aggregate updates by the mean. Their initial weights have seed 0."""
-        build = lambda: self.definition(work, num_clients).build(self._model.initial_weights(0))  # noqa: E731
-        return self._cached(("rounds", work, num_clients), build)
+        """Rounds that aggregate updates by the mean. Their initial weights are zeros."""
+        return self._cached(("rounds", work, num_clients), lambda: self.definition(work, num_clients).build())
 
     def _evaluation(self, measure: Callable[[tf.Tensor, tf.Tensor], Any]) -> Callable[..., Any]:
         """Builds a function of (weights, features, labels) that applies `measure`, a module's function, to outputs."""
@@ -103,8 +101,9 @@ class TrainingRounds(runner.Rounds):
             return measure(model.forward(weights, models.dense(features)), labels)
 
         signature = [model.specs, *self._specs]
-        build = lambda: tf.function(evaluate, input_signature=signature, autograph=False)  # noqa: E731
-        return self._cached(("evaluation", measure), build)
+        return self._cached(
+            ("evaluation", measure), lambda: tf.function(evaluate, input_signature=signature, autograph=False)
+        )
 
     def _load(self, ids: np.ndarray) -> list[clients.Examples]:
         return [self._clients.load(int(client)) for client in ids]
@@ -136,9 +135,9 @@ class TrainingRounds(runner.Rounds):
         """Chooses the cohort of a round. The selector may poll the clients' losses under these weights."""
 
         def poll(ids: np.ndarray) -> np.ndarray:
-            build = lambda: self.definition(self.work, len(ids)).build_loss_poll(len(ids))  # noqa: E731
-            ids = ids + self._first
-            return self._cached(("poll", len(ids)), build)(weights, self._inputs(ids, self._load(ids), round_num))
+            size, ids = len(ids), ids + self._first
+            losses = self._cached(("poll", size), lambda: self.definition(self.work, size).build_loss_poll(size))
+            return losses(weights, self._inputs(ids, self._load(ids), round_num))
 
         choice = self.selected.choose(selection, round_num, poll)
         return choice._replace(cohort=choice.cohort + self._first, polled=choice.polled + self._first)

@@ -44,13 +44,13 @@ class _Counting:
 def _rounds(folder, population, checkpoints=()):
     states = client_states.ClientStates(folder, lambda: checkpoints)
     process = _Counting()
-    return process, alone.AloneRounds(
-        lambda _: process,
-        types.SimpleNamespace(deploy_every=2),
-        states,
-        population,
-        lambda process, pairs: [process.next(state, [client]) for state, client in pairs],
-    )
+    return process, alone.AloneRounds(lambda _: process, types.SimpleNamespace(deploy_every=2), states, population)
+
+
+@pytest.fixture(autouse=True)
+def rounds_without_a_worker(monkeypatch):
+    each = lambda process, pairs: [process.next(state, [client]) for state, client in pairs]  # noqa: E731
+    monkeypatch.setattr(alone, "run_each", each)
 
 
 def _cohort(*clients):

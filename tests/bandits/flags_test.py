@@ -192,13 +192,13 @@ def test_readings_reach_the_options():
     assert [flags.options(one).heads for one in (_resolve(), several)] == [1, 3]
     chosen = flags.options(_resolve("--bandits_type=falcon", "--ties=first", "--loss=half_sum"))
     assert dict(chosen.policy.parameters)["first_of_ties"] is True
-    assert (chosen.half_sum, chosen.sigmoid, chosen.redraws_examples) == (True, False, False)
+    assert (chosen.loss, chosen.cross_entropy, chosen.redraws_examples) == ("half_sum", None, False)
     chosen = flags.options(
         _resolve(
             "--bandits_type=greedy_ce", "--cross_entropy=sigmoid", "--redraw_examples", "--max_examples_per_client=9"
         )
     )
-    assert (chosen.half_sum, chosen.sigmoid, chosen.redraws_examples) == (False, True, True)
+    assert (chosen.loss, chosen.cross_entropy, chosen.redraws_examples) == (None, "sigmoid", True)
 
 
 # The policy's values.

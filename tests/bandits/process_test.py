@@ -10,6 +10,7 @@ import tensorflow_federated as tff
 from bandits import losses, policies, process
 from data import objects, text
 from data.reward_bounds import RewardBounds
+from data.settings import Setting
 from optimization import aggregators, client_work, models, options
 from optimization.study import aggregation_flags, cli
 
@@ -40,7 +41,7 @@ def make_client(size: int, number: int) -> process.ClientInput:
 def aggregator(**values):
     arguments = ["test", *(f"--{name}={value}" for name, value in values.items())]
     flags = cli.FlagSet("")
-    flags.group("Aggregation and privacy", options.Aggregation, options.Cohorts, cli.Setting("seed", int, "", 0))
+    flags.group("Aggregation and privacy", options.Aggregation, options.Cohorts, Setting("seed", int, "", 0))
     aggregation = aggregation_flags.options(flags.parse(arguments).checked(aggregation_flags.check))
     mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(2), 100, 15)
     return aggregators.build(aggregation, mechanism, tuple(MODEL.shapes.values()))

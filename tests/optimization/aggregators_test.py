@@ -9,6 +9,7 @@ import tensorflow_federated as tff
 
 from data import objects
 from data.errors import Failure, UsageError
+from data.settings import Setting
 from optimization import aggregators, options
 from optimization.privacy import dp_queries, mechanisms
 from optimization.study import aggregation_flags, cli
@@ -31,7 +32,7 @@ KINDS = {
 
 def build(*arguments: str, cohort: int = 4, shapes=SHAPES, pretraining=None):
     flags = cli.FlagSet("")
-    flags.group("Aggregation and privacy", options.Aggregation, options.Cohorts, cli.Setting("seed", int, "", 3))
+    flags.group("Aggregation and privacy", options.Aggregation, options.Cohorts, Setting("seed", int, "", 3))
     aggregation = aggregation_flags.options(flags.parse(["test", *arguments]).checked(aggregation_flags.check))
     mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(cohort), 100, 4096)
     mechanism = dataclasses.replace(mechanism, pretraining=pretraining, pretraining_rounds=1 if pretraining else 0)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data.errors import UsageError
+from data.settings import Setting
 from optimization.study import cli, frame, interruption, loggers
 from optimization.study.metrics import Metric
 
@@ -56,16 +57,16 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
     def define(self, flags: cli.FlagSet) -> None:
         of_rates = ("server_learning_rate", "client_learning_rate", "peak")
         flags.add(
-            cli.Setting("rate", float, "a number to search", 0.1, high=100.0, above=True),
-            *(cli.Setting(name, float, "another one", 0.1) for name in of_rates),
-            cli.Setting("kind", ["plain", "odd"], "a word", "plain"),
-            cli.Setting("total_rounds", int, "rounds", 4, low=1),
-            cli.Setting("burn_in_rounds", int, "half of the rounds, unless given"),
-            cli.Setting("waits_for", str, "file without which no round after the second is played"),
-            cli.Setting("finishes", bool, "a signal lets the round in progress finish, as in the loop", False),
-            cli.Setting("fails_at", float, "rate that fails"),
-            cli.Setting("diverges_at", float, "rate whose score is not a number"),
-            cli.Setting("dies_in", str, "folder of marks: the process kills itself in round 2, once a run"),
+            Setting("rate", float, "a number to search", 0.1, high=100.0, above=True),
+            *(Setting(name, float, "another one", 0.1) for name in of_rates),
+            Setting("kind", ["plain", "odd"], "a word", "plain"),
+            Setting("total_rounds", int, "rounds", 4, low=1),
+            Setting("burn_in_rounds", int, "half of the rounds, unless given"),
+            Setting("waits_for", str, "file without which no round after the second is played"),
+            Setting("finishes", bool, "a signal lets the round in progress finish, as in the loop", False),
+            Setting("fails_at", float, "rate that fails"),
+            Setting("diverges_at", float, "rate whose score is not a number"),
+            Setting("dies_in", str, "folder of marks: the process kills itself in round 2, once a run"),
         )
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:

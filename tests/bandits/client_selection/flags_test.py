@@ -6,6 +6,7 @@ import pytest
 
 from bandits.client_selection import flags
 from bandits.client_selection.run_client_selection import STUDY
+from data.settings import Setting
 from optimization.selection import selectors
 from optimization.study import cli, frame, presets, selector_flags
 
@@ -47,8 +48,8 @@ def test_presets_have_the_studys_settings(preset, published):
 def selector_settings(*arguments: str) -> cli.Settings:
     own = cli.FlagSet("usage")
     own.group("Selection")
-    own.add(selector_flags.SELECTION, cli.Setting("non_private_selection", bool, "whose", False))
-    selector_flags.define(own)
+    losses_allowed = Setting("non_private_selection", bool, "whose", False)
+    own.add(selector_flags.SELECTION, losses_allowed, selector_flags.SelectorSettings)
     return own.parse(["test", *arguments])
 
 

@@ -202,7 +202,7 @@ def test_the_real_mnist_is_whole_and_its_test_writers_are_others(shared_data):
 
 @pytest.mark.parametrize(("mean", "classes"), [(671_585 / 3_400, 62), (341_873 / 3_383, 10)])
 def test_a_writer_s_examples_number_the_data_set_s_mean(mean, classes):
-    train, _ = handwriting.random_writers(classes, 300)
+    train, _ = handwriting.random_writers(classes)
     some = [train.load(index) for index in range(300)]
     assert np.mean([len(one.labels) for one in some]) == pytest.approx(mean, rel=0.09)  # Four standard errors.
     assert (some[0].features.shape[1:], some[0].features.dtype) == ((28, 28, 1), np.float32)
@@ -210,7 +210,7 @@ def test_a_writer_s_examples_number_the_data_set_s_mean(mean, classes):
 
 
 def test_a_user_s_posts_number_the_data_set_s_mean_and_have_tags():
-    train, _ = tags.random_posts(50, 5, 8, num_users=400)
+    train, _ = tags.random_posts(50, 5, 8)
     some = [train.load(index) for index in range(400)]
     sizes = [len(one.labels) for one in some]
     assert min(sizes) >= 100

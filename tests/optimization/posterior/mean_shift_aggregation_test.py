@@ -107,19 +107,6 @@ def test_parts_of_the_cohort_and_blocks_of_parameters_change_nothing(shifts_clie
     assert parts[1] == whole[1]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"kernel": "flat"}, "unknown kernel or bandwidth"),
-        ({"bandwidth_scale": 0.0}, "bandwidth_scale must be finite and above 0"),
-        ({"mean_shift_steps": 0}, "mean_shift_steps at least 1"),
-    ],
-)
-def test_bad_settings_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        MeanShift(**arguments)
-
-
 def _round(factory, updates: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, float]:
     """Aggregate and share moved of a round in TFF's worker, whose values are structures."""
     value_type = tff.to_type(collections.OrderedDict(b=(np.float32, (2, 5)), a=(np.float32, (6,))))

@@ -304,7 +304,7 @@ class _Counting:
 @pytest.fixture(scope="module")
 def own(contexts):
     """What computes alone, without splitting anything."""
-    return contexts[1]._workers[0]
+    return contexts[1].workers[0]
 
 
 def test_a_cohort_with_a_large_state_is_run_in_parts_one_after_the_other(own, monkeypatch):

@@ -13,13 +13,14 @@ import warnings
 import pytest
 
 from data.errors import UsageError
+from data.settings import Setting
 from optimization.study import cli
 
 
 def _flag_set() -> cli.FlagSet:
     flag_set = cli.FlagSet("\nWhat it is for.\n")
-    flag_set.group("Only", cli.Setting("count", int, "a count", 3, low=1, high=9, basic=True))
-    flag_set.add(cli.Setting("size", int, "a size"))
+    flag_set.group("Only", Setting("count", int, "a count", 3, low=1, high=9, basic=True))
+    flag_set.add(Setting("size", int, "a size"))
     return flag_set
 
 

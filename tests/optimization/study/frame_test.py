@@ -17,6 +17,7 @@ import pytest
 from bandits import studies
 from data import objects
 from data.errors import Failure, UsageError
+from data.settings import Setting
 from optimization.study import cli, frame, interruption, loggers, metrics, runner
 from optimization.study.metrics import Metric
 
@@ -79,10 +80,10 @@ class Toy(frame.PlainStudy[Options, Data]):
 
     def define(self, flags: cli.FlagSet) -> None:
         flags.add(
-            cli.Setting("rate", str, "what a round adds, one or several", "0.25"),
-            cli.Setting("clients", int, "clients", 3),
-            cli.Setting("clients_per_round", int, "clients in a cohort", 5, low=1),
-            cli.Setting("total_rounds", int, "rounds", 4, low=1),
+            Setting("rate", str, "what a round adds, one or several", "0.25"),
+            Setting("clients", int, "clients", 3),
+            Setting("clients_per_round", int, "clients in a cohort", 5, low=1),
+            Setting("total_rounds", int, "rounds", 4, low=1),
         )
 
     def variants(self, settings):
@@ -369,7 +370,7 @@ class Newer(Toy):
 
     def define(self, flags: cli.FlagSet) -> None:
         super().define(flags)
-        flags.add(cli.Setting("proximal", float, "pull to the start", 0.0))
+        flags.add(Setting("proximal", float, "pull to the start", 0.0))
 
 
 def test_a_run_from_before_a_setting_goes_on_with_its_default_alone(study, execute, tmp_path):

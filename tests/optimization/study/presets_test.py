@@ -14,7 +14,7 @@ from optimization.study import frame, presets
 def test_every_published_setting_is_taken_as_flags_are(module):
     study = studies.load(module)
     if module == studies.STUDIES["run_mab_fl"]:
-        settings = [one.values for each in mab_fl_flags.load_studies().values() for one in each.settings]
+        settings = [one for each in mab_fl_flags.load_studies().values() for one in each.settings.values()]
     else:
         settings = [preset.values for preset in presets.load(study.presets).values()]
     parsed = frame.flag_set(study).parse(["x"])
@@ -30,7 +30,7 @@ def _plan(tmp_path, text: str, *arguments: str):
     (tmp_path / "my.toml").write_text(text)
     module = studies.STUDIES["run_federated"]
     flags = studies.flag_set(module).parse(["x", f"--config={tmp_path / 'my.toml'}", *arguments])
-    return studies.plan(module, flags)
+    return frame.plan(studies.load(module), flags)
 
 
 def test_the_command_line_wins_over_the_config_and_the_config_over_its_preset(tmp_path):

@@ -5,15 +5,15 @@ import dataclasses
 import pytest
 
 from data.errors import UsageError
-from data.settings import make_options, parameters, setting
+from data.settings import Parameter, make_options, parameters, setting
 from optimization.study import cli
 
 # Two policies share a name, with defaults and bounds of their own; a third name is the same to both of its owners.
-_SHARE = cli.Parameter(0.5, "a share", high=1.0)
+_SHARE = Parameter(0.5, "a share", high=1.0)
 _OWNED = {
     "greedy": {},
-    "falcon": {"gamma": cli.Parameter(1000.0, "an inverse gap")},
-    "exp3": {"gamma": cli.Parameter(0.1, "a part at random", high=1.0, above=True), "share": _SHARE},
+    "falcon": {"gamma": Parameter(1000.0, "an inverse gap")},
+    "exp3": {"gamma": Parameter(0.1, "a part at random", high=1.0, above=True), "share": _SHARE},
     "mixed": {"share": _SHARE},
     "uniform": {},
     "softmax": {},
