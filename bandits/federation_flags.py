@@ -101,7 +101,7 @@ def check(settings: cli.Settings) -> None:
         flag = f"--{name}" if value is True else f"--{name}={value}"
         if name in NAMES and value is not True and not registry.chosen(settings).trains:
             raise UsageError(f"{flag} has no effect with --bandits_type={settings.bandits_type}, which never trains.")
-        online = ((None, task_options.SIMULATOR), "the rewards of other actions are not known")
+        online = ((None, task_options.SIMULATOR), "only the rewards of chosen actions are known")
         for other, (values, reason) in {**allowed, "learn_from": online}.items():
             if settings[other] not in values:
                 raise UsageError(f"--{other}={settings[other]} conflicts with {flag}: {reason}.")
@@ -164,7 +164,7 @@ def warnings(options: BanditOptions, population: int) -> list[str]:
     if count > MOST_ALONE:
         raise UsageError(
             f"--federation={ALONE} would store up to {count:,} clients' models on disk, but the maximum is "
-            f"{MOST_ALONE:,}: give fewer --total_rounds or --clients_per_round, a --population_client_selection, or "
+            f"{MOST_ALONE:,}: lower --total_rounds or --clients_per_round, or give --population_client_selection or "
             "--alone_budget=equal."
         )
     times = options.total_rounds * options.cohorts.size / population

@@ -180,7 +180,7 @@ class Learning:
     )
     statistics: str | None = setting(
         None,
-        "Model whose last layer has the features of a neural bandit",
+        "Model whose last layer's inputs are the features of a neural bandit",
         {
             "restart": "the deployed model; sums start at 0 at each deployment",
             "freeze": "the initial model, which is not trained further; sums cover all rounds",
@@ -269,8 +269,8 @@ class OwnParts:
     )
     reward_function: UserObject | None = setting(
         None,
-        "A function from a label and an action (numbers, or the table's names) to the reward; replaces 1 for the "
-        "right action",
+        "A function from a label and an action (numbers, or the table's names) to the reward (default: 1 for the right "
+        "action)",
         name="rewards",
         takes_objects=True,
     )
@@ -294,7 +294,7 @@ class Federation:
         "Which party trains a model on which data",
         {
             "federated": "clients train one model together",
-            ALONE: "each client trains its own model, in the federated run's rounds; nothing leaves the client",
+            ALONE: "each client trains its own model, in the same rounds as when federated; nothing leaves the client",
             POOLED: "the server trains on the collected logs of each cohort",
         },
     )
@@ -303,7 +303,7 @@ class Federation:
         "Which clients train alone in each round",
         {
             "drawn": "the cohorts of the federated run",
-            "equal": "the first round's cohort in every round, so that they train as often as the federated model",
+            "equal": "the first cohort in every round, so that its clients train as often as the federated model",
         },
         only={"federation": (ALONE,)},
         applied_default="drawn",
@@ -337,7 +337,7 @@ class Evaluation:
     """Evaluation."""
 
     rounds_per_eval: int = setting(
-        of_task("rounds_per_eval"), "Rounds between evaluations on held-out data; 0 for only the last"
+        of_task("rounds_per_eval"), "Rounds between evaluations on held-out data; 0 to evaluate only at the end"
     )
 
 
@@ -384,7 +384,7 @@ class Personalization:
     )
     epochs: int = setting(
         None,
-        "Epochs of adaptation on that log; 0 for none",
+        "Epochs of the client's adaptation; 0 for none",
         name="personalization_epochs",
         high=20,
         only=_PERSONAL,
@@ -443,7 +443,7 @@ class BanditOptions(
       server_optimizer: Server optimizer.
       aggregation: How client updates are aggregated.
       posterior: How client models are combined, if `aggregation` is not used.
-      rounds_per_checkpoint: Rounds between checkpoints; 0 for only the last.
+      rounds_per_checkpoint: Rounds between checkpoints; 0 to save only the last round.
       personalization: How clients adapt the deployed model; None if they do not.
     """
 
@@ -555,7 +555,7 @@ class Phase(BanditOptions):
 
     @property
     def releases(self) -> bool:
-        """Whether something that clients trained, or sums of their interactions, leave them."""
+        """Whether clients send anything: what they trained, or sums of their interactions."""
         return (self.bandit.trains or self.bandit.sums) and not self.is_alone
 
     def accounted(self, round_num: int) -> int:

@@ -23,7 +23,7 @@ from optimization.study import payloads, run_folder
 from optimization.study.loggers import Callback
 from optimization.study.metrics import Metric, mean
 
-_MOST_ZEROS = 0.5  # Share of zero coordinates above which a robust aggregation is warned about.
+_MOST_ZEROS = 0.5  # A warning is printed if a larger share of a robust aggregate is 0.
 
 
 class Participation(NamedTuple):
@@ -40,7 +40,7 @@ class Participation(NamedTuple):
     rows: np.ndarray
 
     def with_inputs(self, **changes: Any) -> "Participation":
-        """A copy with other values of some fields of `inputs`."""
+        """Returns a copy in which some fields of `inputs` are replaced."""
         return self._replace(inputs=self.inputs._replace(**changes))
 
 
@@ -253,7 +253,7 @@ class OwnMetrics(_OfPhase):
 
 
 class OwnPolicyState(NamedTuple):
-    """What the server keeps for a policy with sums or the round.
+    """Server state for a policy that depends on sums over clients or on the round.
 
     Attributes:
       pending: Sums since the last deployment, float64 by name.
@@ -415,7 +415,7 @@ class ClientReports(Part):
         return [f"Keep {shown} private: they hold what each client earned."]
 
     def content(self, own: np.ndarray) -> dict[str, list]:
-        """Content of `private_client_rewards.json`: participating clients and means, None without examples."""
+        """Content of `private_client_rewards.json`: participating clients and their means, or None without examples."""
         took_part = np.flatnonzero(own[:, 0])
         times, examples_a, rewards_a, examples_b, rewards_b = own[took_part].T
         halves = {"half_a": (rewards_a, examples_a), "half_b": (rewards_b, examples_b)}

@@ -127,7 +127,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             shown = f"{task.reward_bounds.low:g} to {task.reward_bounds.high:g} ({how})"
             clipping = f" {task.clipping}" * task.has_learned_bounds
             notes.append(
-                f"Training maps rewards of {shown} to [0, 1]; --reward_bounds=LOW,HIGH declares them.{clipping}"
+                f"Training maps rewards of {shown} to [0, 1]; set the bounds with --reward_bounds=LOW,HIGH.{clipping}"
             )
         if logged_flags.is_simulated(options.task):
             scores = references.simulator_scores(task.held_out, task.clients)
@@ -140,8 +140,8 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         mu = dict(options.policy.parameters).get("mu")
         if mu is not None and mu < task.num_actions - 1:
             warnings.append(
-                f"--bandits_mu={mu:g} can give the other actions a total probability above 1, which is then scaled to "
-                f"1; {task.num_actions - 1} is the smallest mu that never needs this."
+                f"--bandits_mu={mu:g} can give the actions other than the best a total probability above 1, which is "
+                f"then scaled to 1; {task.num_actions - 1} is the smallest mu that never needs this."
             )
         if options.bandit.trains and options.deploy_every >= rounds:
             warnings.append(
@@ -301,7 +301,7 @@ def _held_out_result(task: tasks.Task, phase: Phase, table: "pd.DataFrame") -> s
     elif phase.has_local_head:
         text = f"reward {last[metrics.PERSONALIZED_REWARD]:.4f} of the policy with a reconstructed last layer"
     elif is_logged:
-        text = f"{reward}, {'of sampled rewards' if logged_flags.is_simulated(phase.task) else 'doubly robust'}"
+        text = f"{reward}, {'from sampled rewards' if logged_flags.is_simulated(phase.task) else 'doubly robust'}"
     elif phase.drift.kind != "none":  # Labels no longer define the correct action.
         text = f"{reward} in the last round's environment"
     else:  # With a reward table, no action is right or wrong.

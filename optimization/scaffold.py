@@ -47,7 +47,7 @@ class Rounds:
           definition: Definition of the rounds. Its `local_work` is a `client_work.LocalSgd` without momentum, with the
             learning rate of all clients.
           states: The clients' variates.
-          population: Numbers of the clients that may take part.
+          population: Indices of the clients that may take part.
         """
         self._process, self._states, self._population = process, states, population
         sgd: Any = definition.local_work
@@ -81,7 +81,7 @@ class Rounds:
 
         Args:
           server: State before the round.
-          inputs: For each client, its input as in `fed_avg.Process.client_type`, and its number, without duplicates.
+          inputs: For each client, its input as in `fed_avg.Process.client_type`, and its index, without duplicates.
           round_num: The round, from 1.
         """
         variates: Variates = server.aggregator

@@ -37,7 +37,7 @@ SIMULATOR_FILE = "simulator.json"
 CLIENT_REWARDS_FILE = "client_rewards.json"  # Held-out clients.
 EVALUATED_CLIENTS_FILE = "private_client_evaluation.json"  # Clients that participate in training.
 MODEL_FILE = pathlib.Path("model", "weights.npz")
-POLICY_FILE = pathlib.Path("model", "policy_sums.npz")  # The user's policy's deployed sums.
+POLICY_FILE = pathlib.Path("model", "policy_sums.npz")  # Deployed sums of the user's policy.
 _CONFIG = "config.json"
 _NUM_CHECKPOINTS = 3
 CHECKSUM = "checksum_"  # Prefix of an entry of a checkpoint, before the name of a table.
@@ -82,7 +82,7 @@ FREE_FLAGS = {
 
 
 class Disclosure(enum.StrEnum):
-    """Kind of information that a file discloses. Only the first kind may be published under epsilon."""
+    """Kind of information that a file discloses. Only files of the first kind may be published."""
 
     RELEASED = "released under the guarantee, or independent of the clients' data"
     AGGREGATE = "counts, digests, aggregates and categories from participating clients, without noise"
@@ -304,12 +304,12 @@ class RunFolder:
 
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], is_same_data: bool) -> None:
         old, new = json.loads(json.dumps(before)), json.loads(json.dumps(flags))
-        # A run can be extended, because no round depends on the number of later rounds, unless an epsilon is planned.
+        # A run can be extended, as no round depends on the number of later ones, unless noise is planned for epsilon.
         is_longer = old.get("target_epsilon") is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
         changed = [
-            f"--{name} was {old.get(name)}, " + (f"is {new[name]}" if name in new else "which this version lacks")
+            f"--{name} was {old.get(name)}, " + (f"is {new[name]}" if name in new else "but is no flag of this version")
             for name in names
         ]
         if not is_same_data:

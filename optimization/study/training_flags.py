@@ -28,7 +28,7 @@ _OFF = (
     *("proximal_strength", "client_momentum", "client_sgd_momentum", "aggregator", "adaptive_clipping", "clip_norm"),
     *("init_adaptive_clipping", "reset", "log_interactions", "diagnose_round"),
 )
-# The values of other settings that SCAFFOLD allows; a number that is off is 0.
+# The values of other settings that SCAFFOLD allows. False also allows the number 0.
 _WITH_SCAFFOLD: Mapping[str, tuple] = {
     **dict.fromkeys(("aggregator_type", "model_aggregation"), ("mean",)),
     **dict.fromkeys(_OFF, (None, False)),
