@@ -52,7 +52,7 @@ def with_one_hot_actions(task: tasks.Task) -> tasks.Task:
     )
 
 
-@pytest.mark.parametrize("bandit", ["softmax", "squarecb", "supervised_mse", "supervised_ce"])
+@pytest.mark.parametrize("bandit", ["softmax", "supervised_mse", "supervised_ce"])
 def test_one_hot_actions_that_are_always_offered_equal_the_linear_model(tff_worker, bandit):
     chosen, task = whole_runs.opened(
         "--task_type=digits", "--model=linear", "--clients_per_round=4", f"--bandits_type={bandit}",
@@ -80,7 +80,6 @@ def test_one_hot_actions_that_are_always_offered_equal_the_linear_model(tff_work
         ("--bandits_type=greedy", "--model=bilinear"),
         ("--bandits_type=softmax_ce", "--model=two_tower", "--reward_bounds=-2,2"),
         ("--bandits_type=squarecb", "--interaction_bits=3"),
-        ("--bandits_type=supervised_mse",),
         ("--bandits_type=epsilon_greedy", "--federation=alone"),
         ("--bandits_type=epsilon_greedy", "--federation=pooled"),
         ("--bandits_type=supervised_mse", "--federation=pooled"),

@@ -64,9 +64,7 @@ def test_federated_sums_and_estimates_are_the_central_ones(tmp_path, arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments", [("linucb",), ("lints", *WITH_NOISE), ("neural_lints", *WITH_NOISE, "--hidden=4")]
-)
+@pytest.mark.parametrize("arguments", [("linucb",), ("neural_lints", *WITH_NOISE, "--hidden=4")])
 def test_a_continued_run_equals_an_uninterrupted_one(tmp_path, arguments):
     bandit, *more = arguments
     model = "two_tower" if bandit.startswith("neural") else "linear"
