@@ -280,7 +280,7 @@ class SampledClients:
         if self._attendance is None:
             return sampled
         attending = self._attendance.start if with_drop_outs else self._attendance.come
-        # A client that is skipped waits for its next turn. It is not replaced.
+        # Only cohorts of a fixed size replace absent clients.
         return attending(sampled, round_num, fill=phase.cohorts.sampling == "fixed")
 
     @functools.cached_property

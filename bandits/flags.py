@@ -141,7 +141,7 @@ def check(settings: cli.Settings) -> None:
     has_initial = settings.scenario in task_defaults.PRETRAINED or settings.initial_model_path
     if settings.target_epsilon and has_initial and not settings.initial_model_is_public:
         raise UsageError(
-            "--target_epsilon covers a single training: with a private initial training, give --noise_multiplier "
+            "--target_epsilon covers a single phase: if initial training is private, give --noise_multiplier "
             "instead, or --initial_model_is_public."
         )
     is_private = bool(settings.noise_multiplier or settings.target_epsilon)

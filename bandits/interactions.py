@@ -202,10 +202,10 @@ def is_part(path: str | os.PathLike) -> bool:
 
 
 def read_run(folder: str | os.PathLike) -> LoggedRun:
-    """Reads the log of a finished or unfinished run up to the last checkpoint, without contexts.
+    """Reads the log that a finished or unfinished run has written so far, without contexts.
 
-    An interaction that several rounds trained on is counted once. With `--cache=persistent`, a client acts only once
-    per period, and a client selector may sample it twice in a round.
+    An interaction trained on several times is counted once: in several rounds of a period, with
+    `--cache=persistent`, or in one round, if a selector sampled its client twice.
 
     Args:
       folder: The run's folder.

@@ -56,7 +56,7 @@ class Projected(NamedTuple):
     features: tf.Tensor
 
     def products(self, whitened: tf.Tensor) -> tf.Tensor:
-        """X' L'^-1 w for vectors w, float64 [groups, units]; float32 [rows, actions]. The center gives estimates."""
+        """Products x' L'^-1 w, float32 [rows, actions]; w is float64 [groups, units]. The center gives estimates."""
         return self._by_action(tf.einsum("gu,guc->gc", whitened, self.vectors))
 
     def deviations(self) -> tf.Tensor:

@@ -38,7 +38,7 @@ UPDATE_NORM = metrics.UPDATE_NORM
 CLIP_NORM = Metric("train/clip_norm", "Clip norm", drawn=True)
 CLIPPED_CLIENTS = Metric("train/clipped_clients", "Clients whose update was clipped")
 # Computed by --accountant (only at evaluations with pld); infinite without a guarantee. With dpsgd and cohorts of a
-# fixed size, it is valid only for Poisson sampling. privacy.json also has the proven value.
+# fixed size, it assumes Poisson sampling; privacy.json also has the proven value.
 EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent so far", better="down", drawn=True)
 EXAMPLES = metrics.EXAMPLES
 EMPTY_CLIENTS = metrics.EMPTY_CLIENTS

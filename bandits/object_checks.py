@@ -41,7 +41,7 @@ def check_policy(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
             f"{name}: its statistics need a method, a probabilities argument and at_deployment; see policies.Policy."
         )
     if "representation" in policy.reads and policy.at_deployment == policies.ACCUMULATE and len(model.shapes) > 2:
-        raise UsageError(f"{name}: at_deployment must be restart, because the representation changes at a deployment.")
+        raise UsageError(f"{name}: at_deployment must be restart or within: a deployment changes the representation.")
     examples = clients.joined([part for _, part in clients.chosen(task.clients, range(len(task.clients)), _ROWS, 0)])
     examples = examples.take(np.resize(np.arange(len(examples.labels)), _ROWS))
     contexts = models.dense(tf.nest.map_structure(tf.constant, task.normalize(examples.features)))

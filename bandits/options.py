@@ -198,7 +198,7 @@ class Learning:
     )
     communication_threshold: float = setting(
         None,
-        "alpha: a client exchanges sums once its own raise det V by more than this share",
+        "alpha: a client exchanges sums once they raise det V by more than this share",
         only={"communication": (EVENT_TRIGGERED,)},
         applied_default=1.0,
     )

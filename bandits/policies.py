@@ -219,8 +219,7 @@ class FromSamples(Policy):
     Attributes:
       draws: Function (key, predicted_rewards, further arguments from MORE) -> one-hot rows [batch, actions], or actions
         int [batch].
-      floor: Smallest probability of an action, above 0 and at most 1 / actions. In a smaller set, it is at most 1
-        / the size of the set.
+      floor: Smallest probability of an action, above 0. If it exceeds 1 / actions, the policy is uniform.
       num_draws: Number of draws.
 
     Raises:
@@ -249,8 +248,7 @@ class FromSamples(Policy):
         start = tf.constant(0), tf.zeros_like(predicted_rewards)
         _, chosen = tf.while_loop(lambda place, _: place < self.num_draws, add, start, parallel_iterations=1)
         num_offered = tf.reduce_sum(offered, axis=1, keepdims=True)
-        is_small = num_offered < tf.cast(num_actions, tf.float32)
-        floor = tf.where(is_small, tf.minimum(self.floor, 1 / num_offered), self.floor)
+        floor = tf.minimum(self.floor, 1 / num_offered)
         return floor * offered + (1 - floor * num_offered) * chosen / self.num_draws
 
 

@@ -32,6 +32,7 @@ from bandits import (
 )
 from bandits.options import BanditOptions, Phase, acted_in, of_task, phases, populations
 from data import files, tasks
+from data.action_sets import Spec
 from data.errors import UsageError, counted
 from data.objects import UserObject
 from data.tasks import registry as tasks_registry
@@ -121,6 +122,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
             raise UsageError(
                 f"--task_type={options.task.task_type} has no reward shift to study, as its rewards are one matrix."
             )
+        if task.has_action_features and options.heads > 1:
+            raise UsageError("--bandits_type=bag has several heads, and models of actions with features have one.")
+        if isinstance(task.feature_spec, Spec) and options.drift.kind != "none":
+            raise UsageError("--reward_drift is not defined for rows that offer sets of actions: leave it out.")
         _check_rewards(options, task)
         if task.reward_bounds and not options.task.reward_bounds:
             how = "learned from observed rewards" if task.has_learned_bounds else "recognized"

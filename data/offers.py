@@ -18,7 +18,7 @@ from data.schema import Roles, Schema, listed
 
 _FLOAT32 = (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
 _MARKS = "|;,"  # Possible separators of ids. The first of them that is in a column separates its ids.
-_AROUND = " []{}()\"'"
+_BRACKETS = ("[]", "()", "{}")
 
 
 class Catalogue(NamedTuple):
@@ -97,15 +97,19 @@ def refuse(is_wrong: Any, cells: pd.Series, table: table_file.Table, flag: str, 
 def elements(cell: Any, mark: str | None = None) -> list[Any]:
     """Returns the elements of a list, or of a text with separators; empty for other cells.
 
+    Brackets around the whole cell are dropped unless a separator other than a comma shows that they belong to ids.
+
     Args:
       cell: The cell.
-      mark: The separator; None for the first possible one in the cell.
+      mark: The separator; None for the first possible one in the cell, or blanks.
     """
     if not isinstance(cell, str):
         return list(cell) if pd.api.types.is_list_like(cell) else []
     mark = mark or next((sign for sign in _MARKS if sign in cell), None)
-    around = _AROUND if cell.startswith(tuple(_AROUND)) else " "
-    return [part.strip(around) for part in cell.split(mark)]
+    if mark not in ("|", ";") and cell[:1] + cell[-1:] in _BRACKETS:
+        cell = cell[1:-1]
+    parts = [part.strip() for part in cell.split(mark)]
+    return [part[1:-1] if len(part) > 1 and part[0] == part[-1] and part[0] in "'\"" else part for part in parts]
 
 
 class Source(NamedTuple):
@@ -140,7 +144,7 @@ class Source(NamedTuple):
         ids, labels = self.ids(frame), frame[self.roles.label]
         is_chosen = ids.astype(object) == labels.astype(object)[ids.index]
         is_wrong = ~is_chosen.groupby(level=0).any()[frame.index]
-        problem = "is not in the --offered_column of its row"
+        problem = "is not in the --offered_column of its row, which must offer it"
         refuse(is_wrong, labels, self.table, f"Column {labels.name!r}", problem)
         return pd.DataFrame({"decision": ids.index, "id": ids, "is_chosen": is_chosen})
 
@@ -154,18 +158,28 @@ class Source(NamedTuple):
         values = rewards.to_numpy()[frame.index.get_indexer(ids.index), places]
         return pd.DataFrame({"decision": ids.index, "id": columns.named(ids), "reward": values}, ids.index)
 
-    def ids(self, frame: pd.DataFrame) -> pd.Series:
-        """Ids that rows offer, with the index of these rows; the whole catalogue without `--offered_column`."""
+    def ids(self, frame: pd.DataFrame, known: Collection[str] = ()) -> pd.Series:
+        """Ids that rows offer, with the index of these rows; the whole catalogue without `--offered_column`.
+
+        Args:
+          frame: Rows of the file, with its index.
+          known: Ids that are not split, even if they contain a separator; by default, those of the catalogue or labels.
+        """
         if not self.schema.offered_column and self.catalogue:
             return pd.Series(self.catalogue.ids * len(frame), frame.index.repeat(len(self.catalogue.ids)))
         cells, flag, mark = frame[self.schema.offered_column], "--offered_column", None
         if not table_file.holds_lists(cells):
             cells = table_file.as_text(cells, missing=("",))
-            mark = next((sign for sign in _MARKS if cells.str.contains(sign, regex=False).any()), "\n")
-        sets = cells.map(lambda cell: elements(cell, mark))
+            known = known or (
+                self.catalogue.ids if self.catalogue else frame.get(self.roles.label, pd.Series()).unique()
+            )
+            several = cells[~cells.isin(known)]
+            mark = next((sign for sign in _MARKS if several.str.contains(sign, regex=False).any()), "\n")
+        whole = set(known)
+        sets = cells.map(lambda cell: [cell] if mark and cell in whole else elements(cell, mark))
         refuse(sets.map(len) == 0, cells, self.table, flag, "is an empty set: every row must offer an action")
         ids = columns.named(sets.explode().infer_objects())
-        refuse(ids.isna(), cells[ids.index], self.table, flag, "has an empty id")
+        refuse(ids.isna(), cells[ids.index], self.table, flag, "has an empty id: leave out separators without one")
         return ids
 
     def decisions(self, frame: pd.DataFrame, known: Collection[str]) -> tuple[Roles, pd.DataFrame, pd.DataFrame]:
@@ -240,7 +254,8 @@ class Source(NamedTuple):
             shown, flag = offered["id"], "--offered_column" if self.schema.offered_column else "--action_column"
             flag = "--reward_columns" if self.roles.rewards and not self.schema.offered_column else flag
             names = names or columns.ordered(shown)
-            actions, source = columns.codes(shown, names), "--action_table" if self.catalogue else "--public_statistics"
+            source = "--action_table: add its row" if self.catalogue else "the data or statistics that name the actions"
+            actions = columns.codes(shown, names)
             refuse(actions < 0, shown, self.table, flag, f"is not an action of {source}")
             is_twice = offered.duplicated(["decision", "id"])
             refuse(is_twice, shown, self.table, flag, "occurs twice in its set: offer each action once")
@@ -256,9 +271,11 @@ class Source(NamedTuple):
                 features, table = others, self.catalogue.table
         width = self.schema.largest_set or slots.max() + 1
         if len(features.columns):
-            refuse(slots >= width, shown, self.table, "--largest_set", f"is offered after {width} others in its row")
-            is_empty = features.isna().all(axis=1).to_numpy()[entries]
-            refuse(is_empty, shown, self.table, "Features of actions", "is an offered action without any features")
+            problem = f"is offered after {width} others in its row: declare the size of the largest set"
+            refuse(slots >= width, shown, self.table, "--largest_set", problem)
+            is_empty, where = features.isna().all(axis=1).to_numpy()[entries], "Features of actions"
+            where = "--action_table" if table is not self.table else where
+            refuse(is_empty, shown, self.table, where, "is offered, but all its features are missing: fill them in")
         else:
             slots, entries, of_entries, width = actions, actions, np.arange(len(names), dtype=np.int32), len(names)
         sets, names = np.full((len(frame), width), -1, np.int32), names or [str(slot + 1) for slot in range(width)]

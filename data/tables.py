@@ -132,9 +132,9 @@ def read(
     schema.check()
     table = table_file.read(path, schema)
     catalogue, each_action = offers.read_catalogue(schema), None
-    roles = resolve(schema, list(table.frame.columns), path, list(catalogue.features) if catalogue else ())
+    roles = resolve(schema, list(table.frame.columns), path, list(catalogue.table.frame) if catalogue else ())
     known_labels = list(known.labels) if known and known.labels and schema.label_column else None
-    frame, dropped = _complete(table.frame, schema, roles, path, known_labels)
+    frame, dropped = _complete(table, schema, roles, path, known_labels)
     source = offers.Source(table, schema, roles, catalogue)
     if schema.decision_column:
         roles, frame, each_action = source.decisions(frame, known.actions if known else ())
@@ -203,10 +203,10 @@ def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: 
 
 
 def _complete(
-    frame: pd.DataFrame, schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
+    table: table_file.Table, schema: Schema, roles: Roles, path: str, known_labels: list[str] | None
 ) -> tuple[pd.DataFrame, dict[str, int]]:
     """Rows with a client and a (known) label, both as categories, and the number of rows dropped for each reason."""
-    dropped: dict[str, int] = {}
+    frame, dropped = table.frame, {}
     label = "action" if schema.is_log else "label"
     named: dict[str, Sequence[str | None]] = {"client": roles.clients, label: [roles.label]}
     named[f"value of {schema.partition_column}"] = [schema.partition_column]
@@ -215,6 +215,9 @@ def _complete(
         if present := [name for name in names if name]:
             frame = frame.assign(**{name: columns.named(frame[name]) for name in present})
             is_complete = frame[present].notna().all(axis=1)
+            if schema.decision_column:  # Without one of its rows, a decision would offer fewer actions.
+                problem = f"is a row without {what}: complete it, or leave out all rows of its decision"
+                offers.refuse(~is_complete, frame[present[0]], table, "--decision_column", problem)
             dropped[f"without_{what}"], frame = int((~is_complete).sum()), frame[is_complete]
     if known_labels is not None:
         is_known = frame[roles.label].isin(known_labels)

@@ -149,7 +149,7 @@ class Words:
         self._offsets.append(len(self._numbers))
 
     def counts(self, is_counted: np.ndarray) -> dict[str, int]:
-        """Occurrences of each word in posts that `is_counted`, bool [posts], marks; words without any are left out."""
+        """Occurrences of each word in posts marked by `is_counted`, bool [posts]; words without any are left out."""
         numbers = np.asarray(self._numbers)[np.repeat(is_counted, np.diff(self._offsets))]
         total = np.bincount(numbers, minlength=len(self._number)).tolist()
         return {word: count for word, count in zip(self._number, total, strict=True) if count}

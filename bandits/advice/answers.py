@@ -51,7 +51,7 @@ class Context:
       session: Session of all runs.
       results: Results of all stages.
       data: Facts about the data.
-      deployment: Where the model would be trained.
+      deployment: Mechanism of the deployment.
       command: The command for the user to copy; empty for none.
     """
 
@@ -127,7 +127,7 @@ def scope(context: Context) -> str:
 
 
 def exploration(context: Context) -> str:
-    """Whether exploration pays, the difference to greedy, and the power of the test."""
+    """Whether exploration pays, the gain over greedy, and the power of the test."""
     results, verdict = context.results, context.results.verdict
     best = verdict.than(verdict.best, GREEDY)
     if best is None or math.isnan(best.difference):

@@ -86,7 +86,7 @@ def full_plan(settings: cli.Settings, names: Sequence[str], points: int, epsilon
 
 
 def program(settings: cli.Settings) -> int:
-    """Prints the recommendation; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
+    """Prints the recommendation; returns the exit status: 1 if a run failed, otherwise 0."""
     recommendation = recommend(settings)
     print(recommendation)
     for name, error in recommendation.failed.items():

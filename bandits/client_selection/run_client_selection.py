@@ -28,7 +28,7 @@ _PER_ROUND = [metrics.MODEL_TRANSFERS, metrics.LOSS_POLLS]
 
 
 def final_table(rounds: pd.DataFrame) -> pd.DataFrame:
-    """Final metrics and communication per round for each cohort size and selector: mean and deviation over seeds.
+    """Final metrics, with deviations over seeds, and communication per round, for each cohort size and selector.
 
     Standard deviations divide by n - 1, as in all tables of this project. They are NaN for a single seed.
 

@@ -135,7 +135,7 @@ def _convert(predictor: predictions.Predictor, kinds: Kinds, folder: pathlib.Pat
 
 
 def kinds(known: statistics.OfTable, options: TaskOptions) -> Kinds:
-    """The type of each input column (`number` or `category`), and the categories.
+    """Type of each input (`number`, `category`, `offered`), and the categories.
 
     Raises:
       UsageError: If a column has dates or texts.

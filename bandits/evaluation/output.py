@@ -206,7 +206,7 @@ def write_files(
     Args:
       output_dir: The folder to write to.
       rows: Rows of `estimates.csv`.
-      description: Content of `evaluation.json` apart from the rows; null replaces numbers that are not finite.
+      description: Content of `evaluation.json` apart from the rows, whose nonfinite numbers become null.
       printed: The printed text, which the page also contains.
       intervals: Intervals by label, for the figure on the page.
 

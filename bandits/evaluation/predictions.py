@@ -91,6 +91,8 @@ def of_run(run: results.Run) -> Predictor:
     phase = Phase(**vars(chosen), label=chosen.name, population=range(0))
     rewards = run.flags.get("reward_columns")
     names: list[Any] = [*range(num_actions)] if rewards == "all" else [*schema.listed(rewards)]
+    if rewards == "all" and chosen.task.has_sets:
+        names = [column["name"] for column in run.data_report["columns"] if column["use"] == "reward"]
     weights = tuple(run_folder.load_model(folder, model.shapes))
     sums, actions = target_policies.policy_sums(folder), list(known.labels) or names
     return Predictor(phase, num_actions, model, weights, known, actions, sums=sums)
@@ -128,7 +130,7 @@ def predict(run: results.Run, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _sets(table: table_file.Table, predictor: Predictor) -> tuple[pd.Index, clients.Features, pd.DataFrame]:
-    """The first row of each decision in a table of the run's form, its set, and all offered actions; see `offers`."""
+    """The first row of each decision, the sets of actions, and all offered actions; see `offers`."""
     options, frame, known = predictor.task, table.frame, predictor.known
     roles = schema.Roles([], None, [], {}, [], [], [], [name for name in known.actions if name in frame])
     source = offers.Source(table, options, roles, offers.read_catalogue(options))
@@ -141,7 +143,7 @@ def _sets(table: table_file.Table, predictor: Predictor) -> tuple[pd.Index, clie
             offered["id"] = columns.named(frame[options.action_column])
     else:
         _require([options.offered_column], frame)
-        offered = pd.DataFrame({"id": source.ids(frame)}).assign(decision=lambda ids: ids.index)
+        offered = pd.DataFrame({"id": source.ids(frame, predictor.actions)}).assign(decision=lambda ids: ids.index)
     decisions, names = frame.loc[offered["decision"].unique()], [] if known.actions else predictor.actions
     made = source.offers(decisions, names, offered.assign(reward=0.0))
     sets = of_entries(_encoded(dataclasses.replace(table, frame=decisions), options, known), made.entries)

@@ -12,7 +12,7 @@ KINDS = {
     "binary": "1 for an increase above --threshold, else 0",
 }
 _QUANTILE = "quantile:"
-MIN_POINTS = 5  # Minimum for a cubic spline.
+MIN_POINTS = 5  # A cubic fits 4 exactly.
 _LEAST_VARIANCE = 1e-10  # With a variance of 0, the fit might not terminate.
 
 

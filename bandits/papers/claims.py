@@ -220,7 +220,7 @@ def _computed(one: Published) -> Verdict:
 
 
 def reference_of(figure: Figure, configuration: plan.Configuration) -> str:
-    """Label of the configuration with the figure's reference on its axis; empty without one."""
+    """The configuration's label with the figure's reference swapped in; empty without one."""
     drawn = [other for other in figure.configurations if other.is_drawn]
     axis = next((other.words.index(figure.reference) for other in drawn if figure.reference in other.words), None)
     if axis is None or not configuration.is_drawn or configuration.words[axis] == figure.reference:

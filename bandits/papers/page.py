@@ -273,7 +273,7 @@ def _spaced(name: str) -> str:
 
 
 def _numbers(judged: Judged) -> _Table:
-    """Table of this project's own figure: measures of each configuration, and differences from the reference."""
+    """Table of a figure's results: measures of each configuration, and differences from the reference."""
     figure, found, names = judged.figure, judged.results, judged.results.measures
     picked = list(dict.fromkeys(flag for label in found.configurations for flag in found.picked(label)))
     compared = names if figure.reference else []

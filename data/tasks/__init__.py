@@ -168,6 +168,10 @@ def vector_model(options: TaskOptions, num_features: int, num_outputs: int, defa
       UsageError: If `TaskOptions.model` takes images.
     """
     name = options.model_name or default
+    if name in ("bilinear", "two_tower"):
+        raise UsageError(
+            f"--model={name} scores features of actions, which this task does not have: see --action_table."
+        )
     if name not in ("linear", "mlp"):
         raise UsageError(f"--model={name} takes images, which this task does not have: choose linear or mlp.")
     hidden = _hidden(options, name, (64,))

@@ -99,10 +99,6 @@ def test_policies_that_are_checked(policy, digits):
         (Rows(), "policy Rows fails"),
         (Reserved(), "reserved name"),
         (InvalidWithStatistics(), "policy InvalidWithStatistics returned the invalid row"),
-        (
-            policies.from_samples(lambda key, predicted_rewards: sampled(predicted_rewards, key), floor=0.2),
-            "invalid row",
-        ),
     ],
 )
 def test_policies_that_are_refused(policy, message, digits):

@@ -10,6 +10,8 @@ import pytest
 from data import frames, interaction_log, log_checks, log_table, schema
 from data.action_sets import ActionSets
 from data.errors import UsageError
+from data.tasks import registry
+from data.tasks.options import TaskOptions
 
 ITEMS = "id,price,color\n7,1.0,red\n10,2.0,blue\n9,3.0,red\n"
 # Two clients; the sets have 2, 3, 1 and 2 actions.
@@ -188,7 +190,11 @@ def test_an_invalid_set_is_refused_with_its_row_and_value(write, changed, messag
 TABLE_ERRORS = {
     "twice": (ITEMS + "7,5.0,red\n", {}, r"--action_table: '7' \(line 5\) of .* is the id of an earlier row"),
     "no_id": (ITEMS + ",5.0,red\n", {}, r"--action_table: None \(line 5\) of .* is not an id"),
-    "no_features": (ITEMS.replace("9,3.0,red", "9,,"), {}, r"'9' \(line 3\), '9' .* is an offered action without any"),
+    "no_features": (
+        ITEMS.replace("9,3.0,red", "9,,"),
+        {},
+        r"'9' \(line 3\), '9' .* is offered, but all its features are missing",
+    ),
     "other_column": (ITEMS, {"action_id_column": "key"}, "--action_id_column: there is no column 'key'"),
     "large_set": (ITEMS, {"largest_set": 2}, r"--largest_set: '10' \(line 3\) of .* is offered after 2 others"),
 }
@@ -258,3 +264,13 @@ def test_published_logs_with_sets_are_read(part):
     log = log_table.read(f"{folder}/{part}", wanted)
     assert (log.contexts.entries.shape, log.catalogue.shape) == ((10000, 80), (80, 41))
     np.testing.assert_allclose(log.propensities, 1 / log.offered.sum(axis=1))
+
+
+def test_ids_keep_their_brackets_quotes_and_separators(tmp_path):
+    titles = ["(500) Days", "'Til There", "[a]", "Up", "Cars (2006)", "a, b"]
+    rows = [f'c{place % 2},{place},"{title}","{title}|no"' for place, title in enumerate(titles)]
+    (tmp_path / "t.csv").write_text("\n".join(["who,x,best,offered", *rows]) + "\n")
+    columns = {"client_column": "who", "label_column": "best", "offered_column": "offered"}
+    options = TaskOptions("tabular", data_file=str(tmp_path / "t.csv"), **columns)
+    names = registry.load(options).action_names
+    assert set(names) == {*titles, "no"}
