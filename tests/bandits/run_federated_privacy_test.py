@@ -241,7 +241,7 @@ def test_a_target_that_nothing_reaches_is_refused_before_anything_is_made(tmp_pa
     for flags_of_target in (("--target_epsilon=0.0001", "--target_delta=1e-9"), ("--population=20",)):
         with pytest.raises(UsageError, match=flags_of_target[0]):
             play(tmp_path, *GROUPS, *flags_of_target)
-    with pytest.raises(UsageError, match="--target_epsilon covers a single training"):
+    with pytest.raises(UsageError, match="--target_epsilon covers a single phase"):
         play(tmp_path, *GROUPS, "--scenario=init")
     assert not [*tmp_path.iterdir()]
 
