@@ -24,7 +24,7 @@ from optimization.selection import availability
 from optimization.study import compiled, frame, payloads, run_folder, runner
 from optimization.study.metrics import mean
 
-_UNUSABLE = " had no finite predicted rewards, and the policy was uniform there: the model has diverged."
+_UNUSABLE = " at random, because predicted rewards were not finite: the model has diverged."
 
 
 class RoundState(NamedTuple):
@@ -122,7 +122,7 @@ class BanditRounds(runner.Rounds):
         chosen = self._clients.observe(chosen, counts)
         unusable = int(counts.unusable_rows or 0)
         if unusable and not self._unusable_rows:
-            print(f"Warning: in round {round_num}, {counted(unusable, 'action')}{_UNUSABLE}", file=sys.stderr)
+            print(f"Warning: round {round_num} chose {counted(unusable, 'action')}{_UNUSABLE}", file=sys.stderr)
         self._unusable_rows += unusable
         total, rounds = float(state.reward_total), int(state.reward_rounds)
         if counts.examples:
@@ -165,7 +165,7 @@ class BanditRounds(runner.Rounds):
         """Writes the files of the optional parts at the end of a run, and returns lines to print."""
         lines = list(self._rounds.finish(state.server, folder))
         if self._unusable_rows:
-            lines.append(f"Since the run was last started, {counted(self._unusable_rows, 'action')}{_UNUSABLE}")
+            lines.append(f"Since its last start, the run chose {counted(self._unusable_rows, 'action')}{_UNUSABLE}")
         for part, own in zip(self._parts, state.parts, strict=True):
             lines += part.finish(own, state.server, folder)
         if self.secrets:

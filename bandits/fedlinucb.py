@@ -20,8 +20,8 @@ from bandits.event_triggered import ClientState, FedLinUcb, Sums
 from data import keys
 
 LEVEL = 0.01  # Significance level of the joint test.
-_PLACE = 3  # Of this experiment's randomness.
-_SAMPLES = 4000  # Of the null distribution.
+_PLACE = 3  # Distinguishes this experiment's random numbers from others'.
+_SAMPLES = 4000  # Number of samples that approximate the null distribution.
 _REFERENCE = pathlib.Path(__file__).parent / "papers" / "published" / "fedlinucb_synthetic.csv"
 _PUBLISHED_RUNS = 20
 

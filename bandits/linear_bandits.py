@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from bandits import policies
 
-_ROUNDING = 2.0**-23  # Of float32.
+_ROUNDING = 2.0**-23  # Largest relative rounding error of float32.
 
 
 def cholesky(gram: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:

@@ -398,9 +398,8 @@ def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -
     """
     rewards, actions = _rewards_of_sets(task, examples)
     is_offered = actions >= 0
-    first = np.where(is_offered, ranking[actions], -np.inf).argmax(axis=1)
-    uniform = np.where(is_offered, rewards, 0).sum(axis=1) / is_offered.sum(axis=1)
-    return {UNIFORM: uniform, FIXED: rewards[np.arange(len(rewards)), first]}
+    first = _best(ranking[actions], is_offered)
+    return {UNIFORM: _means(rewards, is_offered), FIXED: rewards[np.arange(len(rewards)), first]}
 
 
 def set_values(task: tasks.Task, indices: Sequence[int]) -> np.ndarray:
@@ -461,7 +460,9 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
     if _last and _last[0][0]() is task and _last[0][1] == key:
         return _last[0][2]
     if isinstance(task.feature_spec, action_sets.Spec):
-        return _bounds_of_sets(task, phase, is_uniform)
+        bounds = _bounds_of_sets(task, phase, is_uniform)
+        _last[:] = [(weakref.ref(task), key, bounds)]
+        return bounds
     matrix = task.rewards[phase.rewards]
     matrix_of: Any = drift.mean_matrix(matrix, acted, None)
     if drift.kind == "client":

@@ -123,7 +123,9 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 f"--task_type={options.task.task_type} has no reward shift to study, as its rewards are one matrix."
             )
         if task.has_action_features and options.heads > 1:
-            raise UsageError("--bandits_type=bag has several heads, and models of actions with features have one.")
+            raise UsageError(
+                "--bandits_type=bag needs several heads, but models of actions with features have one: use another."
+            )
         if isinstance(task.feature_spec, Spec) and options.drift.kind != "none":
             raise UsageError("--reward_drift is not defined for rows that offer sets of actions: leave it out.")
         _check_rewards(options, task)

@@ -130,11 +130,11 @@ def test_below_the_flags_nothing_takes_settings_but_defaults(folder):
 _OWNERS = {
     "bandits/plans/executors.py": {"SystemExit", "signal.signal"},
     "data/convert/__main__.py": {"sys.exit"},
-    "data/objects.py": {"SystemExit"},  # Of the user's code, which it catches.
+    "data/objects.py": {"SystemExit"},  # It catches exits in the user's code.
     "optimization/runtime/isolation_helper.py": {"os._exit", "sys.exit"},
     "optimization/study/cli.py": {"sys.exit"},
     "optimization/study/interruption.py": {"os._exit", "signal.signal"},
-    "optimization/study/loggers.py": {"SystemExit"},  # Of the user's callbacks, which it catches.
+    "optimization/study/loggers.py": {"SystemExit"},  # It catches exits in the user's callbacks.
 }
 _FOR_OWNERS = {
     "SystemExit",

@@ -66,7 +66,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             Setting("finishes", bool, "a signal lets the round in progress finish, as in the loop", False),
             Setting("fails_at", float, "rate that fails"),
             Setting("diverges_at", float, "rate whose score is not a number"),
-            Setting("dies_in", str, "folder of marks: the process kills itself in round 2, once a run"),
+            Setting("dies_in", str, "folder for marker files; each run kills its own process once, in round 2"),
         )
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:
