@@ -119,8 +119,6 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
             raise UsageError("policy asks for the representation, which a Keras model does not provide.")
         _check_state(policy, options)
         object_checks.check_policy(policy, task, options.heads)
-    if options.bandit.sums and options.statistics is None and options.task.initial_weights is None:
-        task = dataclasses.replace(task, initial_weights="zeros")  # The prior mean; an initial model replaces it.
     if metric_columns(options.own_metrics):
         from bandits import object_checks
 

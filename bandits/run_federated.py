@@ -88,7 +88,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         return options.task
 
     def open(self, options: BanditOptions) -> tasks.Task:
-        return object_flags.task(tasks_registry.load(options.task), options)
+        task = object_flags.task(tasks_registry.load(options.task), options)
+        if options.bandit.sums and options.statistics is None and options.task.initial_weights is None:
+            task = dataclasses.replace(task, initial_weights="zeros")  # The prior mean; an initial model replaces it.
+        return task
 
     def population(self, options: BanditOptions, task: tasks.Task) -> int:
         return len(populations(options, len(task.clients))[1])
