@@ -7,7 +7,7 @@ import dataclasses
 import math
 import pathlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -234,6 +234,7 @@ class Figure:
       repeat: Number of seeds.
       published_seeds: Number of seeds in the paper.
       tuning_seeds: Seeds on which searches select their points.
+      halving: Number of rounds of the lowest rung, if searches are by successive halving; 0 if all points run in full.
       measures: Measures of each run; searches optimize the first.
       curves: Columns that are plotted over rounds.
       published: Numbers of the paper.
@@ -259,6 +260,7 @@ class Figure:
     also: tuple[str, ...] = ()
     published_seeds: int = 1
     tuning_seeds: tuple[int, ...] = (FIRST_TUNING_SEED,)
+    halving: int = 0
     curves: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -321,14 +323,6 @@ class Figure:
         except UsageError as error:
             raise UsageError(f"--figure={self.name}, {configuration.label}: {error}") from error
 
-    def planned(self, repeat: int, base: Sequence[str], folder: pathlib.Path) -> Iterator[tuple[Run, int]]:
-        """Pairs of (run, weight): the points of a search, and one run per seed for the point that it will select."""
-        for configuration in self.configurations:
-            some = self.runs_of(configuration, repeat, base, folder)
-            yield from ((run, 1) for run in some)
-            if configuration.is_searched:
-                yield some[0].with_seed(0), repeat
-
     def first_run(self, configuration: Configuration) -> Run:
         """First run of a configuration; for a search, that of its first point."""
         return self.runs_of(configuration, 1, (), None)[0]
@@ -357,8 +351,12 @@ class Figure:
                     short = dict.fromkeys(str(_shortened(number, rounds, total)) for number in numbers)
                     arguments.append(f"--{name}={','.join(short)}")
             configurations.append(dataclasses.replace(one, arguments=tuple(arguments)))
-        measures = tuple(measure.shortened(rounds, total) for measure in self.measures)
-        return dataclasses.replace(self.marked(rounds), configurations=tuple(configurations), measures=measures)
+        return dataclasses.replace(
+            self.marked(rounds),
+            configurations=tuple(configurations),
+            measures=tuple(measure.shortened(rounds, total) for measure in self.measures),
+            halving=_shortened(self.halving, rounds, total),
+        )
 
     def check(self) -> None:
         """Checks the flags of each configuration; for a search, only those of one point to save minutes.

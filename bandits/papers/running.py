@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import pathlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,12 +34,14 @@ class FigureRuns(NamedTuple):
       table: Records of the finished runs; None without such runs.
       errors: A line for each failed run.
       left: Unfinished runs that could be executed now.
+      later: Runs with the reported seeds of points that searches have yet to select, with the flags of the first points.
     """
 
     finished: Mapping[str, Sequence[Run]]
     table: pd.DataFrame | None
     errors: Sequence[str] = ()
     left: Sequence[plan.Run] = ()
+    later: Sequence[plan.Run] = ()
 
 
 def check_data(figures: Sequence[Figure], folder: pathlib.Path, data_dir: str | None) -> None:
@@ -129,18 +130,25 @@ def _run(
     for one in ordered:
         if one not in part.configurations and sweep.unfinished(planned[one.label], folder):
             planned[one.label] = []
-    reported, picked, errors = dict(planned), {}, {}
+    reported, picked, errors, later = dict(planned), {}, {}, []
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
     with contextlib.closing(sweep.Sweep(folder, executor or executors.Executor(), metric)) as search:
         run_all = search.run if executor else search.submit
-        run_all(_once(planned.values()))
+        stepwise = {one.label for one in ordered if figure.halving and one.is_searched and planned[one.label]}
+        run_all(_once(some for label, some in planned.items() if label not in stepwise))
+        for label in stepwise:
+            search.run_halving(planned[label], least=figure.halving, run_all=run_all)
         for label in (one.label for one in ordered if one.is_searched and planned[one.label]):
             reported[label] = []
             try:
-                if point := best(figure, planned[label], search, folder):
+                point = best(figure, planned[label], search, folder)
+                seed_runs = [(point or planned[label][0]).with_seed(seed) for seed in range(repeat)]
+                if point:
                     searched = {flag: point.settings[flag] for flag in point.numbers}
                     picked[label] = {flag: float(value) for flag, value in searched.items() if value is not None}
-                    reported[label] = [point.with_seed(seed) for seed in range(repeat)]
+                    reported[label] = seed_runs
+                else:
+                    later += seed_runs
             except UsageError as error:
                 errors[label] = f"{label}: {error}"
         run_all(_once(reported.values()))
@@ -163,7 +171,7 @@ def _run(
         except UsageError as error:
             errors[label] = f"{label}: {error}"
     left = [outcome.run for outcome in search.outcomes.values() if outcome.status == sweep.UNFINISHED]
-    return FigureRuns(finished, results.joined(tables) if tables else None, list(errors.values()), left)
+    return FigureRuns(finished, results.joined(tables) if tables else None, list(errors.values()), left, later)
 
 
 def report(figure: Figure, ended: FigureRuns, folder: pathlib.Path, records: pathlib.Path | None = None) -> None:
@@ -238,8 +246,9 @@ def execute(settings: cli.Settings, figures: Sequence[Figure]) -> int:
         executor = executors.build(settings, cores)
         with executors.running(executor, top):
             if settings.estimate or settings.scale == PAPER:
-                planned = (one.planned(settings.repeat or one.repeat, base, folder) for one in parts)
-                time = estimate.of([*itertools.chain(*planned)], top, executor, settings.workers)
+                found = [run(one, one, None) for one in parts]
+                left = [one for ended in found for one in (*ended.left, *ended.later)]
+                time = estimate.of(left, top, executor, settings.workers)
                 print(time.text, flush=True)
             if settings.estimate:
                 return 0 if time.is_whole else 1

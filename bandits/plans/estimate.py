@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bandits import studies, task_defaults
-from bandits.plans import sweep
+from bandits.plans import executors, sweep
 from bandits.plans.executors import Executor
 from bandits.plans.plan import Run
 from bandits.plans.sweep import Sweep
@@ -36,6 +36,7 @@ _TIMED_FLAGS = (
     "client_epochs_per_round",
     "client_selection",
     "decision_rule",
+    "federation",
     "max_examples_per_client",
     "model_aggregation",
 )
@@ -99,38 +100,44 @@ class Estimate(NamedTuple):
     is_whole: bool
 
 
-def of(planned: Iterable[tuple[Run, int]], folder: pathlib.Path, executor: Executor, workers: int) -> Estimate:
-    """Runs a few rounds of each kind of run, and estimates the time of the unfinished runs.
+def of(planned: Iterable[Run], folder: pathlib.Path, executor: Executor, workers: int) -> Estimate:
+    """Runs a few rounds of each kind of run, and estimates the time of the rounds that remain.
 
     Args:
-      planned: (run, weight) pairs, where the weight is a number of runs; later pairs of a run are ignored.
+      planned: The runs. If a run is planned twice, the first one counts.
       folder: The plan's folder. Timed runs are stored in its subfolder `estimate`, and are executed only once.
       executor: Executes the timed runs.
       workers: Number of runs at the same time.
     """
-    once: dict[str, tuple[Run, int]] = {}
-    for run, weight in planned:
-        once.setdefault(run.name, (run, weight))
-    left = [pair for pair in once.values() if sweep.unfinished(pair[:1], folder / "runs")]
+    once: dict[str, Run] = {}
+    for run in planned:
+        once.setdefault(run.name, run)
+    left = sweep.unfinished(once.values(), folder / "runs")
     if not left:
         return Estimate("All runs are finished.", True)
-    groups = runs.grouped(left, lambda pair: (pair[0].module, *map(pair[0].settings.get, _TIMED_FLAGS)))
+    groups = runs.grouped(left, lambda run: (run.module, *map(run.settings.get, _TIMED_FLAGS)))
     kinds, notes = [], []
-    for pairs in groups.values():
-        example = pairs[0][0]
+    for some in groups.values():
+        example = some[0]
         flags = [f"{name}={example.settings[name]}" for name in _TIMED_FLAGS if example.settings.get(name) is not None]
         name = " ".join([example.module.rpartition(".")[2], *flags])
-        rounds = sum(weight * (run.rounds + init_rounds(run.settings)) for run, weight in pairs)
+        rounds = sum(remaining_rounds(run, folder / "runs") for run in some)
         seconds = _measure(example, folder / "estimate", executor)
-        kinds.append((name, sum(weight for _, weight in pairs), rounds, seconds))
+        kinds.append((name, len(some), rounds, seconds))
         if not isinstance(seconds, str) and (needed := _round_bytes(example, folder / "estimate")):
             notes.append(f"A round of {name} needs about {needed / 1e9:.1f} GB of memory besides its data.")
-    if any(_is_downloaded(run.settings) for run, _ in left):
+    if any(_is_downloaded(run.settings) for run in left):
         notes.append(
             "For data in neither --data_dir nor FEDBANDITS_DATA_DIR, random examples of the same size are timed."
         )
     estimate = summarize(kinds, workers)
     return estimate._replace(text="\n".join([estimate.text, *notes]))
+
+
+def remaining_rounds(run: Run, folder: pathlib.Path) -> int:
+    """Rounds that a run still has to execute, including its initial training, in the folder of all runs."""
+    done = executors.last_round(folder / run.name)
+    return run.rounds - done if done else run.rounds + init_rounds(run.settings)
 
 
 def summarize(kinds: Sequence[Kind], workers: int) -> Estimate:

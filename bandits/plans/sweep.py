@@ -341,24 +341,32 @@ class Sweep:
             self._after_run()
             self._show()
 
-    def run_halving(self, planned: Sequence[Run], factor: int = 2, least: int = 1) -> None:
+    def run_halving(
+        self,
+        planned: Sequence[Run],
+        factor: int = 2,
+        least: int = 1,
+        run_all: Callable[[Iterable[Run]], None] | None = None,
+    ) -> None:
         """Executes runs by synchronous successive halving. Ties keep the order of the points.
 
         Args:
           planned: The runs of all points.
           factor: Reduction factor: the best 1/factor of the points of a rung run the next one.
           least: Minimum number of rounds of a point that is stopped early.
+          run_all: `run`, or `submit` to find the runs of each rung without waiting for them.
         """
+        run_all = run_all or self.run
         points = list(runs.grouped(planned, lambda run: run.point).values())
         *shorter, last = rungs(planned[0].rounds, len(points), factor, least)
         for rounds in shorter:
-            self.run([run.at_rounds(rounds) for seeds in points for run in seeds])
+            run_all([run.at_rounds(rounds) for seeds in points for run in seeds])
             values = [[self.outcomes[run.name].value for run in seeds] for seeds in points]
             scores = [goodness(some, smallest=self.smallest) for some in values]
             best = sorted(range(len(points)), key=lambda place: -scores[place])[: len(points) // factor]
             points = [points[place] for place in sorted(best)]
-        self.run([run for seeds in points for run in seeds])
-        for outcome in self.outcomes.values():
+        run_all([run for seeds in points for run in seeds])
+        for outcome in (self.outcomes[run.name] for run in planned):
             if outcome.status == FINISHED and outcome.rounds < last:
                 outcome.status = STOPPED_EARLY
 

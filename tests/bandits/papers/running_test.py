@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 
 import numpy as np
 import pandas as pd
@@ -75,6 +76,21 @@ def test_the_best_point_of_a_search_counts_and_its_values_are_reported(play, tmp
         seeds.setdefault(folder.parent.name.partition("-")[0], set()).add(folder.name)
     tuning = {"seed_100", "seed_101"}
     assert seeds == {"rate=0.01": tuning, "rate=0.1": {*tuning, "seed_0"}, "rate=1": tuning}
+
+
+def test_successive_halving_runs_only_the_better_points_to_the_end(play, tmp_path):
+    arms = (Configuration("searched", ("searched",), ("--total_rounds=8",), sweeps=("rate=0.01;0.1;1;10",)),)
+    figure = toy_figure(configurations=arms, published=(), claims=(), curves=(), halving=2)
+    assert play(figure, "--repeat=1") == 0
+    rounds = {
+        path.parent.parent.name.partition("-")[0]: json.loads(path.read_text())["total_rounds"]
+        for path in tmp_path.glob("r/runs/*/seed_100/finished.json")
+    }
+    assert rounds == {"rate=0.01": 4, "rate=0.1": 8, "rate=1": 2, "rate=10": 2}
+    records = tmp_path / "r" / "f1" / "f1_records.csv"
+    before = records.read_bytes()
+    assert play(figure, "--repeat=1", "--report_only") == 0
+    assert records.read_bytes() == before
 
 
 def test_data_that_is_not_there_is_one_message_before_anything_is_run(play, tmp_path, monkeypatch):

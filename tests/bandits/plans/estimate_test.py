@@ -18,6 +18,17 @@ def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds
     assert estimate.init_rounds(settings) == rounds
 
 
+def test_only_the_rounds_that_remain_count(tmp_path):
+    (run,) = plan.build(
+        ["--total_rounds=9", "--scenario=init", "--init_rounds=4"], sweeps=(), binary="run_federated"
+    ).runs()
+    assert estimate.remaining_rounds(run, tmp_path) == 13
+    folder = tmp_path / run.name
+    folder.mkdir(parents=True)
+    (folder / "metrics.csv").write_text("round_num\n1\n2\n")
+    assert estimate.remaining_rounds(run, tmp_path) == 7
+
+
 @pytest.mark.parametrize(
     ("binary", "arguments", "flags"),
     [
