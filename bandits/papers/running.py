@@ -34,7 +34,7 @@ class FigureRuns(NamedTuple):
       table: Records of the finished runs; None without such runs.
       errors: A line for each failed run.
       left: Unfinished runs that could be executed now.
-      later: Runs with the reported seeds of points that searches have yet to select, with the flags of the first points.
+      later: Runs of points that searches have yet to select, with the reported seeds and the flags of the first points.
     """
 
     finished: Mapping[str, Sequence[Run]]
