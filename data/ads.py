@@ -1,7 +1,7 @@
 """Impressions of ads: which of several ads a user would click, from a table or sampled with chosen rates."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ from data import clients, files, keys, table_file
 from data.errors import UsageError
 
 TABLE = "Ads_CTR_Optimisation.csv"
+_IMPRESSIONS, _ADS = 10_000, 10  # Size of the published table.
 
 
 class Impressions(NamedTuple):
@@ -19,11 +20,13 @@ class Impressions(NamedTuple):
       clicks: uint8 [clients, impressions, ads], 1 where the ad, if displayed, is clicked.
       rates: float64 [ads], expected number of clicks per impression.
       names: The ads' names.
+      size: `clients.size_report` of a table that has the name of the published one.
     """
 
     clicks: np.ndarray
     rates: np.ndarray
     names: tuple[str, ...]
+    size: Mapping[str, str] = {}
 
     @property
     def checksum(self) -> str:
@@ -32,8 +35,8 @@ class Impressions(NamedTuple):
 
     @property
     def report(self) -> dict[str, Any]:
-        """Names and rates of the ads, for `config.json`."""
-        return {"ads": self.names, "rates": self.rates.tolist()}
+        """Names and rates of the ads, for `config.json`, and the note on the size of the table."""
+        return {"ads": self.names, "rates": self.rates.tolist(), **self.size}
 
     @property
     def statistics(self) -> dict[str, Any]:
@@ -85,9 +88,10 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
     clicks = np.stack(columns, axis=1).astype(np.uint8)
     share = len(clicks) // num_clients
     order = keys.generator(seed, keys.Purpose.PARTITION).permutation(len(clicks))[: num_clients * share]
-    return Impressions(
-        clicks[order].reshape(num_clients, share, -1), clicks.mean(axis=0), tuple(map(str, frame.columns))
-    )
+    by_client = clicks[order].reshape(num_clients, share, -1)
+    sizes = {"impressions": (len(clicks), _IMPRESSIONS), "ads": (len(columns), _ADS)}
+    size = clients.size_report(TABLE, sizes) if pathlib.Path(path).name == TABLE else {}
+    return Impressions(by_client, clicks.mean(axis=0), tuple(map(str, frame.columns)), size)
 
 
 def bernoulli(rates: Sequence[float], num_clients: int, impressions: int, seed: int) -> Impressions:

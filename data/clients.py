@@ -12,7 +12,7 @@ import os
 import pathlib
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ import tqdm
 from data import action_sets, files, keys, text
 from data.errors import Failure, UsageError
 
+OTHER_SIZE = "other_size"  # Key of a report on data that has another size than the published data set.
 _CHECKED_END_BYTES = 128 << 20
 _MAX_ROW = 2**63 - 1
 _QUERY = (
@@ -124,6 +125,8 @@ class SqliteClients(ClientData):
             plan = self._connection.execute(f"EXPLAIN QUERY PLAN {_QUERY}", (split, "", 0, 0)).fetchall()
             if not self.client_ids:
                 raise sqlite3.DatabaseError(f"no clients in split {split!r}")
+            query = "SELECT SUM(num_examples) FROM client_metadata WHERE split_name = ?"
+            self.num_examples = int(self._connection.execute(query, (split,)).fetchone()[0])
         self.checksum = file_checksum(self._path)
         has_index = any("client_id=?" in row[-1] for row in plan)
         self._rows = None if has_index else self._find_rows()
@@ -207,6 +210,24 @@ class RandomClients(ClientData):
 
     def load(self, index: int) -> Examples:
         return self._make(np.random.default_rng(index))
+
+
+def size_report(name: str, sizes: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    """Compares the size of a file with that of the published data set whose format it has; warns if they differ.
+
+    Args:
+      name: Name of the data set.
+      sizes: Actual and published number of everything that is counted.
+
+    Returns:
+      A report for `config.json` with the differences under `OTHER_SIZE`; empty if there are none.
+    """
+    differing = [f"{found:,} {what} instead of {known:,}" for what, (found, known) in sizes.items() if found != known]
+    if not differing:
+        return {}
+    text = f"a file in the format of {name}, with {', '.join(differing)}"
+    print(f"Warning: The data is {text}, so results on it are not results on {name}.", file=sys.stderr)
+    return {OTHER_SIZE: text}
 
 
 def warn_of_random_data(what: str) -> None:

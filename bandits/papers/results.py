@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 
 from bandits import environment_flags, studies
-from bandits.papers.plan import Figure, Measure, parse_operand
+from bandits.papers.plan import STAND_IN, Figure, Measure, parse_operand
 from bandits.plans import plan
 from bandits.results import baselines, comparison, configurations, runs
 from bandits.results.baselines import BaselineComparison, Baselines
 from bandits.results.comparison import Comparison, Reference
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
+from data.clients import OTHER_SIZE
 from data.errors import UsageError
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
@@ -35,7 +36,8 @@ _PICKED = "picked:"  # Prefix of the column with the value that a search selecte
 # Prefix of the column that records whether that value lies on an edge of the grid that was run. The declared grid may
 # change later.
 _EDGE = "edge:"
-_DIVERGED, _UNPAIRED, _ROUNDS = "diverged", "unpaired", "rounds"  # The first two are 0 or 1, and left out if all are 0.
+# The first three are 0 or 1, and left out if all are 0.
+_DIVERGED, _UNPAIRED, _OTHER_DATA, _ROUNDS = "diverged", "unpaired", "other_data", "rounds"
 _WORDS = ("arm", "data", "commit", "machine")  # Columns with text; all others are numeric.
 _LAST_COLUMNS = (_ROUNDS, "data", "commit", "machine")
 _COMMIT_LENGTH = 12
@@ -274,7 +276,7 @@ def path_of(figure: Figure, folder: pathlib.Path) -> pathlib.Path:
 
 
 def read(figure: Figure, path: pathlib.Path) -> "Results":
-    """Results from a figure's records, marked if they are from a rehearsal. Without a file, they are empty.
+    """Results from a figure's records; see `figure_of`. Without a file, they are empty.
 
     Raises:
       UsageError: If the file has no records; the message names the file.
@@ -290,7 +292,19 @@ def read(figure: Figure, path: pathlib.Path) -> "Results":
         table.drop(columns=[*_WORDS]).astype(float)
     except (OSError, KeyError, ValueError) as error:
         raise UsageError(f"{path} holds no records ({error}).") from error
-    return Results(figure.marked(int(table[REHEARSAL].max())) if REHEARSAL in table else figure, table)
+    return Results(figure_of(figure, table), table)
+
+
+def figure_of(figure: Figure, table: pd.DataFrame) -> Figure:
+    """The figure as its records mark it: as a rehearsal, or as one on data that only has the format of the paper's."""
+    if REHEARSAL in table:
+        figure = figure.marked(int(table[REHEARSAL].max()))
+    if _OTHER_DATA in table and table[_OTHER_DATA].eq(1).any():
+        data = (
+            "a file in the format of the paper's data, which has another size; the runs' config.json states both sizes"
+        )
+        figure = dataclasses.replace(figure, data_kind=STAND_IN, data=data)
+    return figure
 
 
 def rows_of(
@@ -335,11 +349,12 @@ def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return table[[*(name for name in table if name not in _LAST_COLUMNS), *_LAST_COLUMNS]]
 
 
-def _provenance(folder: pathlib.Path) -> dict[str, str]:
-    """Checksum of a run's data, the project's commit, and this machine."""
+def _provenance(folder: pathlib.Path) -> dict[str, Any]:
+    """Checksum of a run's data, and whether it has another size than the published data; commit, and this machine."""
     content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
     commit = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
-    return {"data": content.get("data_checksum") or "", "commit": commit, "machine": runs.machine()}
+    other = {_OTHER_DATA: 1} if OTHER_SIZE in (content.get("data_report") or {}) else {}
+    return {"data": content.get("data_checksum") or "", "commit": commit, "machine": runs.machine()} | other
 
 
 def _recorded(run: Run, column: Metric) -> dict[str, float]:

@@ -186,6 +186,7 @@ def report(figure: Figure, ended: FigureRuns, folder: pathlib.Path, records: pat
     Raises:
       Failure: If a folder cannot be written.
     """
+    figure = figure if ended.table is None else results.figure_of(figure, ended.table)
     print(f"\n{figure.name}: {figure.about}. {figure.text}")
     if figure.data_note:
         print(figure.data_note)

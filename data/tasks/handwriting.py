@@ -5,6 +5,8 @@ the NIST writers that QMNIST names, 539 for training and 297 others for testing.
 time; the other two are held in memory, as uint8 pixels with background 255.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from data import clients, download, files, partition, tasks
@@ -34,6 +36,7 @@ def load(options: TaskOptions) -> tasks.Task:
     """
     num_classes = 62 if options.task_type in ("emnist_chars", "emnist62_linear", "unipen62") else 10
     phases = {"exact": tasks.exact(10)}
+    report: Mapping[str, str] = {}
     if num_classes == 62:
         phases = tasks.character_rewards(reference_code=options.is_published)
     if options.task_type == "unipen62":
@@ -41,7 +44,7 @@ def load(options: TaskOptions) -> tasks.Task:
     elif options.task_type == "mnist_writers":
         population, held_out = mnist_writers(options.data_dir)
     else:
-        population, held_out = _emnist(options, num_classes)
+        population, held_out, report = _emnist(options, num_classes)
     model = "cnn"
     if options.task_type.endswith("_linear"):
         model = "linear_l2" if options.is_published else "linear"
@@ -52,22 +55,29 @@ def load(options: TaskOptions) -> tasks.Task:
         feature_spec=((*_SHAPE, 1), "float32"),
         rewards=phases,
         normalize=images.normalize,
+        report=report,
         **tasks.image_model(options, model, (*_SHAPE, 1), num_classes),
     )
 
 
-def _emnist(options: TaskOptions, num_classes: int) -> Populations:
-    """Training and held-out examples of EMNIST's writers, from TFF's database, as published or decompressed.
+def _emnist(options: TaskOptions, num_classes: int) -> tuple[clients.ClientData, clients.ClientData, Mapping[str, str]]:
+    """Training and held-out examples of EMNIST's writers, from TFF's database, and a report on their number.
 
     Features are float32 [examples, 28, 28, 1] in [0, 1], background 1.
     """
     local = files.instead_of_download(options.data_dir, (FILE_NAME, f"{FILE_NAME}.lzma"), ORIGIN)
     if options.random_data and not local:
         clients.warn_of_random_data("EMNIST")
-        return random_writers(num_classes)
+        return (*random_writers(num_classes), {})
     path = download.decompressed(local) if local else download.lzma_file(ORIGIN, FILE_NAME, options.cache_dir)
-    train_split, test_split = _SPLITS[num_classes]
-    return clients.SqliteClients(path, train_split, _parse), clients.SqliteClients(path, test_split, _parse)
+    train, held_out = (clients.SqliteClients(path, split, _parse) for split in _SPLITS[num_classes])
+    writers, examples, others = _SIZES[num_classes]
+    sizes = {
+        "writers": (len(train), writers),
+        "training examples": (train.num_examples, examples),
+        "held-out examples": (held_out.num_examples, others),
+    }
+    return train, held_out, clients.size_report("EMNIST", sizes)
 
 
 def random_writers(num_classes: int) -> Populations:

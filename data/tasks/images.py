@@ -141,6 +141,7 @@ def load_partitioned(options: TaskOptions) -> tasks.Task:
         feature_spec=(source.shape, "float32"),
         rewards={"exact": tasks.exact(source.num_actions)},
         normalize=normalize,
+        report=clients.size_report(options.task_type, {"training images": (len(train.labels), source.num_training)}),
         **tasks.image_model(options, source.model, source.shape, source.num_actions, source.hidden),
     )
 

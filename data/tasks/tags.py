@@ -34,7 +34,7 @@ _SHA256 = {
 }
 # Numbers of users and examples in TFF's Stack Overflow, for training and held out. Users with fewer than 100 sentences
 # are left out.
-_RANDOM_POSTS = ((342_477, 135_818_730), (38_758, 16_491_230))
+_SIZES = ((342_477, 135_818_730), (38_758, 16_491_230))
 _FEWEST_POSTS = 100
 _WORDS_OF_A_POST = (5, 130)  # Assumed.
 _TAGS_OF_A_POST = 1.5  # Assumed.
@@ -89,9 +89,11 @@ def load_stackoverflow(options: TaskOptions) -> tasks.Task:
         examples = clients.Examples(features, labels)
         return examples if options.keep_untagged else examples.take(np.flatnonzero(labels.any(axis=1)))
 
-    return tasks.tag_task(
-        options, clients.SqliteClients(path, "train", parse), clients.SqliteClients(path, "heldout", parse), known
-    )
+    train, held_out = clients.SqliteClients(path, "train", parse), clients.SqliteClients(path, "heldout", parse)
+    sizes = {}
+    for split, part, (users, examples) in zip(("training", "held-out"), (train, held_out), _SIZES, strict=True):
+        sizes |= {f"{split} users": (len(part), users), f"{split} examples": (part.num_examples, examples)}
+    return tasks.tag_task(options, train, held_out, known, report=clients.size_report("Stack Overflow", sizes))
 
 
 @contextlib.contextmanager
@@ -159,7 +161,7 @@ def random_posts(vocabulary_size: int, num_tags: int, max_words: int) -> list[cl
 
         return clients.RandomClients(users, examples)
 
-    return [population(users, total / users) for users, total in _RANDOM_POSTS]
+    return [population(users, total / users) for users, total in _SIZES]
 
 
 def load_stackexchange(options: TaskOptions) -> tasks.Task:

@@ -330,9 +330,9 @@ def checked(
 
 
 def fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.Settings:
-    """Returns settings in which the default cohort size does not exceed the population."""
+    """Returns settings in which a cohort size that the user did not set does not exceed the population."""
     name = "clients_per_round"
-    if not population or name in settings.set_by_user or name in presets.values(settings.preset, study.presets):
+    if not population or name in settings.set_by_user:
         return settings
     return settings.replace(**{name: min(settings[name], population)})
 

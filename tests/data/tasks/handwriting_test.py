@@ -94,14 +94,14 @@ def test_random_writers_replace_a_download_alone(database, tmp_path, capsys):
     ],
 )
 def test_the_model_and_its_start_follow_the_variant(monkeypatch, task_type, changes, model, weights):
-    monkeypatch.setattr(handwriting, "_emnist", lambda *_: (None, None))
+    monkeypatch.setattr(handwriting, "_emnist", lambda *_: (None, None, {}))
     task = handwriting.load(TaskOptions(task_type, **changes))
     assert (task.model, task.initial_weights) == (model, weights)
 
 
 @pytest.mark.parametrize("model", [None, "mlp", "resnet18"])
 def test_zeros_are_refused_where_nothing_would_be_learned(monkeypatch, model):
-    monkeypatch.setattr(handwriting, "_emnist", lambda *_: (None, None))
+    monkeypatch.setattr(handwriting, "_emnist", lambda *_: (None, None, {}))
     with pytest.raises(UsageError, match="--initial_weights=zeros is only for linear models: --model="):
         handwriting.load(TaskOptions("emnist_chars", model=model, initial_weights="zeros"))
 

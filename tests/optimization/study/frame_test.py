@@ -210,10 +210,12 @@ def test_runs_leave_their_folders_and_are_reported_together(study, execute, tmp_
         ([], 3, ["--clients_per_round is reduced to 3, because there are no more clients."]),
         (["--clients=9"], 5, []),
         (["--clients_per_round=4"], 4, []),
-        (["--preset=slow"], 5, []),
+        (["--preset=slow"], 3, ["--clients_per_round is reduced to 3, because there are no more clients."]),
     ],
 )
-def test_only_the_default_cohort_is_no_larger_than_the_population(execute, tmp_path, capsys, arguments, size, message):
+def test_a_cohort_that_the_user_did_not_size_is_no_larger_than_the_population(
+    execute, tmp_path, capsys, arguments, size, message
+):
     execute("--experiment_name=a", *arguments)
     assert json.loads((tmp_path / "runs" / "a" / "config.json").read_text())["flags"]["clients_per_round"] == size
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("--")] == message
