@@ -6,6 +6,9 @@
   FILE.csv :: MEASURE :: ARM :: REFERENCE :: NUMBERS     mean difference, paired by seed
   ARM and REFERENCE may be differences: ARM minus ARM
   SOURCE :: QUOTE :: NUMBERS                             a part of a quote from a generated page
+  premise :: FILE.csv :: MEASURE :: ARM :: REFERENCE :: QUOTE
+                                                         the page's words on the premise of a comparison that the
+                                                         judge (`bandits.papers.claims`) does not accept
 
 FILE is below docs/evidence. SOURCE is such a file, or `page` (all tables, generated from the records).
 
@@ -22,7 +25,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from bandits.papers import page
+from bandits.papers import claims, figures, page, results
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 EVIDENCE = ROOT / "docs" / "evidence"
@@ -38,9 +41,16 @@ _NAMES = ("findings", "which_strategy", "federating", "environments", "correlate
 COMPLETE = [ROOT / "README.md", *(ROOT / f"docs/{name}.md" for name in _NAMES), *_PAPERS, *_RECIPES]
 
 
+def _lines(path: pathlib.Path) -> list[list[str]]:
+    return [line.split(" :: ") for line in (NUMBERS / f"{path.stem}.txt").read_text().splitlines()]
+
+
 def _sources(path: pathlib.Path) -> Iterator[list[str]]:
-    for line in (NUMBERS / f"{path.stem}.txt").read_text().splitlines():
-        yield line.split(" :: ")
+    return (line for line in _lines(path) if line[0] != "premise")
+
+
+def _premises(path: pathlib.Path) -> Iterator[list[str]]:
+    return (line for line in _lines(path) if line[0] == "premise")
 
 
 def _text(path: pathlib.Path) -> str:
@@ -96,3 +106,31 @@ def test_numbers_equal_their_records(path):
 def test_every_interval_has_a_source(path):
     listed = {numbers for *_, numbers in _sources(path)}
     assert set(_INTERVAL.findall(_text(path))) - listed == set()
+
+
+@functools.cache
+def _results(file: str) -> results.Results:
+    scale, name = pathlib.Path(file).with_suffix("").parts
+    return results.read(figures.load(scale)[name], EVIDENCE / file)
+
+
+def _unmet(path: pathlib.Path) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Yields (file, measure, the two arms) of each comparison on a page whose premise fails or is unknown."""
+    for file, *parts, _ in _sources(path):
+        if not file.endswith(".csv") or len(parts) != 3:
+            continue
+        measure, *compared = parts
+        found = _results(file)
+        pairs = [name.split(" minus ") for name in compared] if " minus " in compared[0] else [compared]
+        for pair in pairs:
+            arms = [found.operand(arm, measure) for arm in pair]
+            if claims.premise(*arms, found):
+                yield file, measure, frozenset(pair)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_comparison_is_quoted_with_its_premise(path):
+    stated = {(file, measure, frozenset(arms)): quote for _, file, measure, *arms, quote in _premises(path)}
+    assert set(_unmet(path)) == set(stated)
+    assert [quote for quote in stated.values() if quote not in _text(path)] == []

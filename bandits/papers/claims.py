@@ -265,7 +265,7 @@ def _learned(alternatives: Sequence[Operand], results: Results) -> Verdict | Non
     return Verdict(PREMISE, f"{PREMISE}: {verb} the best fixed action, {phrases.listed([*rewards])}")
 
 
-def _premise(first: Operand, second: Operand, results: Results) -> Verdict | None:
+def premise(first: Operand, second: Operand, results: Results) -> Verdict | None:
     """Why a comparison of two configurations is not judged; None if it is judged. See the module's docstring."""
     labels = [first.label, second.label]
     is_of_greedy = any(_GREEDY in label.replace(",", "").split() for label in labels)
@@ -310,7 +310,7 @@ def _better(first: Operand, second: Operand, results: Results, within: float = 0
     if within:
         why += f"; up to {100 * within:.3g}% {'more' if is_smallest else 'less'} is close ({OURS})"
     statement = _in_range(first, second, *((-math.inf, limit) if is_smallest else (-limit, math.inf)), why)
-    statement.premise = _premise(first, second, results)
+    statement.premise = premise(first, second, results)
     return statement
 
 
@@ -335,7 +335,7 @@ def _close(claim: Claim, results: Results) -> _Rows:
         within = claim.within * second.size
         why = f"{_described(first, second, results)}; within {number(within)} is close ({OURS})"
         statement = _in_range(first, second, -within, within, why)
-        statement.premise = _premise(first, second, results)
+        statement.premise = premise(first, second, results)
         if claim.kind == "apart":
             statement.is_met, statement.margin = not statement.is_met, -statement.margin
         rows.append([statement])
@@ -356,7 +356,7 @@ def _not_worse(claim: Claim, results: Results) -> _Rows:
 def _larger_lead(claim: Claim, results: Results) -> _Rows:
     first, second, third, fourth = (results.operands(group[0])[0] for group in claim.operands)
     statement = _better(first.lead(second), third.lead(fourth), results)
-    statement.premise = _premise(first, second, results) or _premise(third, fourth, results)
+    statement.premise = premise(first, second, results) or premise(third, fourth, results)
     return [[statement]]
 
 
