@@ -29,7 +29,7 @@ def build(
     """Builds the factory of an aggregation.
 
     Args:
-      aggregation: Options of the aggregation.
+      aggregation: Kind of the aggregation, with its clipping and noise.
       mechanism: The accounted mechanism, which determines the noise.
       shapes: Shapes of a delta's tensors, all float32.
 
@@ -102,7 +102,7 @@ def _of_user(own: objects.UserObject, specs: tuple[tf.TensorSpec, ...]) -> tff.a
 
 
 class _RequireFinite(tff.aggregators.WeightedAggregationFactory):
-    """The user's aggregation. Its result must be finite, unless all weights are 0, because all updates are finite."""
+    """The user's aggregation of finite updates, with a check that the result is finite unless all weights are 0."""
 
     def __init__(self, inner: tff.aggregators.WeightedAggregationFactory, label: str):
         self._inner = inner
@@ -131,7 +131,7 @@ class _RequireFinite(tff.aggregators.WeightedAggregationFactory):
 class SkipEmptyCohorts(tff.aggregators.WeightedAggregationFactory):
     """An aggregation whose state does not change in a round without clients; the result of such a round is NaN.
 
-    Otherwise, a round without clients would turn TFF's quantile estimate, and so the clip norm, into NaN for good.
+    Otherwise, such a round would permanently turn TFF's quantile estimate, and with it the clip norm, into NaN.
     """
 
     def __init__(self, inner: tff.aggregators.WeightedAggregationFactory):
@@ -165,7 +165,7 @@ class SkipEmptyCohorts(tff.aggregators.WeightedAggregationFactory):
 
 
 def _clipped(aggregation: options.Aggregation, mean, *, secure: bool = False):
-    """Clips deltas to a fixed norm or to a noiseless quantile estimate of their norms, if at all, before their mean."""
+    """Adds clipping to a mean: to a fixed norm or to a noiseless quantile estimate of the deltas' norms, or none."""
     norm = aggregation.clip_norm
     if norm is None:
         return mean
@@ -209,7 +209,7 @@ def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, s
 def noise(
     aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
 ) -> dp_queries.CorrelatedNoise | None:
-    """Correlated noise for `dp_queries.NoisyRounds`; None if the aggregator itself adds any noise that there is.
+    """Correlated noise for `dp_queries.NoisyRounds`; None unless the mechanism is `mf_dpftrl`.
 
     For the arguments, see `build`.
     """
@@ -222,7 +222,7 @@ def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanis
     """Seed of the noise, from which later rounds can regenerate it; secret unless the user sets a seed.
 
     Args:
-      aggregation: Options of the aggregation.
+      aggregation: Options with the seed of the noise.
       mechanism: The accounted mechanism. Successive trainings of the same model must not share noise.
       which: Index of the noise, if a mechanism has several kinds.
     """
@@ -243,7 +243,7 @@ def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements:
     Args:
       aggregation: Options of the aggregation.
       state_before: The aggregator's state at the start of the round.
-      measurements: The aggregator's measurements of the round.
+      measurements: What the aggregator reported in the round.
     """
     if aggregation.clip_norm is None or aggregation.unclip_quantile is None:
         return aggregation.clip_norm

@@ -19,7 +19,7 @@ class ClientStates:
         """Opens the folder, or creates one that only its owner can read.
 
         Args:
-          folder: The folder.
+          folder: Folder for the states of all clients.
           checkpoint_rounds: Returns the rounds of all checkpoints.
 
         Raises:

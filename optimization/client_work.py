@@ -27,7 +27,7 @@ class ClientUpdate(NamedTuple):
 
     Attributes:
       delta: New minus old weights, in the order of the model's weights; all zero where `is_finite` is false.
-      loss_sum: float32 scalar, sum over the steps of the mini-batch's mean loss before the step, times its size.
+      loss_sum: float32 scalar, sum over all steps of the mini-batch's size times its mean loss before the step.
       is_finite: bool scalar, whether the norm of the delta was finite.
       loss_deviation: float32 scalar, standard deviation of the mini-batches' losses; 0 without a step.
     """
@@ -64,7 +64,7 @@ class ClientWork(Protocol):
           round, float32 in the model's order. `examples` is a mapping with `features` and everything that `loss` reads,
           with the examples on the first axis: in bandits `action` int32, `reward` and `propensity` float32, or
           `rewards` float32 [examples, actions] with full feedback. `key` is the client's int32 [2] key for the round.
-          `learning_rate` is a float32 scalar that replaces the work's own learning rate, or None.
+          `learning_rate`, a float32 scalar, replaces the work's own learning rate unless it is None.
         """
 
 
@@ -349,7 +349,7 @@ def _take(examples, rows: tf.Tensor):
 
 
 def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tensor:
-    """Sum of each example's terms over these flattened arrays."""
+    """Sum of each example's terms over these flattened arrays: float32 [batch], or [batch, heads] with heads."""
     pairs = zip(arrays, terms, strict=True)
     # For single entries, `gather_nd` takes two thirds of the time of a plain gather.
     parts = [tf.gather_nd(array, tf.expand_dims(places, -1)) * factors for array, (places, factors) in pairs]

@@ -1,4 +1,4 @@
-"""Sampling of cohorts. A cohort depends only on the seed and the round, so rounds need to carry no state."""
+"""Sampling of cohorts. A cohort depends only on the seed and the round, so rounds pass no state on."""
 
 import concurrent.futures
 import hashlib
@@ -18,7 +18,7 @@ def draw(
     """Samples a round's cohort.
 
     Args:
-      cohort: Options of the cohort.
+      cohort: Size of the cohort, and how it is sampled.
       population: Number of clients to sample from.
       seed: Seed of the run, or a secret seed.
       round_num: Number of the round, from 1.
@@ -76,8 +76,8 @@ class PreparedAhead:
         """Stores the arguments. The first call of the instance starts to prepare rounds ahead.
 
         Args:
-          prepare: Function of a round's number and other arguments that reads its clients. It is also called from
-            another thread.
+          prepare: Reads the clients of a round, given its number and other arguments. It is also called from another
+            thread.
           total_rounds: Number of the last round.
         """
         self._prepare = prepare

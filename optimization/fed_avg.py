@@ -50,8 +50,8 @@ class RoundMetrics(NamedTuple):
       batch_examples: int32, number of examples in those clients' mini-batches; an example counts in each mini-batch.
       empty_clients: int32, number of clients without examples; their update is zero.
       nonfinite_clients: int32, number of clients whose update was not finite, and was replaced by zero.
-      client_losses: float32 [cohort_size], mean loss of each client over its mini-batches. NaN for a client without
-        training or whose update was not finite; 0 at positions without a client.
+      client_losses: float32 [cohort_size], mean loss of each client over its mini-batches. NaN for a client who did not
+        train or whose update was not finite; 0 at positions without a client.
       client_deviations: float32 [cohort_size], standard deviation of each client's mini-batch losses; NaN and 0 as in
         `client_losses`.
       update_norm: float32, L2 norm of the aggregated update; 0 if it was not finite.
@@ -133,7 +133,7 @@ class Process(abc.ABC):
     """Definition of the rounds.
 
     Attributes:
-      model: The model.
+      model: The model that the rounds train.
       loss: Mean loss of a mini-batch.
       local_work: The clients' training. None keeps the initial model, as a baseline: clients send no update, and the
         server takes no step.
@@ -147,8 +147,8 @@ class Process(abc.ABC):
       statistics: Factory of the sum of `Log.statistics`, without a state; None without statistics.
       joint_clip_norm: L2 clip norm of the update alone, if the aggregator takes the update and `Log.statistics` as one
         contribution; otherwise None.
-      noise: Correlated noise, which is generated outside the process for each round; None if the aggregator itself adds
-        any noise that there is.
+      noise: Correlated noise, which is generated outside the process for each round; None if there is no noise, or if
+        the aggregator adds it.
     """
 
     model: models.Model
@@ -374,9 +374,9 @@ def server_step(
     can move the weights.
 
     Args:
-      optimizer: Server optimizer.
-      optimizer_state: State of the server optimizer.
-      weights: Model before the step.
+      optimizer: TFF's optimizer on the server.
+      optimizer_state: Its state before the step.
+      weights: Model before the step, in the order of `Model.shapes`.
       delta: Aggregated client deltas, new minus old.
 
     Returns:

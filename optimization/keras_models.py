@@ -17,7 +17,7 @@ class Architecture:
     """A Keras model of stateless float32 layers, whose weights are not used. The `repr` identifies the architecture.
 
     Attributes:
-      model: The Keras model.
+      model: The Keras model as it was given, with its own weights.
     """
 
     def __init__(self, model: Any):

@@ -174,7 +174,7 @@ def _convolutional(
     """Convolutions, then dense layers with ReLU in between, for 28 x 28 x 1 images.
 
     Args:
-      convolutions: The convolutions.
+      convolutions: Size, channels, padding and pooling of each convolution.
       hidden: Widths of the hidden dense layers.
       num_outputs: Number of outputs.
       dropouts: Share of each dense layer's inputs that training drops.
@@ -232,7 +232,7 @@ def cnn(num_outputs: int) -> Model:
 
 
 def cnn_small(num_outputs: int) -> Model:
-    """CNN from Johansson and Gullbrandson 2022, Table D.1: two 5 x 5 convolutions with 16 and 32 channels."""
+    """CNN from Johansson and Gullbrandson 2022, Table D.1: `cnn` with 16 and 32 channels and no hidden dense layer."""
     return _convolutional([_Convolution(5, 16), _Convolution(5, 32)], (), num_outputs)
 
 
@@ -323,7 +323,7 @@ def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm
 def dense(features: Any) -> Any:
     """Converts features to the form that models take: pads bags of words, also those in action sets.
 
-    Bags become `ids` int32 and `values` float32, both [posts, words of the longest post], padded with 0.
+    Bags become `ids` int32 and `values` float32, both [examples, words of the longest example], padded with 0.
     """
     if isinstance(features, action_sets.ActionSets):
         return features._replace(contexts=dense(features.contexts))

@@ -73,7 +73,7 @@ class Cohorts:
 
     Attributes:
       size: Number of clients per round; under Poisson sampling, the expected number.
-      availability: Availability of the clients.
+      availability: When clients are available, and how often they drop out.
       groups: Number of groups that take turns, with `cyclic_poisson` sampling.
     """
 
@@ -192,7 +192,7 @@ class Aggregation(Target):
     bands: int | None = setting(
         None,
         "Number of rounds whose noise is combined in the noise of one round. auto chooses the number with the least "
-        "noise on the prefix sums of the planned rounds, if the noise fits in 0.5 GiB",
+        "noise on the prefix sums of the planned rounds, among those that need at most 0.5 GiB",
         number_or_word("auto", factorizations.MOST_BANDS),
         name="mf_bands",
         only={"aggregator_type": ("mf_dpftrl",)},
@@ -223,15 +223,15 @@ class Training(Evaluations):
 
     Attributes:
       seed: Seed of all randomness.
-      task: The task.
+      task: Options of the task's data, model and rewards.
       total_rounds: Number of rounds.
       cohort_size: Number of clients per round.
-      selection: Options of client selection.
+      selection: The client selector, and its parameters.
       max_examples_per_client: Cap on a client's examples; 0 for none.
       batch_size: Number of examples in a client's mini-batch.
       learning_rate: Client learning rate.
-      corrections: Corrections of the clients' gradients.
-      server_optimizer: Options of the server optimizer.
+      corrections: Corrections of the gradients in the clients' training.
+      server_optimizer: Name and hyperparameters of the server optimizer.
       rounds_per_checkpoint: Rounds between checkpoints; 0 to save only the last round.
     """
 

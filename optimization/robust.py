@@ -1,6 +1,6 @@
 """Robust aggregation: the coordinate-wise median and trimmed mean of a cohort's updates (Yin et al. 2018).
 
-Clients count equally. The update of a client without examples, or of one whose update is not finite, counts as zeros.
+Clients count equally. An update that is not finite, and the update of a client without examples, count as zeros.
 """
 
 import dataclasses

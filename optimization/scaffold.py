@@ -23,12 +23,12 @@ from optimization.runtime import rounds
 
 
 class Variates(NamedTuple):
-    """The `aggregator` of a `fed_avg.State` between rounds.
+    """State of the control variates, which is the `aggregator` of a `fed_avg.State` between rounds.
 
     Attributes:
       server: c, float32 arrays in the model's order.
       last_rounds: int64 [clients], the last round in which each client took part; 0 for none.
-      aggregator: State of the process's own aggregator.
+      aggregator: State of the aggregator of the wrapped process.
     """
 
     server: tuple
@@ -46,7 +46,7 @@ class Rounds:
           process: The process that `definition` builds, with an unclipped mean. It runs the rounds without clients.
           definition: Definition of the rounds. Its `local_work` is a `client_work.LocalSgd` without momentum, whose
             learning rate all clients use.
-          states: The clients' variates.
+          states: Store of the clients' variates.
           population: Indices of the clients that may take part.
         """
         self._process, self._states, self._population = process, states, population
@@ -80,7 +80,7 @@ class Rounds:
         """Runs a round, and stores its clients' variates. Returns the next state and the metrics of the round.
 
         Args:
-          server: State before the round.
+          server: State before the round, whose `aggregator` is a `Variates`.
           inputs: For each client, its input of type `fed_avg.Process.client_type`, and its index. Indices are distinct.
           round_num: The round, from 1.
         """

@@ -3,8 +3,8 @@
 These are Algorithms 1 to 10 of Johansson and Gullbrandson 2022. TFF aggregates the updates, except for FedAG and FedBE,
 whose server is this program: `CollectedRounds` collects each client's update. All algorithms pass their aggregate to
 the server optimizer; SGLD adds its noise after the step. FedAvg, FedOpt, FedPA and SGLD weight clients by their numbers
-of examples, except with SCAFFOLD or the selector `rand`; the other algorithms weight clients equally, as in the source.
-A client that diverged counts as a zero update, and a client without examples is ignored.
+of examples, except with SCAFFOLD or the selector `rand`. The other algorithms weight clients equally, as Johansson and
+Gullbrandson do. A client that diverged counts as a zero update, and a client without examples is ignored.
 """
 
 import dataclasses
@@ -86,7 +86,7 @@ class ServerChain:
 
         Args:
           average: Average after the previous round.
-          state: State of this round.
+          state: State of the chain after this round.
           round_num: Number of this round, from 1.
         """
         count = round_num - self.burn_in_rounds
@@ -129,7 +129,7 @@ def build(
     Args:
       posterior: Name and hyperparameters of the algorithm.
       sgd: The clients' training by SGD. Chains of posterior samples take the same steps.
-      model: The model.
+      model: Model of the task.
       cohort_size: Maximum number of clients in a round.
       server_features: The server's unlabelled examples for FedBE, in the form that the model takes; otherwise None.
     """
@@ -231,7 +231,7 @@ class CollectedRounds:
         """Runs a round. If no client has examples, the update is zero.
 
         Args:
-          state: State before the round.
+          state: State before the round, with the model that clients receive.
           cohort: Inputs of at least one client.
           aggregate: (weights before the round, deltas of clients with examples) -> `ServerUpdate`.
 

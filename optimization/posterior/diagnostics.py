@@ -1,4 +1,4 @@
-"""Tests whether a cohort's models are normal, with plots (Johansson and Gullbrandson 2022, section 3.1, Appendix A)."""
+"""Tests a cohort's models for normality, and plots them (Johansson and Gullbrandson 2022, section 3.1, Appendix A)."""
 
 import functools
 import os

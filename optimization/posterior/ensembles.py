@@ -150,10 +150,10 @@ def fedbe(
 
     Args:
       model: A classifier whose outputs are logits.
-      models: float32 [clients, parameters].
+      models: Models of the clients, float32 [clients, parameters].
       features: The server's unlabelled examples, in the form that `model.forward` takes.
       num_samples: Number of models sampled from the posterior.
-      distillation: Options of the distillation.
+      distillation: Hyperparameters of the distillation.
       generator: Random generator for the samples and for the random key of the shuffles.
 
     Returns:

@@ -53,7 +53,7 @@ class PosteriorRounds(training.TrainingRounds):
 
         Args:
           options: Options of the run.
-          task: The task.
+          task: The task, whose clients train the model.
           folder: Folder for the diagnostics and the control variates.
         """
         self._options, self._folder = options, folder

@@ -64,13 +64,13 @@ KEEP_MODELS = (*MODES, "fedag", "fedbe")
 class MeanShift:
     """FedKP and FedKPPA: mean shift of each parameter separately.
 
-    Each step leads to a mean of the samples that is weighted by the kernel, as in Algorithm 8. The steps climb the
-    density estimate with the kernel's shadow (Cheng 1995): the biweight kernel for the Epanechnikov kernel, and the
+    Each step moves to the mean of the samples, weighted by the kernel, as in Algorithm 8. The steps climb the density
+    estimate that uses the kernel's shadow (Cheng 1995): the biweight kernel for the Epanechnikov kernel, and the
     Gaussian kernel for itself.
 
     A parameter does not change if all clients agree on it. A starting point that no kernel reaches does not move; a
-    Gaussian kernel reaches every point. The mode of a single client's model is that model. As the bandwidth grows,
-    every result approaches the clients' mean.
+    Gaussian kernel reaches every point. The model of a single client is its own mode. As the bandwidth grows, every
+    result approaches the clients' mean.
     """
 
     kernel: str = setting(EPANECHNIKOV, "Kernel of the density", [EPANECHNIKOV, GAUSSIAN])
@@ -203,7 +203,7 @@ class PosteriorOptions(_RoundsAndClients, _Clients, _Evaluation, ClientAlgorithm
     """Options of a run.
 
     Attributes:
-      posterior: The algorithm.
+      posterior: The algorithm and its hyperparameters.
       server_clients: Number of clients who give their examples to the server and do not train.
     """
 
@@ -285,7 +285,7 @@ def options(settings: cli.Settings) -> PosteriorOptions:
 
 
 def notes(settings: cli.Settings) -> Sequence[str]:
-    """Note that the burn-in of a preset was shortened, if it was."""
+    """A note if the burn-in of a preset was shortened."""
     published = presets.values(settings.preset, PRESETS).get("burn_in_rounds")
     is_set = published is None or "burn_in_rounds" in settings.set_by_user
     if is_set or settings.algorithm not in BURNING_IN or settings.burn_in_rounds == published:

@@ -160,10 +160,10 @@ def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, toleranc
     quadratic functions of the point.
 
     Args:
-      shift: Options of the mean shift.
+      shift: Kernel, bandwidth and number of steps.
       samples: float64 [parameters, clients], ascending.
       width: float64 [parameters], bandwidths, at least `_LEAST_REACH`.
-      tolerances: float64 [parameters, 1].
+      tolerances: float64 [parameters, 1], length of a step after which a sample stops.
 
     Returns:
       float64 [parameters].

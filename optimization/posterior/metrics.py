@@ -41,7 +41,7 @@ def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
     """Values of `MEASURES` for predictions, in the same order.
 
     Args:
-      log_probabilities: float32 [examples, classes].
+      log_probabilities: Predictions, float32 [examples, classes].
       labels: int [examples], classes.
     """
     import sklearn.metrics

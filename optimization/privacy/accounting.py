@@ -288,7 +288,7 @@ class Analysis:
         amounts to adding or removing the client while the other clients keep their turns.
       sampling: Description of the random sampling of cohorts that amplifies privacy.
       assumed: Whether the run only approximates this sampling, so that epsilon is not proven.
-      release: The release.
+      release: What each of the releases discloses.
       amount: Function from the number of rounds to the number of releases. For a Gaussian release, the result need not
         be an integer.
       note: A remark on the numbers, or an empty string.

@@ -24,7 +24,7 @@ class Plan(NamedTuple):
     """Mechanism of a run, fixed before its first round.
 
     Attributes:
-      mechanism: The mechanism.
+      mechanism: The mechanism, with its noise and bands.
       reason: Sentences that describe the mechanism and compare it with other numbers of bands.
     """
 
@@ -239,7 +239,7 @@ def scale_cohort(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: f
 
     As in Agarwal et al. 2023, section 5.3, cohort and noise multiplier grow by the same factor. The noise on the mean,
     which is the noise multiplier times the clip norm divided by the cohort size, therefore stays the same, as does the
-    utility. The cohort does not become smaller.
+    utility. The cohort never becomes smaller than before.
 
     Args:
       mechanism: The mechanism, with the noise multiplier that training tolerates at its cohort size.

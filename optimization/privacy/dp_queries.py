@@ -96,7 +96,7 @@ def tree_sum(
     Args:
       clip_norm: L2 norm to which a record is clipped.
       noise_multiplier: Standard deviation of a node's noise, in clip norms.
-      specs: Specifications of a record's tensors.
+      specs: Shapes of a record's tensors.
       noise_seed: Seed of the noise.
       max_rounds: Maximum number of rounds in a tree.
     """
@@ -238,7 +238,7 @@ class NoisyRounds(NamedTuple):
 
     Attributes:
       process: Process whose states have a field `aggregator`.
-      noise: The noise.
+      noise: Generator of the noise.
     """
 
     process: Any

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-# Entries of C^-1 that are further below its diagonal count as 0.
+# Entries of C^-1 that are further than this below the diagonal count as 0.
 _MOST_ROUNDS = 2**17
 MOST_BANDS = 10_000
 _MOST_OPTIMIZED_ROUNDS = 10_000  # With more rounds, the optimization would take several seconds.

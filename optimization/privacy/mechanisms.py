@@ -237,7 +237,7 @@ class Mechanism:
         return tuple(dict.fromkeys((*self.apart_from, *earlier)))
 
     def epsilon(self, rounds: int, *, proven: bool = False) -> float:
-        """Returns the headline epsilon, or the first proven one; infinity if there is none, and 0 without a release.
+        """Returns the headline epsilon, or the first proven one; infinity without a guarantee, 0 without a release.
 
         With the RDP accountant, this is fast enough to call in every round.
         """

@@ -89,7 +89,7 @@ def distributed_noise_multiplier(
 
     Args:
       noise_multiplier: Standard deviation of the whole cohort's noise, in clip norms.
-      clip_norm: Clip norm.
+      clip_norm: L2 norm to which an update is clipped.
       cohort: Number of clients, each of whom adds a share of the noise.
       dimension: Number of model parameters.
       bits: Number of bits per coordinate of the sum.
@@ -117,8 +117,8 @@ def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
 
     Andrew et al. 2021, Theorem 1: z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2). The count of unclipped clients, to which
     each client adds +1/2 or -1/2, is released with the sum of updates. Together they cost as much privacy as the sum
-    alone with `noise_multiplier`. An absent client adds nothing to either of them, and replacing a client changes each
-    at most twice as much.
+    alone with `noise_multiplier`. An absent client adds nothing to either of them. Replacing a client changes each of
+    them at most twice as much as removing the client.
 
     Args:
       noise_multiplier: Total noise multiplier z, which is accounted for; 0 returns 0.

@@ -67,7 +67,7 @@ def derived(
     """Derives computations from one computation. The result is cached if the computation came from `process`.
 
     Args:
-      computation: The computation.
+      computation: The computation that `derive` uses.
       what: Name of the derived result.
       derive: Function that derives it; an empty result is not cached.
     """
@@ -126,7 +126,7 @@ def _read(path: pathlib.Path) -> list[tff.Computation] | None:
 
 
 def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
-    """Caches computations, if there are any, only this user can access the folder, and `_name` finds all containers."""
+    """Caches computations. Does nothing if there are none, others can access the folder, or a container has no name."""
     try:
         content = json.dumps([_encoded(computation) for computation in computations]).encode()
     except LookupError:

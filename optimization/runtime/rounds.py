@@ -50,7 +50,7 @@ class CohortPartsContext(tff.framework.SyncContext):
         """Stores the workers.
 
         Args:
-          workers: The workers.
+          workers: The workers. The first one also runs the server's steps.
           concurrent_calls: Number of clients that a worker computes at the same time.
         """
         self.workers = list(workers)
@@ -98,7 +98,7 @@ class CohortPartsContext(tff.framework.SyncContext):
         Args:
           computation: (*shared at the server, values at clients) -> results at clients.
           shared: Values that every client receives.
-          clients: The cohort.
+          clients: Values of each client of the cohort.
           take: Called with the index and the result of each client, in any order and from any thread.
         """
         compiled = _compile(computation)
@@ -140,7 +140,7 @@ class CohortPartsContext(tff.framework.SyncContext):
                 self._drop(worker, error)
 
     def _drop(self, worker: executor.Executor, error: Exception) -> None:
-        """Removes a lost worker; raises any error that is not a `WorkerLostError`."""
+        """Removes a lost worker; raises `Failure` if no other is left, and any error that is not a `WorkerLostError`."""
         if not isinstance(error, executor.WorkerLostError):
             raise error
         self.workers.remove(worker)
@@ -250,7 +250,7 @@ def _server_bytes(type_spec: tff.Type | None) -> int:
 def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativeProcess:
     """Returns a process whose rounds have MapReduce form, in which each client does all its work in one computation.
 
-    Otherwise, a round consists of many small computations: training, a norm, clipping, weighting, and a sum for each
+    In its original form, a round consists of many small computations: training, a norm, clipping, a sum for each
     metric. TFF's worker calls them one by one for each client, and keeps all results. The MapReduce form has only a few
     computations: a client's work, the sum of two clients' results, and the server's work.
 

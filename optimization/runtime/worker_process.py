@@ -47,7 +47,7 @@ _ISOLATED_PORT = 9000  # In a separate network every port is free.
 
 
 class RefusedError(Exception):
-    """The system refuses a separate network; the message gives its reason."""
+    """A command cannot be started, or not in a separate network; the message gives the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ def start(command: Sequence[str], port: int, environment: Mapping[str, str], *, 
     Args:
       command: Program and arguments.
       port: Port of the command. If the command is isolated, the port need not be free outside its network.
-      environment: Environment variables.
+      environment: All environment variables of the command.
       isolate: Whether the command gets a separate network.
 
     Raises:
@@ -209,7 +209,7 @@ def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -
     binary = pathlib.Path(str(package)).parent / "data" / "worker_binary"
     # By default, as many clients run in parallel as there are cores. Each uses the threads of one core, so none waits.
     # A client's operations run one after the other in its own thread (-1): most take less time than waking another.
-    # TensorFlow turns its oneDNN kernels off on processors without AVX-512 VNNI, but they halve the time there, too.
+    # By default, TensorFlow does not use oneDNN on processors without AVX-512 VNNI, although it halves the time there.
     environment = dict(
         {"TF_NUM_INTEROP_THREADS": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"} | os.environ,
         TF_NUM_INTRAOP_THREADS=str(max(1, cores // calls)),

@@ -70,11 +70,11 @@ class Availability:
     def zones(self, population: clients.ClientData, num_labels: int, members: range | None = None) -> np.ndarray:
         """Time zones of clients, int [clients], from 0.
 
-        If zones depend on labels, each zone has a range of consecutive labels, to which the most frequent label of its
-        clients belongs. The data of each client is then read once.
+        If zones depend on labels, each zone stands for a range of consecutive labels, and a client's zone is the one
+        that contains its most frequent label. The data of each client is then read once.
 
         Args:
-          population: The task's clients.
+          population: Data of all clients of the task.
           num_labels: Number of labels of the task.
           members: Indices of the clients; None for all. The zone of a client does not depend on the other clients.
         """
@@ -107,7 +107,7 @@ class Attendance:
     """The clients' attendance in the rounds of a run.
 
     Attributes:
-      availability: Availability of the clients.
+      availability: How likely clients are to be available and to drop out.
       zones: int [clients], time zones of the clients.
       seed: Seed of the run.
     """
@@ -130,7 +130,7 @@ class Attendance:
 
         Args:
           sampled: int [clients], a cohort sampled from all clients, whether they are available or not.
-          round_num: The round.
+          round_num: Number of the round, from 1.
           fill: Whether available clients, sampled uniformly, replace unavailable ones, as far as possible. Clients who
             drop out are not replaced.
         """

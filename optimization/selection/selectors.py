@@ -84,7 +84,7 @@ class Selector(abc.ABC):
         """Returns the state with the polled losses.
 
         Args:
-          state: State.
+          state: The selector's state.
           ids: int [clients], the candidates who answered.
           losses: float [clients], finite, mean loss of the current model on all examples of each of these clients.
 
@@ -98,7 +98,7 @@ class Selector(abc.ABC):
         """Selects the clients of the next round, int64 [cohort_size]. Ties are broken uniformly at random.
 
         Args:
-          state: State.
+          state: The selector's state, after `observe_poll` if clients were polled.
           draw: Keyed random generator of the round, after `candidates` has used it.
         """
 
@@ -106,9 +106,9 @@ class Selector(abc.ABC):
         """State after a round.
 
         Args:
-          state: State.
+          state: The selector's state before the round.
           ids: int [clients], distinct, the clients who reported. Other members of the cohort may have dropped out.
-          losses: Their reports.
+          losses: Reports of these clients.
           silent: int [clients], distinct, clients of the cohort who had nothing to report. They count as tried, with a
             loss of 0; otherwise a client who always diverges would be selected in every round.
         """
@@ -403,7 +403,7 @@ class SelectedCohorts:
     """A selector in a run. The caller holds its state.
 
     Attributes:
-      selector: The selector.
+      selector: Selector for the population of the run.
       seed: Seed of the run.
     """
 
@@ -414,8 +414,8 @@ class SelectedCohorts:
         """Selects a round's cohort, after a poll if the selector needs one.
 
         Args:
-          state: The selector's state.
-          round_num: The round.
+          state: State of the selector before the round.
+          round_num: Number of the round, from 1.
           poll: Maps clients, int [clients], to their losses, float [clients], which are not finite for clients who do
             not answer.
         """

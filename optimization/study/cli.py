@@ -57,7 +57,7 @@ def command_line(module: str | None = None, arguments: Sequence[str] = ()) -> st
 
     Args:
       module: The program; by default this process's program, with its arguments.
-      arguments: Its arguments.
+      arguments: Arguments of `module`.
     """
     root = pathlib.Path(__file__).resolve().parents[2]
     if module is None:

@@ -107,7 +107,7 @@ def band(
 
     Args:
       tables: The `metrics.csv` of each seed.
-      column: The metric.
+      column: Name of the metric.
       kind: One of `BANDS`.
       bounds: Smallest and largest possible value, at which the band ends; see `metrics.range_of`.
 

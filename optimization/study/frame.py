@@ -38,7 +38,7 @@ class Run(Generic[OptionsT, DataT]):
     Attributes:
       settings: Completed flags, which are recorded in `config.json`.
       options: Options of the study, built from these flags.
-      data: Data of the run.
+      data: What `Study.open` returned for these options.
       folder: Opened folder of the run.
       callbacks: The user's callbacks.
     """
@@ -96,7 +96,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         return self.flags.options(settings)
 
     def strategy(self, settings: cli.Settings) -> str:
-        """Name of what the run uses for the flag `chosen`, in messages."""
+        """Printed name of the run's value of the flag `chosen`."""
         return str(settings[self.chosen])
 
     def recorded_object(self, name: str, value: Any) -> objects.UserObject:
@@ -286,7 +286,7 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
     """Opens the data and then the folders of all runs.
 
     Args:
-      study: The study.
+      study: Definition of the study.
       planned: The flags of each run.
       command: The command to record; by default, the command of this process.
 
@@ -426,7 +426,7 @@ def run_rounds(
 ) -> "runner.Outcome":
     """Starts or continues the rounds of a run in its folder, and saves the model there when they are finished.
 
-    Warns if the clients' training diverged. For `label` and the arguments `callbacks`, see `runner.run`.
+    Warns if the clients' training diverged. For `label`, and for `loggers` and `callbacks`, see `runner.run`.
     """
     from optimization.study import runner
 

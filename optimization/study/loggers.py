@@ -100,7 +100,7 @@ class OwnCallbacks(Callback):
         """Calls the objects' `on_end`, unless no run has started since the last call.
 
         Args:
-          status: Status of the run.
+          status: How the run ended; see `ObservedRun`.
           results: Function that reads the results in a folder.
 
         Raises:

@@ -82,7 +82,7 @@ def range_of(bounds: Sequence[Mapping[str, Any]], metric: str) -> tuple[float, f
 
     Args:
       bounds: Contents of the runs' `bounds.json`; empty for a run without this file.
-      metric: The metric.
+      metric: A `Metric`, or the name of a column without a declaration.
     """
     if getattr(metric, "share", False):
         return 0.0, 1.0

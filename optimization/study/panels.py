@@ -155,7 +155,7 @@ def forest(axes: Any, groups: Groups, looks: Mapping[str, Style], zero: bool = F
     Args:
       axes: Matplotlib's axes.
       groups: Intervals by group and strategy.
-      looks: Style of each strategy.
+      looks: Style of each strategy, by name.
       zero: Whether to draw a line at 0, for example if the values are differences.
     """
     step = 0.7 / max(1, len(looks))
@@ -179,7 +179,7 @@ def levels(axes: Any, groups: Groups, looks: Mapping[str, Style], *, numeric: bo
     Args:
       axes: Matplotlib's axes.
       groups: Intervals by group and strategy.
-      looks: Style of each strategy.
+      looks: Style of each strategy, by name.
       numeric: Whether the names of groups are numbers, which are their positions. Otherwise groups are evenly spaced.
     """
     places = list(map(float, groups)) if numeric else range(len(groups))

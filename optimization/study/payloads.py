@@ -1,4 +1,4 @@
-"""Computes from shapes the payload between the server and the clients, and the memory that a run needs, in bytes.
+"""Payload between the server and the clients, and the memory that a run needs, both computed from shapes, in bytes.
 
 The payload does not include framing, single numbers sent along with a model or an update (weights, counts, sums of
 metrics), or the overhead of the protocol of a secure sum.
@@ -22,7 +22,7 @@ _LOGGED = 3  # Action, reward and propensity.
 _BASE_BYTES = 900_000_000
 _COPIES = 85
 _COPIES_OF_A_CLIENT = 1.9  # One copy is the client's update.
-# A run is refused below this share of the usual memory, in which the compiler's model copies count with their minimum.
+# A run is refused below this share of the usual memory, with only this number of the compiler's copies of the model.
 _LEAST_SHARE, _LEAST_COPIES = 0.6, 25
 
 
@@ -73,7 +73,7 @@ def usual_bytes(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> in
     """Number of bytes that the program and its worker usually need together, without the task's data.
 
     Args:
-      model_bytes: Size of the model.
+      model_bytes: Size of the model's weights.
       cohort_size: Number of clients in a round.
       keeps_models: Whether the server needs each client's model, as in FedKP.
     """

@@ -47,10 +47,10 @@ class Presets:
 def tables(
     folder: pathlib.Path, shared: str = _SHARED
 ) -> Iterator[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
-    """Yields the path of each TOML file in a folder, the values that its tables share, and its other tables by name.
+    """For each TOML file in a folder, yields its path, the values that its tables share, and its tables by name.
 
     Args:
-      folder: The folder.
+      folder: Folder that holds the files.
       shared: Name of the table whose values all other tables in its file share. It is optional.
     """
     for path in sorted(folder.glob("*.toml")):

@@ -102,7 +102,7 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
     Calls from several threads run one after the other.
 
     Args:
-      study: The study.
+      study: Definition of the study.
       flag_values: Values of flags by name: numbers, strings, paths, True or False; a list for a comma-separated flag;
         an object for a flag that takes `module:object`; None if a flag is not given. `table`, a pandas DataFrame,
         replaces --data_file, and is neither changed nor stored.
@@ -156,7 +156,7 @@ def checked(
     """Checks keywords. Returns those that are not None, with the task type that a table needs.
 
     Args:
-      study: The study.
+      study: Definition of the study.
       flag_values: Values of its flags by name.
       more: Further permitted keywords.
       name: Name of the function that has the keywords.

@@ -31,7 +31,7 @@ class Run:
     """Contents of a run's folder. Two runs are equal only if they are the same object.
 
     Attributes:
-      folder: The folder.
+      folder: Path of the run's folder.
       metrics: `metrics.csv`, with only numeric columns and one row per finished round.
       flags: All flags and their values.
       command: The command line, quoted for a shell.
@@ -179,7 +179,7 @@ class Runs(Sequence[Run]):
         """Plots metrics as the mean over seeds with a band; by default those that the study marks as drawn.
 
         Args:
-          *names: The metrics.
+          *names: Names of the metrics to plot.
           band: Kind of band over seeds, one of `curves.BANDS`.
 
         Raises:
@@ -266,7 +266,7 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
     """Reads a run's folder.
 
     Args:
-      folder: The folder.
+      folder: Path of the run's folder.
       studies: The metrics of each study to which the run may belong.
       predictor: See `Run`.
 

@@ -40,7 +40,7 @@ MODEL_FILE = pathlib.Path("model", "weights.npz")
 POLICY_FILE = pathlib.Path("model", "policy_sums.npz")  # Deployed sums of the user's policy.
 _CONFIG = "config.json"
 _NUM_CHECKPOINTS = 3
-CHECKSUM = "checksum_"  # Prefix of a table's name in the entry of a checkpoint that holds the table's checksum.
+CHECKSUM = "checksum_"  # Before a table's name, this is the entry of a checkpoint that holds the table's checksum.
 _OBJECT = "python_"
 _RESTART = "restart"
 _ROUNDS = "total_rounds"
@@ -90,7 +90,7 @@ class Disclosure(enum.StrEnum):
     PRIVATE = "as private as the data"
 
 
-# Patterns of paths in the folder of a private run. They also apply in the folder of an earlier phase, such as `init/`.
+# Patterns of paths in the folder of a run with privacy noise. They also apply in an earlier phase's folder, `init/`.
 DISCLOSURES: Mapping[Disclosure, tuple[str, ...]] = {
     Disclosure.RELEASED: ("model/weights.npz", "models/period_*.npz", "finished.json", ".lock"),
     Disclosure.AGGREGATE: (
@@ -134,7 +134,7 @@ def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
     """Creates a folder and yields a lock, which keeps other processes out of the folder while it is open.
 
     Args:
-      path: The folder.
+      path: Path of the folder.
       what: Description of the lock's holder, for the error message.
 
     Raises:
@@ -210,7 +210,7 @@ class RunFolder:
 
         Args:
           flag_values: All flags; `restart` moves the files of an existing run aside.
-          data_checksum: Digest of the data.
+          data_checksum: Digest that changes when the data does.
           data_report: Report on the data, which is recorded.
           default: Function from a flag to its default, for runs that were recorded before the flag existed.
 
@@ -268,7 +268,7 @@ class RunFolder:
             self._record(continuations=[*earlier, self._start | {"after_round": after_round}])
 
     def recorded(self, name: str, first: Callable[[], Any]) -> Any:
-        """Value in `config.json`, to which the first call with this name writes `first()`, unless that is None."""
+        """Value of `name` in `config.json`. If there is none yet, records `first()`, unless that is None."""
         if name not in self._config and (value := first()) is not None:
             self._record(**{name: value})
         return self._config.get(name)
@@ -306,7 +306,7 @@ class RunFolder:
 
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], is_same_data: bool) -> None:
         old, new = json.loads(json.dumps(before)), json.loads(json.dumps(flags))
-        # A run can be extended, since only noise that was planned for an epsilon depends on the number of rounds.
+        # A run can be extended, because only noise that is planned for an epsilon depends on the number of rounds.
         is_longer = old.get("target_epsilon") is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]

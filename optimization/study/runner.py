@@ -87,7 +87,7 @@ def run(
     """Starts or continues a run in its folder.
 
     Args:
-      rounds: The rounds.
+      rounds: Definition of the rounds.
       folder: An opened run folder.
       length: Number of rounds, and periods of evaluation and checkpoints.
       columns: Names of all metrics, in the order of `metrics.csv`.

@@ -1,4 +1,4 @@
-"""Flags of client selectors and of availability, for every binary that selects clients, without TensorFlow."""
+"""Flags of client selectors and availability, for every binary that selects clients. Nothing here needs TensorFlow."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
 
     Args:
       settings: Flags, with `non_private_selection`.
-      name: The selector.
+      name: Value of `--client_selection`.
       is_private: Whether the run adds noise for privacy.
 
     Raises:

@@ -42,8 +42,8 @@ class TrainingRounds(runner.Rounds):
 
         Args:
           training: Options of the training.
-          task: The task.
-          work: The clients' training.
+          task: The task, whose clients train the model.
+          work: The clients' training, such as `client_work.LocalSgd`.
           client_weighting: How clients are weighted in the mean. `num_examples` uses the weights of the inputs, and
             `uniform` uses equal weights.
           first_client: Index of the first client that may train.

@@ -41,7 +41,7 @@ _WITH_SCAFFOLD: Mapping[str, tuple] = {
 
 
 def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> list[Setting]:
-    """Settings of the server optimizer. The arguments are attributes that differ in a program, such as defaults."""
+    """Settings of the server optimizer. The arguments change attributes of the first two, such as their defaults."""
     return [
         *declared(ServerOptimizer, server_optimizer=optimizer, server_learning_rate=learning_rate),
         *(
@@ -81,7 +81,7 @@ def check_states(population: int, **settings: str | None) -> None:
     """Refuses settings that need a state for each client, if there are too many clients to store the states.
 
     Args:
-      population: Number of clients.
+      population: Number of clients who can take part.
       **settings: Values of these settings; None if clients keep no state for it.
 
     Raises:
