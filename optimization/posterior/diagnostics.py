@@ -1,4 +1,4 @@
-"""Tests a cohort's models for normality, and plots them (Johansson and Gullbrandson 2022, section 3.1, Appendix A)."""
+"""Tests of a cohort's models for normality, and their plots (Johansson and Gullbrandson 2022, section 3.1, App. A)."""
 
 import functools
 import os

@@ -77,7 +77,7 @@ def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, b
 class Distillation:
     """Distils an ensemble into one model by stochastic weight averaging (SWA; Chen and Chao 2021).
 
-    The thesis does not specify the constants of SWA; the defaults here follow Chen and Chao.
+    Johansson and Gullbrandson do not specify the constants of SWA; the defaults here follow Chen and Chao.
 
     Attributes:
       epochs: Number of passes over the server's data.

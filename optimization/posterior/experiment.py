@@ -77,7 +77,7 @@ class PosteriorRounds(training.TrainingRounds):
             self._scaffold = scaffold.Rounds(*built, states, range(self._first, len(self._clients)))
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
-        """Process of rounds with this client work and this many clients."""
+        """Definition of rounds with this client work and this many clients."""
         definition, factory = super().definition(work, num_clients), self._algorithm.factory
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
 

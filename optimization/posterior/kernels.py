@@ -165,7 +165,7 @@ def cross_validation(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """The best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth, by the likelihood of held-out samples.
 
     There are five folds, or one per sample if there are fewer than five samples. A fold has every fifth sample in
-    ascending order. A held-out sample that no kernel reaches gets the smallest positive float32 as its density. If
+    ascending order. A held-out sample that no kernel reaches gets the smallest normal float32 as its density. If
     likelihoods are equal, the larger bandwidth is chosen.
     """
     samples = tf.sort(samples, axis=1)

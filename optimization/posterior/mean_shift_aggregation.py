@@ -29,7 +29,7 @@ _CELLS = 1 << 15  # Elements of each array in a step. More do not fit into the c
 
 @dataclasses.dataclass(frozen=True)
 class MeanShiftFactory(collecting.CollectingFactory):
-    """FedKP, for example as the aggregator of `tff.learning.algorithms.build_weighted_fed_avg`.
+    """FedKP as a TFF factory, which `tff.learning.algorithms.build_weighted_fed_avg` also takes.
 
     A client counts if its update is finite and its weight, such as its number of examples, is above 0; these clients
     count equally. If no client counts, the result is zero; without any client, NaN. The measurement `share_moved` is

@@ -200,7 +200,7 @@ class CorrelatedNoise:
     """
 
     def __init__(self, mechanism: mechanisms.Mechanism, shapes: tuple[tuple[int, ...], ...], seed: int):
-        """Takes a `mf_dpftrl` mechanism, the shapes of a record's tensors, and the seed of the independent noise."""
+        """Takes an `mf_dpftrl` mechanism, the shapes of a record's tensors, and the seed of the independent noise."""
         self._shapes = shapes
         specs = tuple(tf.TensorSpec(shape) for shape in shapes)
         stddev = mechanism.noise_multiplier * mechanism.clip_norm

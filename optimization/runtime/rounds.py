@@ -140,7 +140,7 @@ class CohortPartsContext(tff.framework.SyncContext):
                 self._drop(worker, error)
 
     def _drop(self, worker: executor.Executor, error: Exception) -> None:
-        """Removes a lost worker; raises `Failure` if no other is left, and any error that is not a `WorkerLostError`."""
+        """Removes a lost worker; raises `Failure` if it was the last. Re-raises any error but `WorkerLostError`."""
         if not isinstance(error, executor.WorkerLostError):
             raise error
         self.workers.remove(worker)

@@ -1,8 +1,8 @@
 """Client selectors, which choose the clients of the next round from the local losses of earlier rounds.
 
 All selectors have the same interface: `select` returns a cohort, and `observe` takes the losses that the cohort
-reports. Both are pure functions. States are named tuples of NumPy arrays whose shapes and dtypes never change, so that
-checkpoints can hold them. Names, parameters and flags are in `optimization.study.selector_flags`. `SelectedCohorts`
+reports. Both are pure functions. A state is a NumPy array or a tuple of arrays. Its shapes and dtypes never change, so
+checkpoints can hold it. Names, parameters and flags are in `optimization.study.selector_flags`. `SelectedCohorts`
 polls, selects and observes in each round of a run.
 
 Unless another source is given, numbers of equations and algorithms refer to Cho, Gupta, Joshi and Yagan, "Bandit-based
@@ -143,7 +143,7 @@ class Rand(Selector):
 
 
 class _FromCandidates(Selector):
-    """Selects the clients with the largest losses among d candidates, which are sampled in proportion to p_k."""
+    """Selects the largest losses among d candidates (`num_candidates`), which are sampled in proportion to p_k."""
 
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int, num_candidates: int | None = None):
         """Stores the number of candidates d, by default twice the cohort size, but at most the population."""

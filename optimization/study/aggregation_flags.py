@@ -86,7 +86,7 @@ def plan(
     Args:
       aggregation: How client updates are aggregated.
       cohort: How cohorts are sampled.
-      population: Number of clients in the data to sample from.
+      population: Number of clients in the data, from which cohorts are sampled.
       dimension: Number of model parameters.
       rounds: Number of planned rounds.
 

@@ -145,8 +145,8 @@ class ProgressBar(Callback):
 class CsvFile(Callback):
     """A CSV file with one row per round, which is flushed immediately and can be read at any time.
 
-    Checkpoints hold a checksum of the rows without the column `seconds`, which differs between identical runs. Methods
-    raise `Failure` if the file cannot be written.
+    Checkpoints hold a checksum of the rows without the column `seconds`, which differs between identical runs. All
+    methods except `on_end` raise `Failure` if the file cannot be written.
     """
 
     def on_start(self, run: ObservedRun) -> None:

@@ -13,10 +13,10 @@ class Metric(str):
     """A column of `metrics.csv`: its name and its properties.
 
     Attributes:
-      about: Description in a few words, which is the title of its plot.
+      about: Description in a few words, for reports and plots.
       better: Whether higher (`up`) or lower (`down`) values are better; None if neither is.
       evaluated: Whether it is measured only in evaluations, not in every round.
-      drawn: Whether plots show it before other metrics, even if it is constant.
+      drawn: Whether reports and `Run.plot` draw it by default.
       deployed: Whether it measures the deployed model. It then jumps at deployments, and plots draw it in steps.
       diverged: Whether it counts the clients of a round whose training diverged.
       share: Whether it is between 0 and 1.

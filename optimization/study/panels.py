@@ -150,7 +150,7 @@ def draw(
 
 @styled
 def forest(axes: Any, groups: Groups, looks: Mapping[str, Style], zero: bool = False) -> None:
-    """Draws horizontal intervals. Each group is a row, in which its strategies are below each other.
+    """Draws horizontal intervals, with one row per group, in which the intervals of its strategies are stacked.
 
     Args:
       axes: Matplotlib's axes.

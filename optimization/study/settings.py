@@ -85,7 +85,7 @@ class Settings(Mapping[str, Any]):
         return name in self._given
 
     def replace(self, **values: Any) -> "Settings":
-        """Copy with these values, which do not count as set by the user."""
+        """Copy with these values. It does not change which settings count as set by the user."""
         return Settings({**self._given, **values}, self.set_by_user, self._declared, self.from_file)
 
     def with_user_values(self, **values: Any) -> "Settings":

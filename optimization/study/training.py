@@ -19,7 +19,7 @@ from optimization.study import compiled, payloads, runner
 
 
 class TrainingRounds(runner.Rounds):
-    """Rounds that train a task's model. A study defines the round; the field `server` of its state is TFF's state.
+    """Rounds that train a task's model. A study defines the round, whose state has a `fed_avg.State` as its `server`.
 
     Attributes:
       work: The clients' training, such as `client_work.LocalSgd`.

@@ -82,7 +82,7 @@ def check_states(population: int, **settings: str | None) -> None:
 
     Args:
       population: Number of clients who can take part.
-      **settings: Values of these settings; None if clients keep no state for it.
+      **settings: Values of these settings; None for a setting without such states.
 
     Raises:
       UsageError: If there are too many clients.

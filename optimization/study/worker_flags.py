@@ -60,7 +60,7 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def start(settings: Mapping[str, Any]) -> None:
-    """Runs all TFF computations of this process on the workers that the flags name.
+    """Makes all TFF computations of this process run on the workers that the flags name.
 
     Raises:
       UsageError: See `addresses`.
