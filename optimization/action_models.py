@@ -1,8 +1,9 @@
 """Models that score pairs of a context and the features of an action.
 
-Each function returns weight shapes by name; the scores, (weights, contexts, actions) -> float32 [batch, slots]; and
-the inputs of the last layer, (weights, contexts, actions) -> float32 [batch, slots, units], or None. Contexts are
-float32 [batch, ...] or bags of words as `models.dense` returns them, and actions are float32 [batch, slots, features].
+Each function in `MODELS` returns three parts: the weight shapes by name; a function that computes the scores, (weights,
+contexts, actions) -> float32 [batch, slots]; and a function that computes the inputs of the last layer, with the same
+arguments, -> float32 [batch, slots, units], or None if the last layer is not dense. Contexts are float32 [batch, ...]
+or bags of words as `models.dense` returns them, and actions are float32 [batch, slots, features].
 """
 
 import itertools
@@ -19,7 +20,7 @@ Parts = tuple[Shapes, Callable[..., tf.Tensor], Callable[..., tf.Tensor] | None]
 
 
 def linear(num_contexts: int, num_features: int, bits: int | None = None) -> Parts:
-    """Bias, and weights for the context's features, the action's features, and all products of one of each.
+    """Linear model of the context's features, the action's features and all their pairwise products, with a bias.
 
     Products can share 2^bits weights, by the hashing trick with random signs (Weinberger, Dasgupta, Langford, Smola and
     Attenberg, "Feature Hashing for Large Scale Multitask Learning", 2009).
@@ -27,7 +28,7 @@ def linear(num_contexts: int, num_features: int, bits: int | None = None) -> Par
     Args:
       num_contexts: Number of features of a context.
       num_features: Number of features of an action.
-      bits: None for one weight per product.
+      bits: Base-2 logarithm of the number of shared weights; None for one weight per product.
     """
     pairs = num_contexts * num_features
     draw = keys.generator(0, keys.Purpose.HASHING)
@@ -56,7 +57,7 @@ def linear(num_contexts: int, num_features: int, bits: int | None = None) -> Par
 
 
 def bilinear(num_contexts: int, num_features: int) -> Parts:
-    """Linear map of the context to a weight for each feature of the action; with one-hot actions, a linear model."""
+    """Inner product of an action's features and an affine map of the context; a linear model if actions are one-hot."""
     shapes: Shapes = {"dense_0/kernel": (num_contexts, num_features), "dense_0/bias": (num_features,)}
 
     def scores(weights, contexts, actions):
@@ -66,7 +67,7 @@ def bilinear(num_contexts: int, num_features: int) -> Parts:
 
 
 def two_tower(num_contexts: int, num_features: int, hidden: Sequence[int]) -> Parts:
-    """Weighted inner product of two vectors, from a multilayer perceptron for contexts and another one for actions.
+    """Weighted inner product, with a bias, of the outputs of two multilayer perceptrons: for contexts and for actions.
 
     Args:
       num_contexts: Number of features of a context. Without any, the context's vector is all ones.
@@ -102,7 +103,7 @@ MODELS: Mapping[str, Callable[..., Parts]] = {"linear": linear, "bilinear": bili
 
 
 def _times(contexts: Any, kernel: tf.Tensor) -> tf.Tensor:
-    """Product of contexts and a matrix, float32 [batch, columns]."""
+    """Product of contexts and a matrix, float32 [batch, columns]; zeros [1, columns] if contexts have no features."""
     if isinstance(contexts, Mapping):
         return tf.squeeze(contexts["values"][:, tf.newaxis] @ tf.gather(kernel, contexts["ids"]), 1)
     if not kernel.shape[0]:
@@ -113,13 +114,13 @@ def _times(contexts: Any, kernel: tf.Tensor) -> tf.Tensor:
 
 def _dot(actions: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
     """Inner products of each row's actions with its vector, float32 [batch, slots]."""
-    if actions.shape[1] == 1:  # In training, with the chosen action alone: fewer operations, and a simple gradient.
+    if actions.shape[1] == 1:  # Only the chosen action, as in training: fewer operations, a simple gradient.
         return tf.reduce_sum(tf.squeeze(actions, 1) * vectors, axis=1, keepdims=True)
     return tf.squeeze(actions @ vectors[..., tf.newaxis], 2)
 
 
 def as_array(contexts: Any, num_contexts: int) -> tf.Tensor:
-    """Contexts as an array; for bags of words, the values of all words, float32 [batch, num_contexts]."""
+    """Converts bags of words to an array, float32 [batch, num_contexts]; returns other contexts unchanged."""
     if not isinstance(contexts, Mapping):
         return contexts
     ids = contexts["ids"]

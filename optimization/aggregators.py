@@ -1,7 +1,7 @@
-"""Aggregation of a cohort's deltas with factories from TensorFlow Federated and TensorFlow Privacy.
+"""Aggregation of a cohort's deltas with factories from TensorFlow Federated and TensorFlow Privacy, or from the user.
 
-Every factory takes the clients' deltas and weights, but only the weighted mean uses the weights. A clip norm is an L2
-norm of the whole delta, never of a single layer.
+Every factory takes the clients' deltas and weights, but only the weighted mean and a user's weighted factory use the
+weights. A clip norm limits the L2 norm of the whole delta, never of a single layer.
 """
 
 import secrets
@@ -29,12 +29,12 @@ def build(
     """Builds the factory of an aggregation.
 
     Args:
-      aggregation: Options of the aggregation.
+      aggregation: Kind of the aggregation, with its clipping and noise.
       mechanism: The accounted mechanism, which determines the noise.
       shapes: Shapes of a delta's tensors, all float32.
 
     Raises:
-      UsageError: If the user's object is not a factory, or its process does not return a delta.
+      UsageError: If the user's object is not a factory, or does not create a process that returns a delta.
     """
     kind = aggregation.kind
     if aggregation.own:
@@ -80,7 +80,7 @@ def build(
             query = _dpsgd(aggregation, mechanism)
         elif kind == "dpftrl":
             query = _dpftrl(aggregation, mechanism, specs)
-        else:  # The noise comes from `noise`.
+        else:  # `mf_dpftrl`: the function `noise` defines the noise.
             query = dp_queries.NoisedSum(mechanism.clip_norm, specs)
         mean = tfp.NormalizedQuery(query, denominator=float(mechanism.cohort))
         unweighted = tff.aggregators.DifferentiallyPrivateFactory(mean)
@@ -90,7 +90,7 @@ def build(
 
 
 def _of_user(own: objects.UserObject, specs: tuple[tf.TensorSpec, ...]) -> tff.aggregators.WeightedAggregationFactory:
-    """Returns the user's factory, weighted or unweighted, if it aggregates deltas of these shapes."""
+    """Returns the user's factory as a weighted factory, after checking that it aggregates deltas of these shapes."""
     unweighted, delta_type = tff.aggregators.UnweightedAggregationFactory, tff.types.tensorflow_to_type(specs)
     kinds = tff.aggregators.WeightedAggregationFactory, unweighted
     factory = own.made("aggregator", kinds, "a factory of tff.aggregators")
@@ -102,7 +102,7 @@ def _of_user(own: objects.UserObject, specs: tuple[tf.TensorSpec, ...]) -> tff.a
 
 
 class _RequireFinite(tff.aggregators.WeightedAggregationFactory):
-    """The user's aggregation of finite updates. A result that is not finite is an error, unless all weights are 0."""
+    """The user's aggregation of finite updates, with a check that the result is finite unless all weights are 0."""
 
     def __init__(self, inner: tff.aggregators.WeightedAggregationFactory, label: str):
         self._inner = inner
@@ -131,7 +131,7 @@ class _RequireFinite(tff.aggregators.WeightedAggregationFactory):
 class SkipEmptyCohorts(tff.aggregators.WeightedAggregationFactory):
     """An aggregation whose state does not change in a round without clients; the result of such a round is NaN.
 
-    Without this, TFF's quantile estimate over no norms would be NaN in all later rounds, and so would the clip norm.
+    Otherwise, such a round would permanently turn TFF's quantile estimate, and with it the clip norm, into NaN.
     """
 
     def __init__(self, inner: tff.aggregators.WeightedAggregationFactory):
@@ -165,7 +165,7 @@ class SkipEmptyCohorts(tff.aggregators.WeightedAggregationFactory):
 
 
 def _clipped(aggregation: options.Aggregation, mean, *, secure: bool = False):
-    """Mean of deltas clipped to a fixed norm, or to a noiseless quantile estimate of their norms."""
+    """Adds clipping to a mean: to a fixed norm or to a noiseless quantile estimate of the deltas' norms, or none."""
     norm = aggregation.clip_norm
     if norm is None:
         return mean
@@ -209,12 +209,9 @@ def _dpftrl(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, s
 def noise(
     aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, shapes: Sequence[tuple[int, ...]]
 ) -> dp_queries.CorrelatedNoise | None:
-    """Correlated noise for `dp_queries.NoisyRounds`; None if the aggregator adds independent noise or no noise.
+    """Correlated noise for `dp_queries.NoisyRounds`; None unless the mechanism is `mf_dpftrl`.
 
-    Args:
-      aggregation: Options of the aggregation.
-      mechanism: The accounted mechanism.
-      shapes: Shapes of a delta's tensors.
+    For the arguments, see `build`.
     """
     if mechanism.kind != "mf_dpftrl":
         return None
@@ -222,10 +219,10 @@ def noise(
 
 
 def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, which: int = 0) -> int:
-    """Seed of noise that later rounds must be able to regenerate. It is secret unless the user sets a seed.
+    """Seed of the noise, from which later rounds can regenerate it; secret unless the user sets a seed.
 
     Args:
-      aggregation: Options of the aggregation.
+      aggregation: Options with the seed of the noise.
       mechanism: The accounted mechanism. Successive trainings of the same model must not share noise.
       which: Index of the noise, if a mechanism has several kinds.
     """
@@ -241,12 +238,12 @@ def secrets_in_state(aggregation: options.Aggregation, mechanism: mechanisms.Mec
 
 
 def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements: Any) -> float | None:
-    """Clipping norm of a round; None without clipping.
+    """Clip norm of a round; None without clipping.
 
     Args:
       aggregation: Options of the aggregation.
       state_before: The aggregator's state at the start of the round.
-      measurements: The aggregator's measurements of the round.
+      measurements: What the aggregator reported in the round.
     """
     if aggregation.clip_norm is None or aggregation.unclip_quantile is None:
         return aggregation.clip_norm
@@ -256,7 +253,7 @@ def clip_norm(aggregation: options.Aggregation, state_before: Any, measurements:
 
 
 def clipped_clients(measurements: Any) -> int | None:
-    """Number of clipped deltas; None without clipping, or if reporting it would break privacy."""
+    """Number of clipped deltas; None without clipping, or if reporting it would reveal private information."""
     if isinstance(measurements, Mapping) and "clipped_count" in measurements:
         return int(measurements["clipped_count"])
     return None

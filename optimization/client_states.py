@@ -13,14 +13,17 @@ from data.errors import Failure
 
 
 class ClientStates:
-    """Clients' states on disk, for the rounds that a checkpoint may resume from."""
+    """Saves clients' states, and keeps those that are needed to resume from any checkpoint."""
 
     def __init__(self, folder: pathlib.Path, checkpoint_rounds: Callable[[], Sequence[int]]):
         """Opens the folder, or creates one that only its owner can read.
 
         Args:
-          folder: The folder.
+          folder: Folder for the states of all clients.
           checkpoint_rounds: Returns the rounds of all checkpoints.
+
+        Raises:
+          Failure: If the folder cannot be created.
         """
         with files.write_errors(folder):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -37,7 +40,7 @@ class ClientStates:
         """State of a client after a round in which it took part.
 
         Args:
-          client: The client.
+          client: Index of the client.
           round_num: The round; 0 if the client has not taken part yet.
           like: The state before a client first takes part, which defines the structure of all states.
 
@@ -57,7 +60,7 @@ class ClientStates:
         """Writes a client's state after a round, and deletes its states that no checkpoint needs.
 
         Raises:
-          Failure: If it cannot be written.
+          Failure: If the state cannot be written.
         """
         leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(state)]
         arrays = {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}

@@ -1,7 +1,7 @@
 """A client's training: SGD over its examples (Agarwal et al. 2023, Algorithm 3, ClientUpdate).
 
-This is plain TensorFlow on dense tensors. The weights are assigned to variables that start at zero, so no random
-initializer runs, and gradient steps update them in place.
+This is plain TensorFlow. Gradient steps update variables in place. The variables are created as zeros, so no random
+initializer runs.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ class ClientUpdate(NamedTuple):
 
     Attributes:
       delta: New minus old weights, in the order of the model's weights; all zero where `is_finite` is false.
-      loss_sum: float32 scalar, the mini-batch loss before each step, summed over the examples of all steps.
+      loss_sum: float32 scalar, sum over all steps of the mini-batch's size times its mean loss before the step.
       is_finite: bool scalar, whether the norm of the delta was finite.
       loss_deviation: float32 scalar, standard deviation of the mini-batches' losses; 0 without a step.
     """
@@ -42,7 +42,7 @@ class ClientUpdate(NamedTuple):
 class ClientWork(Protocol):
     """Interface of a client's training. Equal instances have equal hashes and the same results.
 
-    A frozen dataclass with these two methods can be the user's `--client_work`; see `UserWork`.
+    A user can pass a frozen dataclass with these two methods as `--client_work`; see `UserWork`.
     """
 
     def __hash__(self) -> int: ...
@@ -53,7 +53,7 @@ class ClientWork(Protocol):
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
         """Builds the training function.
 
-        Call this once, in the graph or eager context where the function will run, because it creates the variables.
+        Call this once, in the graph or eager context where the function will run, because it creates variables.
 
         Args:
           model: The model to train.
@@ -64,13 +64,13 @@ class ClientWork(Protocol):
           round, float32 in the model's order. `examples` is a mapping with `features` and everything that `loss` reads,
           with the examples on the first axis: in bandits `action` int32, `reward` and `propensity` float32, or
           `rewards` float32 [examples, actions] with full feedback. `key` is the client's int32 [2] key for the round.
-          `learning_rate` is a float32 scalar that replaces the work's learning rate.
+          `learning_rate`, a float32 scalar, replaces the work's own learning rate unless it is None.
         """
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalSgd:
-    """SGD for either a number of epochs over shuffled mini-batches or a number of steps.
+    """SGD, or another optimizer, for either a number of epochs over shuffled mini-batches or a number of steps.
 
     The last mini-batch of an epoch may be smaller. With `steps`, each mini-batch is sampled uniformly with replacement,
     so it always has its full size. A client without examples takes no step.
@@ -80,11 +80,11 @@ class LocalSgd:
       batch_size: Number of examples in a mini-batch.
       epochs: Number of passes over the examples; None with `steps`.
       steps: Number of steps, tau; None with `epochs`.
-      momentum: Heavy-ball momentum, which starts at zero in every round.
+      momentum: Heavy-ball momentum of sgd. The velocity starts at zero in every round.
       corrections: Corrections that are applied to each step's gradients, in this order.
       optimizer: Optimizer of the steps: sgd, another name in `optimizers.OPTIMIZERS`, or the user's `UserObject`, which
-        has its own learning rate. Its state starts anew in every round.
-      hyperparameters: (name, value) of the optimizer's hyperparameters that differ from their defaults; not for sgd.
+        has its own learning rate. Its state is reset in every round.
+      hyperparameters: (name, value) of the optimizer's hyperparameters that differ from their defaults; empty for sgd.
 
     Raises:
       ValueError: If not exactly one of `epochs` and `steps` is set.
@@ -115,7 +115,7 @@ class LocalSgd:
         return tf.where(num_examples > 0, self.steps, 0)
 
     def build(self, model: models.Model, loss: Loss) -> Callable[..., ClientUpdate]:
-        # Anything but plain SGD also changes entries that no term reads, so it needs the general walk.
+        # Anything but plain SGD also changes entries that no term reads, so it needs `build_walk`.
         is_plain = self.optimizer == "sgd" and not (self.momentum or self.corrections)
         by_terms = is_plain and model.terms and getattr(loss, "needs_only_chosen_output", False)
         walk = self._build_walk_by_terms(model, loss) if by_terms else self.build_walk(model, loss)
@@ -131,16 +131,12 @@ class LocalSgd:
     def build_walk(
         self, model: models.Model, loss: Loss
     ) -> Callable[..., tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]]:
-        """Builds the steps, for a `tf.function` to call; see `build`.
-
-        Args:
-          model: The model to train.
-          loss: Mean loss of a mini-batch.
+        """Builds the function that takes all steps, to be called inside a `tf.function`; see `build`.
 
         Returns:
           A function of (weights, examples, key, learning_rate=None, on_step=None). It returns the deltas, which need
           not be finite, and the `loss_sum` and `loss_deviation` of `ClientUpdate`. After each step it calls `on_step`
-          with the model's variables and the step's int32 number, from 0.
+          with the model's variables and the number of the step, int32 from 0.
         """
         variables = [tf.Variable(tf.zeros(shape), trainable=True) for shape in model.shapes.values()]
         velocities = [tf.Variable(tf.zeros(shape)) for shape in model.shapes.values()] if self.momentum else []
@@ -191,10 +187,10 @@ class LocalSgd:
         return walk
 
     def _build_walk_by_terms(self, model: models.Model, loss: Loss) -> Callable[..., tuple]:
-        """Builds steps that are twice as fast, for a model with `terms` and a loss that `needs_only_chosen_output`.
+        """Builds a version of `build_walk` that is about twice as fast, for models with `terms`.
 
-        The steps read and change only the entries that an example's action needs. They update the delta itself, which
-        starts at zero, so no weights are copied.
+        The loss must have the attribute `needs_only_chosen_output`. The steps read and change only the entries that
+        the chosen actions need. They update the delta itself, which starts at zero, so no weights are copied.
         """
         deltas = [tf.Variable(tf.zeros(math.prod(shape)), trainable=False) for shape in model.shapes.values()]
 
@@ -227,9 +223,9 @@ class LocalSgd:
     def _steps(
         self, examples: Batch, key: tf.Tensor, step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Takes all steps, and returns the sum and the deviation of their losses.
+        """Takes all steps, and returns the `loss_sum` and `loss_deviation` of `ClientUpdate`.
 
-        `step` maps a step's number and its examples' positions to a loss.
+        `step` maps the number of a step and the positions of its examples to the mini-batch's mean loss.
         """
         num_steps, rows_of = self._batches(_count(examples), key)
 
@@ -247,7 +243,7 @@ class LocalSgd:
         return loss_sum, _deviation(values.stack())
 
     def _batches(self, num_examples: tf.Tensor, key: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        """Number of steps, and a function that maps a step's number to the positions of its examples."""
+        """Number of steps, and a function from the number of a step to the positions of its examples."""
         num_steps = self.num_steps(num_examples)
         if self.steps is not None:
             shape = [num_steps, self.batch_size]
@@ -274,7 +270,7 @@ class LocalSgd:
         learning_rate: float | tf.Tensor,
         velocity: tf.Variable | None,
     ) -> None:
-        """Takes a step in place. Without momentum, sparse gradients change only the rows that they contain."""
+        """Takes an SGD step in place. Without momentum, a sparse gradient changes only the rows that it contains."""
         if velocity is not None:
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
@@ -294,7 +290,7 @@ class LocalSgd:
 class UserWork:
     """A client's training that the user provides.
 
-    It is not called for a client without examples. An update that is not finite is replaced by zeros.
+    It is not run for a client without examples. A delta whose norm is not finite is replaced by zeros.
 
     Attributes:
       work: The user's training.
@@ -318,25 +314,20 @@ class UserWork:
 
 
 def of_user(given: UserObject) -> ClientWork:
-    """The user's training, from a `ClientWork` or a function that returns one.
+    """Returns the user's training, given as a `ClientWork` or as a function that returns one.
 
     Raises:
-      UsageError: If it has another type.
+      UsageError: If the object is neither.
     """
     return UserWork(given.made("client_work", ClientWork, "a client_work.ClientWork, such as a frozen dataclass"))
 
 
 def check(work: ClientWork, model: models.Model, loss: Loss, examples: Batch) -> None:
-    """Checks a client's training by running it once.
-
-    Args:
-      work: The clients' training.
-      model: The model.
-      loss: Mean loss of a mini-batch.
-      examples: Examples, as the training function takes them.
+    """Checks a client's training by running it once. For the arguments, see `ClientWork.build`.
 
     Raises:
-      ValueError: If the result is not a finite update of the model's shapes.
+      ValueError: If the result is not a `ClientUpdate` with the model's shapes and the right dtypes.
+      tf.errors.InvalidArgumentError: If the delta or the loss is not finite, or `examples_trained` is not a scalar.
     """
     build = work.work.build if isinstance(work, UserWork) else work.build
     update = build(model, loss)(tuple(map(tf.constant, model.initial_weights(0))), examples, tf.constant([0, 1]))
@@ -358,7 +349,7 @@ def _take(examples, rows: tf.Tensor):
 
 
 def _sums(arrays: Sequence[tf.Tensor], terms: Sequence[models.Terms]) -> tf.Tensor:
-    """For each example, the sum of its terms over these flattened arrays."""
+    """Sum of each example's terms over these flattened arrays: float32 [batch], or [batch, heads] with heads."""
     pairs = zip(arrays, terms, strict=True)
     # For single entries, `gather_nd` takes two thirds of the time of a plain gather.
     parts = [tf.gather_nd(array, tf.expand_dims(places, -1)) * factors for array, (places, factors) in pairs]
@@ -380,7 +371,7 @@ def has_finite_norm(delta: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def _finite_update(delta: Sequence[tf.Tensor], loss_sum: tf.Tensor, loss_deviation: tf.Tensor) -> ClientUpdate:
-    """Update whose delta is zero if it is not finite."""
+    """Update with this delta, or with zeros if its norm is not finite."""
     is_finite = has_finite_norm(delta)
     kept = tf.cond(is_finite, lambda: tuple(delta), lambda: tuple(tf.zeros_like(part) for part in delta))
     return ClientUpdate(kept, loss_sum, is_finite, loss_deviation)

@@ -1,4 +1,4 @@
-"""Sampling of a round's cohort from (seed, round), so that no state is carried between rounds."""
+"""Sampling of cohorts. A cohort depends only on the seed and the round, so rounds pass no state on."""
 
 import concurrent.futures
 import hashlib
@@ -18,7 +18,7 @@ def draw(
     """Samples a round's cohort.
 
     Args:
-      cohort: Options of the cohort.
+      cohort: Size of the cohort, and how it is sampled.
       population: Number of clients to sample from.
       seed: Seed of the run, or a secret seed.
       round_num: Number of the round, from 1.
@@ -45,7 +45,7 @@ def groups(names: Iterable[str], count: int, seed: int) -> np.ndarray:
     Args:
       names: Names of the clients.
       count: Number of groups.
-      seed: Key of the hash; it need not be secret.
+      seed: Key of the hash. It need not be secret.
 
     Returns:
       int64 [names], group of each client, from 0.
@@ -68,15 +68,16 @@ def as_integer(seed: np.ndarray) -> int:
 class PreparedAhead:
     """Prepares each round's clients while TFF's worker is still running the previous round.
 
-    Call it with a round's number and the other arguments of `prepare`, which must be the same in the next round. It
-    returns or raises what `prepare` does. Rounds may be requested in any order.
+    An instance is called like `prepare`, and returns or raises the same. Rounds may be requested in any order, but all
+    arguments except the round must stay the same from one call to the next.
     """
 
     def __init__(self, prepare: Callable[..., Any], total_rounds: int):
-        """Stores the arguments; the first call starts the preparation.
+        """Stores the arguments. The first call of the instance starts to prepare rounds ahead.
 
         Args:
-          prepare: Reads the clients of a round. It is also called from another thread.
+          prepare: Reads the clients of a round, given its number and other arguments. It is also called from another
+            thread.
           total_rounds: Number of the last round.
         """
         self._prepare = prepare

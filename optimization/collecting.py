@@ -1,9 +1,9 @@
-"""TFF aggregations of all of a cohort's updates, coordinate by coordinate, such as a mode or a median.
+"""TFF aggregations that need all of a cohort's updates at once, such as a coordinate-wise mode or median.
 
-A round's updates are held in memory only once, by the worker; everything else works on blocks of parameters. The
-accumulator is a list of updates: a new update moves the others by one place, which copies nothing. TFF sends a finished
-accumulator from its clients' executor to its server's executor, which makes three copies. To avoid them, the updates
-are aggregated as soon as the last client's update arrives, and only the aggregate is sent.
+A worker holds a round's updates in memory only once, and aggregates them in blocks of parameters. The accumulator is a
+tuple of updates: a new update moves the others by one place, which copies nothing. TFF sends a finished accumulator
+from its clients' executor to its server's executor, which makes three copies. To avoid these copies, the updates are
+aggregated as soon as the last client's update arrives, and only the aggregate is sent.
 """
 
 import abc
@@ -17,12 +17,12 @@ import tensorflow_federated as tff
 
 from optimization import models
 
-_PLACES = 128  # Number of updates that are collected without a copy.
-_COLLECTED_CELLS = 1 << 22  # Number of array elements in the updates of a block of parameters.
+_PLACES = 128  # Maximum number of updates that are collected without copying them.
+_COLLECTED_CELLS = 1 << 22  # Number of elements in a block: parameters times updates.
 
 
 class Collected(NamedTuple):
-    """Some of a round's updates, or the aggregate of all updates.
+    """Some of a round's updates, or the aggregate of all of them.
 
     Attributes:
       places: Tuple of float32 [updates, parameters], newest first. Most have one row or none.
@@ -43,7 +43,7 @@ class CollectingFactory(tff.aggregators.WeightedAggregationFactory):
 
     Attributes:
       cohort_size: Maximum number of clients in a round. Rounds with fewer clients need 3 more copies of the updates.
-      measurement: Name of the measurement: the mean of the second column of `aggregate`.
+      measurement: Name under which TFF reports the mean of the second column of `aggregate`.
     """
 
     cohort_size: int
@@ -51,7 +51,7 @@ class CollectingFactory(tff.aggregators.WeightedAggregationFactory):
 
     @abc.abstractmethod
     def rows(self, update: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
-        """Maps a client's update, float32 [parameters], to one counted row or none, float32 [rows, parameters]."""
+        """Returns an update [parameters] as a row, float32 [1, parameters]; [0, parameters] if it does not count."""
 
     @abc.abstractmethod
     def aggregate(self, updates: Sequence[tf.Tensor], size: int, nothing: tf.Tensor) -> tf.Tensor:
@@ -63,7 +63,7 @@ class CollectingFactory(tff.aggregators.WeightedAggregationFactory):
           nothing: Value of the aggregate's elements if no update counts, float32.
 
         Returns:
-          float32 [parameters, 2]: the aggregate, and what is measured.
+          float32 [parameters, 2]: the aggregate, and a value that is averaged for `measurement`.
         """
 
     def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
@@ -122,7 +122,7 @@ class CollectingFactory(tff.aggregators.WeightedAggregationFactory):
 
 
 def _unsized(matrix: tf.Tensor) -> tf.Tensor:
-    """The same matrix with an unknown shape, because the compiler allocates every input of a known shape."""
+    """Hides the shape of a matrix from the compiler, which would allocate memory for every input of known shape."""
     return tf.compat.v1.placeholder_with_default(matrix, [None, None])
 
 
@@ -132,13 +132,13 @@ def by_blocks(
     """Aggregates a cohort's updates in blocks of parameters.
 
     Args:
-      function: Maps a block, float32 [parameters, clients], to its aggregate and what is measured, [parameters, 2].
+      function: Maps a block, float32 [parameters, clients], to the columns of `CollectingFactory.aggregate`.
       updates: Parts of the cohort, float32 [clients, parameters] each.
       size: Number of parameters.
       nothing: Value of the aggregate's elements if there is no client, float32.
 
     Returns:
-      float32 [parameters, 2]. Without a client, the aggregate is `nothing`, and what is measured is NaN.
+      float32 [parameters, 2]. Without a client, the columns are `nothing` and NaN.
     """
     num_clients = tf.add_n([tf.shape(part)[0] for part in updates])
     block = tf.maximum(1, _COLLECTED_CELLS // tf.maximum(1, num_clients))
@@ -156,7 +156,7 @@ def by_blocks(
 def in_blocks(
     function: Callable[[tf.Tensor], tf.Tensor], size: int | tf.Tensor, block: tf.Tensor, parallel_iterations: int = 10
 ) -> tf.Tensor:
-    """Concatenates function(start), float32 [block, 2], for the starts of all blocks."""
+    """Concatenates the results of function(start), float32 [block, 2], for the first index of each block."""
     parts = tf.TensorArray(tf.float32, -(-size // block), infer_shape=False, element_shape=[None, 2])
     _, parts = tf.while_loop(
         lambda index, _: index * block < size,

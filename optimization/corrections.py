@@ -1,7 +1,7 @@
 """Corrections of the gradients of a client's SGD, such as FedProx. Nothing here imports TensorFlow.
 
-To add a correction, write a class and add an entry to CORRECTIONS. All studies then have its flag and apply it in the
-clients' training.
+To add a correction, write a class and add an entry to CORRECTIONS. All studies in which clients train by SGD then have
+its flag and apply it.
 """
 
 import dataclasses
@@ -12,12 +12,12 @@ Tensor: TypeAlias = Any  # A tf.Tensor.
 
 
 class Step(NamedTuple):
-    """A step of a client's training, before the weights change.
+    """A step of a client's training, before it changes the weights.
 
     Attributes:
       gradients: Dense gradients of the mini-batch's mean loss, in the order of the model's weights.
-      weights: The client's weights.
-      start: The weights at the start of the round.
+      weights: The client's weights before the step.
+      start: The client's weights at the start of the round.
     """
 
     gradients: Sequence[Tensor]

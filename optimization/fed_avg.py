@@ -1,9 +1,9 @@
 """Generalized FedAvg as a TFF process, on labels or on the logged actions of a deployed model.
 
-This is Algorithm 4 of Agarwal, McMahan and Xu 2023; without deployments, Algorithm 2 of Reddi et al. 2021. One call of
-`next` is one round, with a cohort that the caller chooses. `Process` follows the lines of Algorithm 4.
+This is Algorithm 4 of Agarwal, McMahan and Xu 2023; without deployments, FedOpt (Reddi et al. 2021, Algorithm 1). One
+call of `next` is one round, with a cohort that the caller chooses. Comments name the lines of Algorithm 4.
 
-To report losses per client, each client contributes a vector that has its loss at its position in the cohort and zeros
+To report the loss of each client, each client sends a vector with its loss at its position in the cohort and zeros
 elsewhere, and the vectors are summed. This keeps the round in TFF's MapReduce form.
 """
 
@@ -25,9 +25,10 @@ class State(NamedTuple):
     """The server's state between rounds.
 
     Attributes:
-      round_num: int32, number of finished rounds; empty without deployments, like `deployed`.
+      round_num: int32, number of finished rounds; empty without deployments.
       weights: The model in training, theta^(t).
-      deployed: The deployed models, newest first: theta_{i-1}, which acts, and up to `max_delay` earlier ones.
+      deployed: The newest deployed model, theta_{i-1}, and the `max_delay` models before it, newest first. Empty
+        without deployments.
       optimizer: The server optimizer's state.
       aggregator: The aggregator's state; empty without one.
     """
@@ -40,23 +41,25 @@ class State(NamedTuple):
 
 
 class RoundMetrics(NamedTuple):
-    """Measurements of one round, summed over the clients of the cohort.
+    """Measurements of one round. Most are sums over the clients of the cohort.
 
     Attributes:
       examples: int32, number of examples in the clients' logs.
       loss_sum: float32, sum of the losses over the examples in all mini-batches of clients with finite updates.
-      trained_examples: int32, number of distinct examples of those clients.
-      batch_examples: int32, number of examples in those clients' mini-batches; an example counts once per epoch.
-      empty_clients: int32, number of clients without an example; their update is zero.
+      trained_examples: int32, number of examples that those clients have.
+      batch_examples: int32, number of examples in those clients' mini-batches; an example counts in each mini-batch.
+      empty_clients: int32, number of clients without examples; their update is zero.
       nonfinite_clients: int32, number of clients whose update was not finite, and was replaced by zero.
-      client_losses: float32 [cohort_size], each client's mean over its mini-batches; NaN for a client that is empty or
-        whose update was not finite, 0 at positions without a client.
-      client_deviations: float32 [cohort_size], standard deviation of a client's mini-batch losses; NaN and 0 as above.
-      update_norm: float32, L2 norm of the aggregated update.
+      client_losses: float32 [cohort_size], mean loss of each client over its mini-batches. NaN for a client who did not
+        train or whose update was not finite; 0 at positions without a client.
+      client_deviations: float32 [cohort_size], standard deviation of each client's mini-batch losses; NaN and 0 as in
+        `client_losses`.
+      update_norm: float32, L2 norm of the aggregated update; 0 if it was not finite.
       reward_sum, propensity_sum: float32, sums over the actions in the training examples; empty if no client acts.
       unusable_rows: int32, number of actions that were uniformly random because predicted rewards were not finite.
-      half_rewards: float32 [2, places], expected rewards in halves A and B of the clients' examples; may be empty.
-      half_examples: int32 [2, places], number of examples in each half.
+      half_rewards: float32 [2, positions], sums of the expected rewards in halves A and B of the clients' examples; may
+        be empty.
+      half_examples: int32 [2, positions], number of examples in each half; may be empty.
       deployed: bool, whether the round ended with a deployment; empty without deployments.
       aggregator: The aggregator's measurements; empty without one.
       own: float32 [metrics, 2], numerators and denominators of the user's metrics; empty without them.
@@ -110,7 +113,14 @@ class Log(NamedTuple):
 
 
 class ClientOutput(NamedTuple):
-    """A client's update, its weight in a weighted aggregation, and its contributions to sums of `RoundMetrics`."""
+    """Result of a client's round.
+
+    Attributes:
+      delta: The client's update, followed by its statistics if `Process.joint_clip_norm` is set.
+      weight: float32, its weight in a weighted aggregation.
+      sums: Its contributions to the fields of `RoundMetrics` that are sums.
+      statistics: See `Log`.
+    """
 
     delta: tuple
     weight: tf.Tensor
@@ -123,22 +133,22 @@ class Process(abc.ABC):
     """Definition of the rounds.
 
     Attributes:
-      model: The model.
+      model: The model that the rounds train.
       loss: Mean loss of a mini-batch.
-      local_work: The clients' training. None keeps the initial model, as a baseline: nothing is aggregated, no noise is
-        added, and the server takes no step.
-      aggregator: Factory of a weighted aggregation of deltas; None without training.
-      server_optimizer: Optimizer of the aggregated step.
+      local_work: The clients' training. None keeps the initial model, as a baseline: clients send no update, and the
+        server takes no step.
+      aggregator: Factory of a weighted aggregation of deltas; None if nothing is aggregated.
+      server_optimizer: Optimizer that applies the aggregated delta to the model.
       feature_spec: Shapes and dtypes of a client's features; the first axis is None.
       label_spec: Shape and dtype of the client's labels; the first axis is None.
-      cohort_size: Number of clients whose losses are reported individually, for client selection; 0 reports none.
+      cohort_size: Maximum number of clients whose losses are reported, for client selection; 0 to report none.
       deploy_every: Rounds between deployments, T. With 0, clients receive only the model in training.
       max_delay: Maximum staleness of a client's model, in deployments.
       statistics: Factory of the sum of `Log.statistics`, without a state; None without statistics.
-      joint_clip_norm: If the aggregator takes `Log.statistics` together with the update, as one contribution, the clip
-        norm of the update alone; otherwise None.
-      noise: Correlated noise, which is generated outside the process for each round; None if the aggregator adds
-        independent noise or no noise.
+      joint_clip_norm: L2 clip norm of the update alone, if the aggregator takes the update and `Log.statistics` as one
+        contribution; otherwise None.
+      noise: Correlated noise, which is generated outside the process for each round; None if there is no noise, or if
+        the aggregator adds it.
     """
 
     model: models.Model
@@ -162,7 +172,7 @@ class Process(abc.ABC):
 
     @abc.abstractmethod
     def log(self, deployed: tuple, client: Any) -> Log:
-        """Training examples of a client, from the deployed models and its input (Algorithm 4, line 6)."""
+        """Training data of a client, from the deployed models and the client's input (Algorithm 4, line 6)."""
 
     @property
     def weights_type(self) -> tff.Type:
@@ -170,7 +180,7 @@ class Process(abc.ABC):
         return tff.types.tensorflow_to_type(self.model.specs)
 
     def at_client(self, function: Callable[..., Any]) -> tff.Computation:
-        """TFF computation at a client, of (deployed, weights, client), or (weights, client) without deployments.
+        """Builds a client's TFF computation of (deployed, weights, client), or (weights, client) without deployments.
 
         Args:
           function: (deployed, weights, client) -> result, in TensorFlow.
@@ -221,8 +231,8 @@ class Process(abc.ABC):
         """Takes the server's step, in TensorFlow. Without a delta there is no step.
 
         Returns:
-          The parts of the next state other than the aggregator's; the norm of the delta, 0 without one; and whether the
-          round ends with a deployment.
+          The fields of the next state except `aggregator`; the L2 norm of the delta, 0 without one; and whether the
+          round ends with a deployment, empty without deployments.
         """
         optimizer, weights, norm = state.optimizer, tuple(state.weights), tf.constant(0.0)
         if delta is not None:
@@ -343,12 +353,12 @@ def at_clients(client_round: tff.Computation) -> tff.Computation:
 
 
 def at_position(value: tf.Tensor, position: tf.Tensor, size: int) -> tf.Tensor:
-    """Vector of length `size` with the scalar `value` at `position` and zeros elsewhere."""
+    """Vector [size] with the scalar `value` at `position` and zeros elsewhere."""
     return tf.where(tf.equal(tf.range(size), position), value, tf.zeros_like(value))
 
 
 def server_optimizer(optimizer: options.ServerOptimizer) -> tff.learning.optimizers.Optimizer:
-    """Builds TFF's optimizer."""
+    """Builds TFF's optimizer for the server."""
     return optimizers.build("server", optimizer.name, optimizer.learning_rate, optimizer.hyperparameters)
 
 
@@ -358,15 +368,15 @@ def server_step(
     weights: tuple[tf.Tensor, ...],
     delta: tuple[tf.Tensor, ...],
 ):
-    """Takes an optimizer step with the negated aggregated delta as the gradient (Algorithm 3, lines 6-7).
+    """Takes an optimizer step with the negated aggregated delta as the gradient (Algorithm 3, line 7).
 
-    A delta that is not finite changes nothing. A delta of zeros is a normal step, in which an optimizer with momentum
-    still moves the weights.
+    A delta that is not finite changes nothing. A delta of zeros still takes a step, in which an optimizer with momentum
+    can move the weights.
 
     Args:
-      optimizer: Server optimizer.
-      optimizer_state: State of the server optimizer.
-      weights: Model before the step.
+      optimizer: TFF's optimizer on the server.
+      optimizer_state: Its state before the step.
+      weights: Model before the step, in the order of `Model.shapes`.
       delta: Aggregated client deltas, new minus old.
 
     Returns:

@@ -14,13 +14,18 @@ from optimization import models
 
 
 class Architecture:
-    """A Keras model without its weights, built from Keras' stateless float32 layers. Its `repr` identifies it."""
+    """A Keras model of stateless float32 layers, whose weights are not used. The `repr` identifies the architecture.
+
+    Attributes:
+      model: The Keras model as it was given, with its own weights.
+    """
 
     def __init__(self, model: Any):
         """Checks the layers.
 
         Raises:
-          UsageError: If it is not a built Keras model with one input and one output, or has an unsupported layer.
+          UsageError: If `model` is not a built Keras model with one input and one output, has an unsupported layer, or
+            has weights outside its layers.
         """
         if not isinstance(model, tf.keras.Model):
             raise UsageError(f"model must be a name or a Keras model, not a {type(model).__name__}.")
@@ -43,7 +48,9 @@ class Architecture:
         return f"keras:{type(self.model).__name__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def check(self, shape: Sequence[int], num_outputs: int) -> None:
-        """Checks the model against a task. Inputs of the same size but another shape will be reshaped.
+        """Checks that the model fits contexts of this shape and this number of actions.
+
+        Contexts of the right size but another shape are reshaped.
 
         Raises:
           UsageError: If the model's inputs or outputs do not fit the task.
@@ -56,8 +63,8 @@ class Architecture:
             )
 
     def build(self) -> models.Model:
-        """Builds the model."""
-        # Named by place, since Keras' layer numbers depend on the process. `scale` starts at 1.
+        """Builds the model as a function of its weights."""
+        # Names contain the layer's place, since Keras' layer numbers depend on the process. A `scale` starts at 1.
         names = [f"layer_{place}/{'scale' if name == 'gamma' else name}" for place, name, _ in self._weights()]
         shapes = {name: tuple(one.shape) for name, (*_, one) in zip(names, self._weights(), strict=True)}
 
@@ -94,7 +101,7 @@ def read(path: pathlib.Path) -> Architecture:
     """Reads an architecture from the JSON of a Keras model.
 
     Raises:
-      UsageError: If the file cannot be read, or the model contains a user-defined function.
+      UsageError: If the file cannot be read, or describes no model that `Architecture` accepts.
     """
     try:
         return Architecture(tf.keras.models.model_from_json(path.read_text()))
@@ -112,7 +119,7 @@ def _layers(model: Any) -> Iterator[Any]:
 
 
 def _problem(layer: Any) -> str:
-    """Reason for refusing a layer; empty if it is accepted."""
+    """Reason why a layer is refused; empty if it is accepted."""
     if type(layer).__module__.partition(".")[0] != "keras" or isinstance(layer, tf.keras.layers.Lambda):
         return "is not one of Keras' own layers, and its source would not be recorded"
     if layer.dtype_policy.name != "float32":

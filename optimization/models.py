@@ -1,8 +1,8 @@
 """Models as pure functions of their weights.
 
 A model is a list of named weight shapes and a function from weights and features to outputs, so the same code runs on
-the server's tensors, on a client's variables and in a test. A task's model ends in a dense layer. An ensemble has
-several of these layers, its heads, on one body.
+the server's tensors, on a client's variables and in a test. Most models end in a dense layer. An ensemble has several
+such last layers, its heads, on one body.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ def _normal(draw: np.random.Generator, fan: int, shape: Sequence[int]) -> np.nda
     return math.sqrt(2 / fan) / deviation * scipy.special.ndtri(draw.uniform(low, high, shape))
 
 
-# (generator, number of inputs and outputs, shape) -> kernel: sampled as in Keras (Glorot and Bengio 2010), or zeros.
+# (generator, number of inputs plus outputs, shape) -> kernel, sampled as in Keras (Glorot and Bengio 2010) or zeros.
 INITIAL_WEIGHTS: Mapping[str, Callable[[np.random.Generator, int, Sequence[int]], np.ndarray]] = {
     "glorot_uniform": _uniform,
     "glorot_normal": _normal,
@@ -65,11 +65,11 @@ class Model:
       training: (weights, features, int32 [2] key) -> outputs in training, if they are random or their gradients differ
         from those of `forward`; otherwise None.
       terms: (features, int32 [batch] actions) -> `Terms` of each weight array. Their sum is the output of that action.
-        None if the model is not linear in its weights, or reads most of them for an action. With several heads,
-        terms are [batch, heads, terms].
-      body: (weights, features, key=None) -> float32 [batch, units], the inputs of the last layer, whose kernel and bias
-        are the last two weights. With an int32 [2] key, these are the inputs in training. None if the last layer is not
-        dense.
+        Only linear models of bags of words have them; otherwise None. With several heads, the arrays are
+        [batch, heads, terms].
+      body: (weights, features, key=None) -> float32 [batch, units], or [batch, slots, units] if actions have features:
+        the inputs of the last layer, whose kernel and bias are the last two weights. With an int32 [2] key, these are
+        the inputs in training. None if the last layer is not known to be dense.
       heads: Number of last layers, which are concatenated in the last two weights.
       kernels: Initialization of kernels, a key of INITIAL_WEIGHTS.
     """
@@ -113,7 +113,7 @@ class Model:
 def _ending_in_dense(
     shapes: dict[str, tuple[int, ...]], body: Callable[..., tf.Tensor], *, is_random: bool = False
 ) -> Model:
-    """Model whose last layer is dense; `is_random` says whether the body is random in training."""
+    """Adds a last dense layer to a body. With `is_random`, the body is random in training."""
 
     def outputs(weights, features, key=None):
         return tf.nn.bias_add(body(weights, features, key) @ weights[-2], weights[-1])
@@ -174,7 +174,7 @@ def _convolutional(
     """Convolutions, then dense layers with ReLU in between, for 28 x 28 x 1 images.
 
     Args:
-      convolutions: The convolutions.
+      convolutions: Size, channels, padding and pooling of each convolution.
       hidden: Widths of the hidden dense layers.
       num_outputs: Number of outputs.
       dropouts: Share of each dense layer's inputs that training drops.
@@ -204,9 +204,10 @@ def _convolutional(
 
 
 def _allow_empty_batch(body):
-    """Body that also accepts an empty batch, which does not occur in training.
+    """Makes a body accept an empty batch, which does not occur in training.
 
-    oneDNN's convolution miscounts the channels of an empty batch, so a blank example is added and later removed.
+    oneDNN's convolution returns a wrong number of channels for an empty batch, so a blank example is added and later
+    removed.
     """
 
     def run(weights, features, key=None):
@@ -231,7 +232,7 @@ def cnn(num_outputs: int) -> Model:
 
 
 def cnn_small(num_outputs: int) -> Model:
-    """CNN from Johansson and Gullbrandson 2022, Table D.1: two 5 x 5 convolutions with 16 and 32 channels."""
+    """CNN from Johansson and Gullbrandson 2022, Table D.1: `cnn` with 16 and 32 channels and no hidden dense layer."""
     return _convolutional([_Convolution(5, 16), _Convolution(5, 32)], (), num_outputs)
 
 
@@ -320,9 +321,9 @@ def _convolve(values: tf.Tensor, weights: Iterator[tf.Tensor], stride: int, norm
 
 
 def dense(features: Any) -> Any:
-    """Converts features to the form that models take: bags of words are padded, other features do not change.
+    """Converts features to the form that models take: pads bags of words, also those in action sets.
 
-    Bags become `ids` int32 and `values` float32, both [posts, words of the longest post], padded with 0.
+    Bags become `ids` int32 and `values` float32, both [examples, words of the longest example], padded with 0.
     """
     if isinstance(features, action_sets.ActionSets):
         return features._replace(contexts=dense(features.contexts))
@@ -338,8 +339,9 @@ def dense(features: Any) -> Any:
 def bag_of_words(vocabulary_size: int, num_outputs: int) -> Model:
     """Linear model with bias on bags of words: word ids and their values.
 
-    Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Only the rows
-    of words that occur are read and changed; if the loss depends on a single action, only its entries in these rows.
+    Features are `ids` int32 [batch, words] and `values` float32 [batch, words]; padding has the value 0. Training reads
+    and changes only the kernel's rows for words that occur. If the loss depends on a single action, training reads and
+    changes only the entries of that action in these rows.
     """
     shapes = {"dense_0/kernel": (vocabulary_size, num_outputs), "dense_0/bias": (num_outputs,)}
 
@@ -377,9 +379,9 @@ def of_sets(name: str, arguments: Mapping[str, Any]) -> Model:
 
 
 def restricted(model: Model) -> Model:
-    """Model whose features are an `action_sets.ActionSets` without features of actions.
+    """Model for an `action_sets.ActionSets` whose actions have no features.
 
-    The output of an action that is not offered is -infinity.
+    It applies `model` to the contexts. The output of an action that is not offered is -infinity.
     """
 
     def training(weights, features, key):
@@ -395,14 +397,14 @@ def restricted(model: Model) -> Model:
 
 
 def _offered(features: action_sets.ActionSets, outputs: tf.Tensor) -> tf.Tensor:
-    if outputs.shape[-1] == 1:  # No set is empty.
+    if outputs.shape[-1] == 1:  # Sets are never empty, so a single slot has an action.
         return outputs
     is_offered = features.entries >= 0
     return tf.where(is_offered if outputs.shape.rank == 2 else is_offered[:, tf.newaxis], outputs, -np.inf)
 
 
 def of_task(task: tasks.Task, heads: int = 1) -> Model:
-    """Builds the model of a task with this number of heads."""
+    """Builds the model of a task. It has one head if actions have features, and `heads` heads otherwise."""
     if not isinstance(task.feature_spec, action_sets.Spec):
         model = build(task.model, task.model_arguments, heads)
     elif task.feature_spec.num_features:
@@ -419,10 +421,10 @@ def build(name: str, arguments: Mapping[str, Any], heads: int = 1) -> Model:
 
 
 def with_heads(model: Model, heads: int) -> Model:
-    """Model whose outputs are split over this number of heads.
+    """Splits the outputs of a model over this number of heads.
 
     In training, the body's gradient is divided by the number of heads. With a loss that sums over heads, each head
-    therefore gets the gradient of its own loss, and the body gets the mean over heads.
+    therefore gets the gradient of its own loss, and the body gets the mean of the heads' gradients.
     """
     num_actions = list(model.shapes.values())[-1][0] // heads
 
@@ -448,7 +450,7 @@ def with_heads(model: Model, heads: int) -> Model:
 
 
 def _by_head(heads: int) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Function that splits outputs over heads."""
+    """Function that splits outputs [batch, heads * actions] over heads, [batch, heads, actions]."""
     return lambda outputs: tf.reshape(outputs, [-1, heads, outputs.shape[-1] // heads])
 
 
@@ -463,7 +465,7 @@ def last_layer(model: Model) -> Model:
 
 
 def with_copies(weights: Weights, heads: int) -> Weights:
-    """Weights of a model with this number of heads, each of which is a copy of the single head in `weights`."""
+    """Weights of a model with this number of heads, which are copies of the single head in `weights`."""
     *body, kernel, bias = weights
     return *body, np.tile(kernel, (1, heads)), np.tile(bias, heads)
 
@@ -491,12 +493,12 @@ _BUILDERS: Mapping[str, Callable[..., Model]] = {
 
 
 def feature_spec(task: tasks.Task) -> FeatureSpec:
-    """Shapes and dtypes of a batch of features, bags of words or sets of actions; the first axis is None."""
+    """Shapes and dtypes of a task's features; see `spec`."""
     return spec(task.feature_spec, task.num_actions)
 
 
 def spec(form: Any, num_actions: int) -> FeatureSpec:
-    """Shapes and dtypes of a batch of features of a form, see `Task.feature_spec`; the first axis is None."""
+    """Shapes and dtypes of a batch of features of a form, see `Task.feature_spec`. The first axis is None."""
     if isinstance(form, action_sets.Spec):
         slots = None if form.num_features else num_actions
         entries, actions = tf.TensorSpec((None, slots), tf.int32), tf.TensorSpec((None, slots, form.num_features))
@@ -508,7 +510,7 @@ def spec(form: Any, num_actions: int) -> FeatureSpec:
 
 
 def label_spec(task: tasks.Task) -> tf.TensorSpec:
-    """Shape and dtype of a batch of labels; the first axis is None."""
+    """Shape and dtype of labels: int32 [None], or float32 [None, labels] if examples have several labels."""
     if not task.multi_label:
         return tf.TensorSpec((None,), tf.int32)
     return tf.TensorSpec((None, len(task.rewards["exact"])))

@@ -1,4 +1,4 @@
-"""Optimizers of TensorFlow Federated, by their published names or from the user."""
+"""Optimizers of TensorFlow Federated, chosen by name or given by the user."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -21,8 +21,8 @@ def build(owner: str, name: str, learning_rate: float, others: Sequence[tuple[st
     """Builds an optimizer.
 
     Args:
-      owner: Owner of the optimizer, `client` or `server`.
-      name: One of `OPTIMIZERS`; or the user's `UserObject`, which has its own parameters.
+      owner: `client` or `server`; error messages name the flag of this owner.
+      name: One of `OPTIMIZERS`, or the user's `UserObject`, for which the other arguments are not used.
       learning_rate: Learning rate.
       others: (name, value) of the other hyperparameters that differ from their defaults.
 

@@ -15,9 +15,8 @@ from optimization.privacy import factorizations, mechanisms
 from optimization.selection.availability import ALWAYS, Availability
 from optimization.selection.selectors import Selection
 
-# Hyperparameters of each optimizer, with their exclusive upper bounds: `--server_<optimizer>_<name>` and
-# `--client_<optimizer>_<name>`.
-# Hyperparameters that are not set have Keras' defaults, which are also TFF's.
+# Hyperparameters of each optimizer, with their exclusive upper bounds, if any. Their flags are
+# `--server_<optimizer>_<name>` and `--client_<optimizer>_<name>`; their defaults are those of Keras and TFF.
 OPTIMIZERS: Mapping[str, Mapping[str, float | None]] = {
     "sgd": {"momentum": 1.0},
     "adam": {"beta_1": 1.0, "beta_2": 1.0, "epsilon": None},
@@ -33,7 +32,7 @@ AGGREGATIONS: Mapping[str, str] = {
     "secure_sum": "mean of clipped updates under secure aggregation, which is simulated",
     "ddp": "distributed differential privacy: each client adds its share of the noise, under secure aggregation",
     "median": "coordinate-wise median of the updates; no clipping",
-    "trimmed_mean": "coordinate-wise mean that leaves out the smallest and largest updates; no clipping",
+    "trimmed_mean": "coordinate-wise mean that leaves out the smallest and largest values; no clipping",
 }
 ROBUST = ("median", "trimmed_mean")
 NOISY = ("dpsgd", "dpftrl", "mf_dpftrl", "ddp")
@@ -44,7 +43,7 @@ _FIRST_CLIP_NORM, _QUANTILE = 0.1, 0.8
 
 @dataclasses.dataclass(frozen=True)
 class ServerOptimizer:
-    """Server.
+    """The server optimizer.
 
     Attributes:
       hyperparameters: (name, value) of the hyperparameters that differ from their defaults.
@@ -59,7 +58,7 @@ class ServerOptimizer:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClientAlgorithm:
-    """Clients."""
+    """The clients' training algorithm."""
 
     client_algorithm: str | None = setting(
         None,
@@ -74,7 +73,7 @@ class Cohorts:
 
     Attributes:
       size: Number of clients per round; under Poisson sampling, the expected number.
-      availability: Availability of the clients.
+      availability: When clients are available, and how often they drop out.
       groups: Number of groups that take turns, with `cyclic_poisson` sampling.
     """
 
@@ -130,8 +129,8 @@ class Aggregation(Target):
     """Aggregation and privacy.
 
     Attributes:
-      noise_seed: Seed of the noise, which then gives no privacy guarantee; None for the system's entropy.
-      plan: The planned mechanism. It replaces all settings except the clip norm.
+      noise_seed: Seed of the noise, which then guarantees nothing; None for noise from the system's entropy.
+      plan: The mechanism that was planned from these settings; None without a plan.
     """
 
     kind: str = setting(
@@ -150,7 +149,7 @@ class Aggregation(Target):
     )
     trimmed_share: float | None = setting(
         None,
-        "Share of the updates that are left out on each side, rounded down to whole clients",
+        "Share of the values that are left out on each side, rounded down to whole clients",
         high=0.5,
         below=True,
         only={"aggregator_type": ("trimmed_mean",)},
@@ -192,8 +191,8 @@ class Aggregation(Target):
     )
     bands: int | None = setting(
         None,
-        "Bands of the factor, the number of rounds over which noise cancels. With auto: the number with the least "
-        "noise on the prefix sums in the planned rounds for which earlier noise fits in 0.5 GiB",
+        "Number of rounds whose noise is combined in the noise of one round. auto chooses the number with the least "
+        "noise on the prefix sums of the planned rounds, among those that need at most 0.5 GiB",
         number_or_word("auto", factorizations.MOST_BANDS),
         name="mf_bands",
         only={"aggregator_type": ("mf_dpftrl",)},
@@ -212,7 +211,7 @@ class Aggregation(Target):
 
 @dataclasses.dataclass(frozen=True)
 class Evaluations:
-    """Evaluation."""
+    """Settings of evaluations."""
 
     eval_batch_size: Count = setting(512, "Number of examples per evaluation batch")
     max_validation_samples: int = setting(10000, "Maximum number of held-out examples; 0 for all")
@@ -220,19 +219,19 @@ class Evaluations:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Training(Evaluations):
-    """Supervised training of a task by cohorts. Each study declares some of these fields as its settings.
+    """Supervised training of a task. Each study declares some of these fields as its settings.
 
     Attributes:
       seed: Seed of all randomness.
-      task: The task.
+      task: Options of the task's data, model and rewards.
       total_rounds: Number of rounds.
       cohort_size: Number of clients per round.
-      selection: Options of client selection.
+      selection: The client selector, and its parameters.
       max_examples_per_client: Cap on a client's examples; 0 for none.
       batch_size: Number of examples in a client's mini-batch.
       learning_rate: Client learning rate.
-      corrections: Corrections of the clients' gradients.
-      server_optimizer: Options of the server optimizer.
+      corrections: Corrections of the gradients in the clients' training.
+      server_optimizer: Name and hyperparameters of the server optimizer.
       rounds_per_checkpoint: Rounds between checkpoints; 0 to save only the last round.
     """
 
@@ -251,10 +250,10 @@ class Training(Evaluations):
 
 @dataclasses.dataclass(frozen=True)
 class Length:
-    """Rounds of a run, and its periods of evaluation and checkpoints.
+    """Number of rounds of a run, and its periods of evaluation and checkpoints.
 
     Attributes:
-      total_rounds: Total number of rounds, including those before the run was continued.
+      total_rounds: Total number of rounds, including those that earlier starts of the run have finished.
       rounds_per_eval: Rounds between evaluations; 0 to evaluate only after the last round.
       rounds_per_checkpoint: Rounds between checkpoints; 0 to save only the last round.
     """

@@ -1,6 +1,6 @@
 """Robust aggregation: the coordinate-wise median and trimmed mean of a cohort's updates (Yin et al. 2018).
 
-Clients count equally. A client without examples, or whose update is not finite, counts as an update of zeros.
+Clients count equally. An update that is not finite, and the update of a client without examples, count as zeros.
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ class TrimmedMeanFactory(collecting.CollectingFactory):
 
     Attributes:
       cohort_size: Maximum number of clients in a round.
-      trimmed_share: Share of the values to drop on each side, below 0.5 and rounded down to whole clients; None for the
-        median, which is the average of the middle two values of an even number of clients.
+      trimmed_share: Share of the values to drop on each side, below 0.5, rounded down to whole clients. None for the
+        median; with an even number of clients, this is the average of the middle two values.
     """
 
     cohort_size: int
@@ -39,11 +39,11 @@ class TrimmedMeanFactory(collecting.CollectingFactory):
         return collecting.by_blocks(self._of_block, updates, size, nothing)
 
     def _of_block(self, samples: tf.Tensor) -> tf.Tensor:
-        """Results of samples [parameters, clients], and whether they are 0, [parameters, 2]."""
+        """Results of samples [parameters, clients], and whether each result is 0: float32 [parameters, 2]."""
         num_clients = tf.shape(samples)[1]
         cut = (num_clients - 1) // 2
         if self.trimmed_share is not None:
-            # Rounding must not lose a client: 0.29 x 100 is 28.999999999999996.
+            # The small number keeps rounding from losing a client: 0.29 * 100 is 28.999999999999996.
             cut = tf.minimum(cut, tf.cast(self.trimmed_share * tf.cast(num_clients, tf.float64) + 1e-9, tf.int32))
         result = tf.reduce_mean(tf.sort(samples, axis=1)[:, cut : num_clients - cut], axis=1)
         return tf.stack([result, tf.cast(tf.equal(result, 0.0), tf.float32)], axis=1)

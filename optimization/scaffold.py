@@ -6,7 +6,7 @@ c_i - c + (x - y) / (K rate). The server adds the sum of the cohort's changes, d
 takes its optimizer's step on the unweighted mean of the clients' deltas.
 
 A client without examples, or whose update is not finite, sends zeros and keeps its variate. This program is the server:
-it holds the delta and the variate of each client of the cohort. The variates of all clients are stored on disk.
+in each round, it holds the deltas and variates of the cohort. The variates of all clients are stored on disk.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ from optimization.runtime import rounds
 
 
 class Variates(NamedTuple):
-    """State of the control variates, which takes the place of the aggregator's state.
+    """State of the control variates, which is the `aggregator` of a `fed_avg.State` between rounds.
 
     Attributes:
       server: c, float32 arrays in the model's order.
-      last_rounds: int64 [clients], the last round of each client; 0 for none.
-      aggregator: The aggregator's state.
+      last_rounds: int64 [clients], the last round in which each client took part; 0 for none.
+      aggregator: State of the aggregator of the wrapped process.
     """
 
     server: tuple
@@ -43,10 +43,10 @@ class Rounds:
         """Builds the computations.
 
         Args:
-          process: The process of `definition`, with an unclipped mean. It runs the rounds without clients.
-          definition: Definition of the rounds. Its `local_work` is a `client_work.LocalSgd` without momentum, with the
-            learning rate of all clients.
-          states: The clients' variates.
+          process: The process that `definition` builds, with an unclipped mean. It runs the rounds without clients.
+          definition: Definition of the rounds. Its `local_work` is a `client_work.LocalSgd` without momentum, whose
+            learning rate all clients use.
+          states: Store of the clients' variates.
           population: Indices of the clients that may take part.
         """
         self._process, self._states, self._population = process, states, population
@@ -77,11 +77,11 @@ class Rounds:
     def next(
         self, server: fed_avg.State, inputs: Sequence[tuple[Any, int]], round_num: int
     ) -> tuple[fed_avg.State, fed_avg.RoundMetrics]:
-        """Runs a round, and stores its clients' variates.
+        """Runs a round, and stores its clients' variates. Returns the next state and the metrics of the round.
 
         Args:
-          server: State before the round.
-          inputs: For each client, its input as in `fed_avg.Process.client_type`, and its index, without duplicates.
+          server: State before the round, whose `aggregator` is a `Variates`.
+          inputs: For each client, its input of type `fed_avg.Process.client_type`, and its index. Indices are distinct.
           round_num: The round, from 1.
         """
         variates: Variates = server.aggregator

@@ -1,4 +1,4 @@
-"""Federated training on labels: the input and the loss of each client. The rounds are in `fed_avg`."""
+"""Federated training on labels: the clients' inputs and loss. The rounds themselves are in `fed_avg`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ def inputs(
     """Inputs to a round for the clients of a cohort.
 
     Args:
-      cohort: The clients' examples, with features in the form that the model takes.
-      ids: int [clients], positions in the population, from which the random keys of mini-batches are derived.
+      cohort: Examples of each client, with normalized features.
+      ids: int [clients], the clients' indices in the population. The random keys of mini-batches depend on them.
       seed: Seed of the run.
       round_num: Number of the round, starting from 1.
       learning_rate: Client learning rate.

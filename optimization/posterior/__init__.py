@@ -1,4 +1,4 @@
-"""Posterior aggregation; `run` starts it from Python."""
+"""Posterior aggregation. From Python, `run` starts the study."""
 
 from optimization.study import running
 

@@ -2,9 +2,9 @@
 
 These are Algorithms 1 to 10 of Johansson and Gullbrandson 2022. TFF aggregates the updates, except for FedAG and FedBE,
 whose server is this program: `CollectedRounds` collects each client's update. All algorithms pass their aggregate to
-the same server optimizer; SGLD adds its noise after the step. FedAvg, FedOpt, FedPA and SGLD weight clients by their
-numbers of examples; the others weight them equally, as the thesis does. A client that diverged counts as a zero update,
-and a client without examples is ignored.
+the server optimizer; SGLD adds its noise after the step. FedAvg, FedOpt, FedPA and SGLD weight clients by their numbers
+of examples, except with SCAFFOLD or the selector `rand`. The other algorithms weight clients equally, as Johansson and
+Gullbrandson do. A client that diverged counts as a zero update, and a client without examples is ignored.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class CohortUpdates(NamedTuple):
 
     Attributes:
       deltas: float32 [clients with examples, parameters]; zero for an update that was not finite.
-      sums: Each client's contribution to the round's metrics, [clients, ...] each; see `fed_avg.ClientOutput`.
+      sums: All clients' contributions to the round's metrics by name, [clients, ...] each; see `fed_avg.ClientOutput`.
     """
 
     deltas: np.ndarray
@@ -42,7 +42,7 @@ class ServerUpdate(NamedTuple):
     """The server's aggregate of a cohort's updates.
 
     Attributes:
-      delta: float32 [parameters].
+      delta: float32 [parameters], the change to pass to the server optimizer.
       deviation: float32 [parameters], standard deviation of FedAG's Gaussian posterior; empty for other algorithms.
     """
 
@@ -86,7 +86,7 @@ class ServerChain:
 
         Args:
           average: Average after the previous round.
-          state: State of this round.
+          state: State of the chain after this round.
           round_num: Number of this round, from 1.
         """
         count = round_num - self.burn_in_rounds
@@ -103,9 +103,9 @@ class Algorithm:
     Attributes:
       burn_in_work: The clients' training in the burn-in rounds.
       client_work: The clients' training after the burn-in.
-      burn_in_rounds: Number of burn-in rounds.
+      burn_in_rounds: Number of rounds with `burn_in_work`.
       aggregate: Aggregation of all updates in this program; None if TFF aggregates.
-      factory: Aggregation by TFF. If both this and `aggregate` are None, it is the mean weighted by examples.
+      factory: TFF's aggregation. If both this and `aggregate` are None, TFF computes a mean.
       chain: Langevin chain that follows the server optimizer's step, or None.
     """
 
@@ -117,7 +117,7 @@ class Algorithm:
     chain: ServerChain | None = None
 
     def work_of(self, round_num: int) -> ClientWork:
-        """Client training in a round, numbered from 1."""
+        """The clients' training in a round, numbered from 1."""
         return self.burn_in_work if round_num <= self.burn_in_rounds else self.client_work
 
 
@@ -128,10 +128,10 @@ def build(
 
     Args:
       posterior: Name and hyperparameters of the algorithm.
-      sgd: The clients' plain training. Posterior chains take the same steps.
-      model: The model.
+      sgd: The clients' training by SGD. Chains of posterior samples take the same steps.
+      model: Model of the task.
       cohort_size: Maximum number of clients in a round.
-      server_features: FedBE's unlabelled examples, in the form that the model takes.
+      server_features: The server's unlabelled examples for FedBE, in the form that the model takes; otherwise None.
     """
     name, parts = posterior.name, dict[str, Any](client_work=sgd)
     if name in flags.CHAINS:
@@ -175,7 +175,7 @@ def flat(weights: models.Weights) -> np.ndarray:
 def build_collection(definition: supervised.SupervisedProcess) -> Callable[..., CohortUpdates]:
     """Builds a round's client work: a function (weights, list of `supervised.ClientInput`) -> `CohortUpdates`.
 
-    Each client's update is written to its place when it arrives. The program therefore holds the cohort's updates only
+    Each client's update is written to its row when it arrives. The program therefore holds the cohort's updates only
     once, and the worker holds only a few of them.
     """
 
@@ -211,7 +211,7 @@ class CollectedRounds:
     """Rounds whose server is this program, with the interface of `fed_avg.Process.build`.
 
     Attributes:
-      initialize: State before round 1.
+      initialize: Function that returns the state before round 1.
     """
 
     def __init__(self, definition: supervised.SupervisedProcess):
@@ -231,12 +231,13 @@ class CollectedRounds:
         """Runs a round. If no client has examples, the update is zero.
 
         Args:
-          state: State before the round.
+          state: State before the round, with the model that clients receive.
           cohort: Inputs of at least one client.
           aggregate: (weights before the round, deltas of clients with examples) -> `ServerUpdate`.
 
         Returns:
-          State after the round, and its metrics. Their `aggregator` has all fields of the `ServerUpdate` but `delta`.
+          State after the round, and its metrics. Their `aggregator` is a dictionary of the fields of the `ServerUpdate`
+          except `delta`, and empty if no client has examples.
         """
         updates, before = self._collect(state.weights, cohort), flat(state.weights)
         delta, others = np.zeros_like(before), {}

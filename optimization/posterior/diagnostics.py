@@ -1,4 +1,4 @@
-"""Normality of a cohort's models, and plots of them (Johansson and Gullbrandson 2022, section 3.1, Appendix A)."""
+"""Tests of a cohort's models for normality, and their plots (Johansson and Gullbrandson 2022, section 3.1, App. A)."""
 
 import functools
 import os
@@ -22,13 +22,13 @@ _STATISTICS = {
 
 
 class Normality(NamedTuple):
-    """Statistics of each parameter over the clients, float64 [parameters]; NaN if all clients agree.
+    """Statistics of each parameter over the clients, float64 [parameters]; NaN if all clients have the same value.
 
     Attributes:
       p_values: P-values of the Kolmogorov-Smirnov test against the normal distribution with the sample's mean and
         standard deviation. Since these are estimated, the p-values of normal samples are not uniform but closer to 1.
-      lilliefors_p_values: P-values of the same distance, from a table that corrects for this (Lilliefors 1967),
-        clipped to the range from 0.001 to 0.99; NaN for fewer than four clients.
+      lilliefors_p_values: P-values of the same distance from a table that corrects for the estimation (Lilliefors
+        1967), clipped to the range from 0.001 to 0.99; NaN for fewer than four clients.
       excess_distances: The same distance minus its mean for normal samples of the same size (`normal_distance`). For
         normal models, it is 0 on average for any number of clients. For other models, it grows with the number of
         clients: for an exponential distribution, from 0.03 with 5 clients to 0.11 with 100.
@@ -45,7 +45,7 @@ class Normality(NamedTuple):
 
 
 def normality(models: np.ndarray) -> Normality:
-    """Tests the clients' models, float32 [clients, parameters]; at least two."""
+    """Tests the models of at least two clients, float32 [clients, parameters]."""
     from optimization.posterior import ensembles  # This import and the next import TensorFlow.
     from optimization.runtime import private
 
@@ -85,7 +85,7 @@ def normal_distance(count: int) -> float:
 
 
 def _standardized(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted rows with mean 0 and standard deviation 1, and their distances to the normal distribution."""
+    """Sorts and standardizes the rows; also returns their Kolmogorov-Smirnov distances to the normal distribution."""
     samples = np.sort(samples, axis=1)
     samples -= samples.mean(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
@@ -96,7 +96,7 @@ def _standardized(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_normality(normality: Normality, output: str | os.PathLike) -> None:
-    """Draws the density of each statistic over the parameters (figs 3.1b-d, A.1-A.3) as a PNG."""
+    """Draws a histogram of each statistic over the parameters, as in figures 3.1b-d and A.1-A.3, in a PNG file."""
     figure, (row,) = drawing.grid(1, len(_STATISTICS), (17, 3.8))
     for axes, (field, label) in zip(row, _STATISTICS.items(), strict=True):
         values = getattr(normality, field)

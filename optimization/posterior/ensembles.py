@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from optimization import models as models_lib
 
-_CHUNK = 1 << 12  # Parameters processed at once.
+_CHUNK = 1 << 12  # Number of parameters that are processed at once.
 
 
 def chunks(num_parameters: int) -> Iterator[slice]:
@@ -25,21 +25,21 @@ class GaussianPosterior(NamedTuple):
     """Independent normal distributions of all parameters (Algorithm 3, lines 3-5).
 
     Attributes:
-      mean: float32 [parameters]; FedAG's next model.
-      deviation: float32 [parameters].
+      mean: float32 [parameters], the means; FedAG's next model.
+      deviation: float32 [parameters], the standard deviations.
     """
 
     mean: np.ndarray
     deviation: np.ndarray
 
     def samples(self, num_models: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yields models, each float32 [parameters]."""
+        """Samples models and yields them, each float32 [parameters]."""
         for _ in range(num_models):
             yield self.mean + self.deviation * generator.standard_normal(self.mean.size, dtype=np.float32)
 
 
 def gaussian_posterior(models: np.ndarray) -> GaussianPosterior:
-    """Fits a posterior to the clients' models, float32 [clients, parameters]. The variance has the denominator n."""
+    """Fits a posterior to the models of n clients, float32 [n, parameters]. The variance has the denominator n."""
     mean, deviation = np.empty((2, models.shape[1]), np.float32)
     for chunk in chunks(models.shape[1]):
         models[:, chunk].mean(axis=0, out=mean[chunk])
@@ -77,13 +77,13 @@ def predict(model: models_lib.Model, ensemble: Iterable[np.ndarray], features, b
 class Distillation:
     """Distils an ensemble into one model by stochastic weight averaging (SWA; Chen and Chao 2021).
 
-    The thesis does not specify the constants of SWA; the defaults here follow Chen and Chao.
+    Johansson and Gullbrandson do not specify the constants of SWA; the defaults here follow Chen and Chao.
 
     Attributes:
       epochs: Number of passes over the server's data.
-      batch_size: Examples in a mini-batch.
-      high_learning_rate: Step size at the start of each cycle; it falls linearly.
-      low_learning_rate: Step size at the end of each cycle, where the model enters the average.
+      batch_size: Number of examples in a mini-batch.
+      high_learning_rate: Step size at the start of each cycle, from which it falls linearly to `low_learning_rate`.
+      low_learning_rate: Step size at the end of each cycle, after which the model enters the average.
       cycle: Number of steps in a cycle.
     """
 
@@ -102,7 +102,7 @@ class Distillation:
 
         Args:
           model: A classifier whose outputs are logits.
-          start: float32 [parameters].
+          start: float32 [parameters], the model before training.
           features: Features in the form that `model.forward` takes, with the examples on the first axis.
           targets: float32 [examples, classes], probabilities.
           seed: int32 [2], random key for shuffling.
@@ -150,14 +150,14 @@ def fedbe(
 
     Args:
       model: A classifier whose outputs are logits.
-      models: float32 [clients, parameters].
+      models: Models of the clients, float32 [clients, parameters].
       features: The server's unlabelled examples, in the form that `model.forward` takes.
       num_samples: Number of models sampled from the posterior.
-      distillation: Options of the distillation.
+      distillation: Hyperparameters of the distillation.
       generator: Random generator for the samples and for the random key of the shuffles.
 
     Returns:
-      float32 [parameters].
+      float32 [parameters], the distilled model.
     """
     posterior = gaussian_posterior(models)
     ensemble = itertools.chain([posterior.mean], posterior.samples(num_samples, generator), models)

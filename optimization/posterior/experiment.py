@@ -1,7 +1,8 @@
 """Federated training with posterior aggregation, as rounds for the runner.
 
-A round goes through these steps: cohort -> `supervised.ClientInput`s -> the clients' work as a TFF computation -> the
-server's update -> the server optimizer's step -> predictions on validation data and on the cohort's training data.
+A round has these steps: sample the cohort, build the clients' `supervised.ClientInput`s, train the clients in a TFF
+computation, aggregate their updates, take the server optimizer's step, and evaluate the model on validation data and on
+the cohort's training data.
 """
 
 import dataclasses
@@ -28,12 +29,13 @@ class RoundState(NamedTuple):
     """State between rounds.
 
     Attributes:
-      server: Model and server optimizer.
+      server: State of the model and of the server optimizer.
       deviation: float32 [parameters], standard deviation of FedAG's posterior around the model; empty for other
         algorithms.
       recent: float64 [window, metrics], `metrics.MEASURED` in the last rounds, newest last; NaN before round 1.
       selection: The client selector's state; empty without a selector.
-      chain: SGLD's newest state, from which clients train, while `server` has the average. Empty for other algorithms.
+      chain: Newest weights of SGLD's chain, from which clients train, while `server` has the average. Empty for other
+        algorithms.
     """
 
     server: fed_avg.State
@@ -44,14 +46,14 @@ class RoundState(NamedTuple):
 
 
 class PosteriorRounds(training.TrainingRounds):
-    """The rounds of a run."""
+    """The rounds of a run with posterior aggregation."""
 
     def __init__(self, options: flags.PosteriorOptions, task: tasks.Task, folder: run_folder.RunFolder):
         """Prepares the rounds.
 
         Args:
           options: Options of the run.
-          task: The task.
+          task: The task, whose clients train the model.
           folder: Folder for the diagnostics and the control variates.
         """
         self._options, self._folder = options, folder
@@ -69,18 +71,18 @@ class PosteriorRounds(training.TrainingRounds):
         self._warn_of_cycles(server_features)
         self._held_out = self._mixed(clients.pool(task.held_out, options.max_validation_samples, options.seed), 0)
         if options.client_algorithm:
-            self._payload *= 2  # Each way, a control variate is sent with the model or the update.
+            self._payload *= 2  # In both directions, a control variate is sent with the model or the update.
             states = client_states.ClientStates(folder.path / run_folder.CLIENT_VARIATES, folder.checkpoint_rounds)
             built = self.mean_rounds(work, size), self.definition(work, size)
             self._scaffold = scaffold.Rounds(*built, states, range(self._first, len(self._clients)))
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
-        """Process of rounds with this client work and this many clients."""
+        """Definition of rounds with this client work and this many clients."""
         definition, factory = super().definition(work, num_clients), self._algorithm.factory
         return dataclasses.replace(definition, aggregator=factory) if factory else definition
 
     def _rounds(self, work: Any) -> Any:
-        """Rounds aggregated by TFF or by this program, with initial weights of zeros."""
+        """Builds the rounds with this client work. Their initial weights are zeros."""
         size, factory = self._options.cohort_size, self._algorithm.factory
         if self._options.client_algorithm:
             return self._scaffold
@@ -122,7 +124,7 @@ class PosteriorRounds(training.TrainingRounds):
             )
 
     def cohort(self, round_num: int) -> np.ndarray:
-        """Samples a round's clients without a selector, excluding clients whose examples the server has."""
+        """Samples a cohort without a selector, int [clients]. Clients whose examples the server has are excluded."""
         options, population = self._options, len(self._clients) - self._first
         if options.client_sampling_alpha is None:
             return self._first + cohorts.draw(Cohorts(options.cohort_size), population, options.seed, round_num)
@@ -190,7 +192,7 @@ class PosteriorRounds(training.TrainingRounds):
         return [models.unflatten(tf.constant(sample), self._model.shapes) for sample in samples]
 
     def _measured(self, ensemble: Sequence[models.Weights], examples: clients.Examples) -> list[float]:
-        """Values of `metrics.MEASURES` for an ensemble's mean probabilities."""
+        """Values of `metrics.MEASURES` for the mean probabilities of an ensemble; NaN without examples."""
         if not len(examples.labels):
             return [float("nan")] * len(metrics.MEASURES)
         log_probabilities, batches = self._evaluation(_log_probabilities), []
@@ -200,7 +202,7 @@ class PosteriorRounds(training.TrainingRounds):
         return metrics.measure(np.concatenate(batches), examples.labels)
 
     def _diagnose(self, updates: algorithms.CohortUpdates, state: RoundState, round_num: int) -> None:
-        """Writes statistics and plots of the normality of the cohort's models to the run's folder."""
+        """Writes tests of the cohort's models for normality to the run's folder, if at least two models are finite."""
         has_finite_update = updates.sums["nonfinite_clients"][updates.sums["examples"] > 0] == 0
         trained = updates.deltas[has_finite_update] + algorithms.flat(state.server.weights)
         if len(trained) < 2:

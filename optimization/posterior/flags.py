@@ -1,4 +1,4 @@
-"""Posterior aggregation algorithms by name, flags of `run_posterior`, and every check that needs no data or TensorFlow.
+"""Algorithms of posterior aggregation, flags of `run_posterior`, and all checks that need neither data nor TensorFlow.
 
 Other studies can use the algorithms' flags through `define_algorithms`, `check_algorithm` and `posterior_options`.
 """
@@ -28,7 +28,7 @@ Defaults that are missing here depend on other flags; config.json in the run's f
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 EPANECHNIKOV, GAUSSIAN = "epanechnikov", "gaussian"
-NEAREST = "nearest"  # The only bandwidth that depends on the point, and changes with each step.
+NEAREST = "nearest"  # The only bandwidth that depends on the point, so that it changes with each step.
 BANDWIDTHS = ("silverman", "scott", "plug_in", "improved_sheather_jones", "cross_validation", NEAREST)
 
 SQRT_2_RATE, TWICE_RATE = "sqrt_2_rate", "2_rate"
@@ -64,15 +64,13 @@ KEEP_MODELS = (*MODES, "fedag", "fedbe")
 class MeanShift:
     """FedKP and FedKPPA: mean shift of each parameter separately.
 
-    Steps are weighted by the kernel's values, as in Algorithm 8. So they climb the density whose gradient has this
-    kernel: with the Epanechnikov kernel, the biweight density; with the Gaussian kernel, the Gaussian density.
+    Each step moves to the mean of the samples, weighted by the kernel, as in Algorithm 8. The steps climb the density
+    estimate that uses the kernel's shadow (Cheng 1995): the biweight kernel for the Epanechnikov kernel, and the
+    Gaussian kernel for itself.
 
-    A parameter on which all clients agree does not change, and neither does a starting point that no kernel reaches; a
+    A parameter does not change if all clients agree on it. A starting point that no kernel reaches does not move; a
     Gaussian kernel reaches every point. The model of a single client is its own mode. As the bandwidth grows, every
-    result becomes the clients' mean.
-
-    Raises:
-      ValueError: For an unknown name, or numbers out of range.
+    result approaches the clients' mean.
     """
 
     kernel: str = setting(EPANECHNIKOV, "Kernel of the density", [EPANECHNIKOV, GAUSSIAN])
@@ -82,19 +80,19 @@ class MeanShift:
 
     @property
     def has_windows(self) -> bool:
-        """Whether the samples within reach of a point change only at the edges of windows of a fixed width."""
+        """Whether each sample has a window of fixed width, and has no weight outside of it."""
         return self.kernel == EPANECHNIKOV and self.bandwidth != NEAREST
 
 
 @dataclasses.dataclass(frozen=True)
 class Posterior:
-    """FedPA, FedKPPA and SGLD.
+    """An algorithm of posterior aggregation, and its settings.
 
     Attributes:
-      name: A key of `ALGORITHMS`; each algorithm reads some of the settings.
+      name: A key of `ALGORITHMS`, which determines the settings that are used.
       mean_shift: FedKP's mean shift to a mode.
       posterior_samples: Number of sampled models, for predictions (FedAG) or to distil (FedBE).
-      distillation_epochs: Passes of FedBE over the server's examples.
+      distillation_epochs: Number of passes of FedBE over the server's examples.
     """
 
     name: str
@@ -130,11 +128,7 @@ def define_algorithms(flags: cli.FlagSet, flag: str) -> None:
 
 
 def check_algorithm(settings: cli.Settings, flag: str) -> None:
-    """Checks the algorithm's settings.
-
-    Args:
-      settings: Flags, with `total_rounds`.
-      flag: The flag that names the algorithm.
+    """Checks the settings of the algorithm that the setting `flag` names.
 
     Raises:
       UsageError: If the burn-in is longer than the run or, for SGLD, equally long.
@@ -145,22 +139,17 @@ def check_algorithm(settings: cli.Settings, flag: str) -> None:
 
 
 def posterior_options(settings: Mapping[str, Any], flag: str) -> Posterior:
-    """Algorithm and its settings, from flags.
-
-    Args:
-      settings: Flags.
-      flag: The flag that names the algorithm.
-    """
+    """Builds the options of the algorithm that the setting `flag` names."""
     return make_options(Posterior, settings, name=settings[flag], mean_shift=make_options(MeanShift, settings))
 
 
-_SERVER_LEARNING_RATE = 0.01  # For adaptive optimizers. For SGD it is 1, which applies the aggregate unchanged.
+_SERVER_LEARNING_RATE = 0.01  # For adaptive optimizers. For SGD, the rate is 1, which applies the aggregate unchanged.
 _SERVER_CLIENTS = re.compile(r"clients:(\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
 class _FedagAndFedbe:
-    """FedAG and FedBE."""
+    """Settings of FedAG and FedBE."""
 
     posterior_samples: Count = setting(10, "Number of sampled models, for predictions (FedAG) or to distil (FedBE)")
     server_data: str = setting(
@@ -173,7 +162,7 @@ class _FedagAndFedbe:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _RoundsAndClients:
-    """Rounds and clients."""
+    """Settings of rounds and cohorts."""
 
     total_rounds: Count = setting(50, "Number of rounds", basic=True)
     cohort_size: Count = setting(
@@ -187,7 +176,7 @@ class _RoundsAndClients:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Clients:
-    """Clients."""
+    """Settings of the clients' training."""
 
     max_examples_per_client: int = setting(0, "Maximum number of examples per client, sampled by seed; 0 for no limit")
     batch_size: Count = setting(16, "Number of examples per mini-batch", name="client_batch_size")
@@ -198,7 +187,7 @@ class _Clients:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Evaluation:
-    """Evaluation."""
+    """Settings of the diagnostics."""
 
     diagnose_rounds: tuple[int, ...] = setting(
         None,
@@ -214,7 +203,7 @@ class PosteriorOptions(_RoundsAndClients, _Clients, _Evaluation, ClientAlgorithm
     """Options of a run.
 
     Attributes:
-      posterior: The algorithm.
+      posterior: The algorithm and its hyperparameters.
       server_clients: Number of clients who give their examples to the server and do not train.
     """
 
@@ -252,8 +241,8 @@ def default_name(settings: cli.Settings) -> str:
 def with_preset(settings: cli.Settings) -> cli.Settings:
     """Settings with the values of `--preset`.
 
-    FedOpt keeps its own optimizer: with SGD, the presets' optimizer, it would be FedAvg. A preset's burn-in is
-    shortened in proportion to its `--total_rounds`.
+    FedOpt keeps its own optimizer: with SGD, the presets' optimizer, it would be FedAvg. If the user sets fewer rounds
+    than the preset, the preset's burn-in is shortened in proportion.
     """
     with_values, published = presets.applied(settings, PRESETS), presets.values(settings.preset, PRESETS)
     if with_values.algorithm == "fedopt":
@@ -286,7 +275,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> PosteriorOptions:
-    """Options of a run from its flags."""
+    """Builds the options of a run from its flags."""
     return training_flags.options(
         settings,
         PosteriorOptions,
@@ -296,7 +285,7 @@ def options(settings: cli.Settings) -> PosteriorOptions:
 
 
 def notes(settings: cli.Settings) -> Sequence[str]:
-    """Note on a preset's shortened burn-in, if it was shortened."""
+    """A note if the burn-in of a preset was shortened."""
     published = presets.values(settings.preset, PRESETS).get("burn_in_rounds")
     is_set = published is None or "burn_in_rounds" in settings.set_by_user
     if is_set or settings.algorithm not in BURNING_IN or settings.burn_in_rounds == published:

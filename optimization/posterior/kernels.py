@@ -1,8 +1,9 @@
 """Kernels for density estimation in one dimension, and their bandwidths, in TensorFlow.
 
-See Johansson and Gullbrandson 2022, section 2.6 and Appendix C. Every bandwidth rule maps samples, float64 [parameters,
-clients], to bandwidths, float64 [parameters]. The bandwidth of equal samples, or of a single sample, is zero. All rules
-scale with the samples, and all except `nearest` are unchanged if the samples are shifted.
+See Johansson and Gullbrandson 2022, section 2.6 and Appendix C. The rules in `RULES` map samples, float64 [parameters,
+clients], to bandwidths, float64 [parameters], which do not change if the samples are shifted. `nearest` takes distances
+from a point instead. The bandwidth of equal samples, or of a single sample, is zero. All bandwidths scale with the
+samples.
 """
 
 import dataclasses
@@ -18,8 +19,8 @@ class Kernel:
     """A symmetric density around zero.
 
     Attributes:
-      density: Function K(u) of scaled distances u = distance / bandwidth.
-      weight: Function proportional to K(u), with the same factor along u's last axis.
+      density: The function K(u) of scaled distances u = distance / bandwidth.
+      weight: A function proportional to K(u). The factor may differ only between rows, not along u's last axis.
       roughness: R(K), the integral of K squared.
       variance: m2(K), the integral of u squared times K.
     """
@@ -56,7 +57,7 @@ KERNELS = {
 }
 
 
-_NORMAL_REFERENCE = (4 / 3) ** 0.2  # Optimal for normal samples and the Gaussian kernel (eq. 2.20).
+_NORMAL_REFERENCE = (4 / 3) ** 0.2  # Optimal factor for normal samples and the Gaussian kernel (eq. 2.20).
 _FOLDS = 5
 _FACTORS = (0.01, 0.1, 1.0, 10.0)
 _NEIGHBOURS = 5
@@ -123,7 +124,7 @@ def improved_sheather_jones(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
         row_coefficients, row_count = tf.gather(coefficients, rows), tf.gather(count, rows)
 
         def roughness(derivative: int, time: tf.Tensor) -> tf.Tensor:
-            """Roughness R of a derivative of the density estimate with this squared bandwidth."""
+            """Roughness R of a derivative of the density estimate whose squared bandwidth is `time`."""
             limit = tf.constant([_NEGLIGIBLE], tf.float64)
             used = tf.searchsorted(rates * tf.reduce_min(time), limit)[0]  # Higher frequencies add less than 1e-16.
             decay = tf.exp(-rates[:used] * time[:, tf.newaxis])
@@ -151,7 +152,7 @@ def improved_sheather_jones(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
 
 
 def _squared_cosine_coefficients(places: tf.Tensor) -> tf.Tensor:
-    """Coefficients [parameters, frequencies from 1] of samples in [0, 1], float64 [parameters, clients]."""
+    """Squared cosine coefficients [parameters, frequencies from 1] of samples [parameters, clients] in [0, 1]."""
     scaled, rows = places * (_GRID - 1), tf.shape(places)[0]
     above = scaled - tf.floor(scaled)
     cells = tf.cast(tf.floor(scaled), tf.int32) + _GRID * tf.range(rows)[:, tf.newaxis]
@@ -163,9 +164,9 @@ def _squared_cosine_coefficients(places: tf.Tensor) -> tf.Tensor:
 def cross_validation(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
     """The best of 0.01, 0.1, 1 and 10 times Silverman's bandwidth, by the likelihood of held-out samples.
 
-    There are five folds, or one per sample if there are fewer samples. A fold has every fifth sample in ascending
-    order. A held-out sample that no kernel reaches gets the smallest positive density. If likelihoods are equal, the
-    larger bandwidth is chosen.
+    There are five folds, or one per sample if there are fewer than five samples. A fold has every fifth sample in
+    ascending order. A held-out sample that no kernel reaches gets the smallest normal float32 as its density. If
+    likelihoods are equal, the larger bandwidth is chosen.
     """
     samples = tf.sort(samples, axis=1)
     silvermans = silverman(samples, kernel)
@@ -187,7 +188,7 @@ def cross_validation(samples: tf.Tensor, kernel: Kernel) -> tf.Tensor:
 
 
 def nearest(distances: tf.Tensor, kernel: Kernel) -> tf.Tensor:
-    """Scott's bandwidth of the five samples that are nearest to zero, where the density is evaluated (C.4)."""
+    """Scott's bandwidth of the five samples nearest to a point, given the distances of all samples from it (C.4)."""
     _, indices = tf.math.top_k(-tf.abs(distances), tf.minimum(_NEIGHBOURS, tf.shape(distances)[1]))
     return scott(tf.gather(distances, indices, batch_dims=1), kernel)
 

@@ -17,11 +17,11 @@ import tensorflow as tf
 from optimization import collecting
 from optimization.posterior import flags, kernels
 
-TOLERANCE = 1e-7  # A coordinate stops when its step is at most this long, in the models' units.
+TOLERANCE = 1e-7  # The mean shift of a parameter stops after a step this short, in the models' units.
 # Extra width of a window, in units of the samples' range. It ensures, despite rounding, that a sample at a distance of
 # exactly one bandwidth counts, and that a window of bandwidth zero contains its own sample.
 _MARGIN = 1e-9
-_ROUNDING = 1e-9  # A result this close to the mean, in units of the samples' range, counts as equal.
+_ROUNDING = 1e-9  # A result this close to the mean, in units of the samples' range, counts as equal to it.
 # Below this bandwidth, cancellation costs the sums of squares and cubes more than nine digits.
 _LEAST_REACH = 0.01
 _CELLS = 1 << 15  # Elements of each array in a step. More do not fit into the caches; fewer leave cores idle.
@@ -29,17 +29,17 @@ _CELLS = 1 << 15  # Elements of each array in a step. More do not fit into the c
 
 @dataclasses.dataclass(frozen=True)
 class MeanShiftFactory(collecting.CollectingFactory):
-    """FedKP as the aggregator of `tff.learning.algorithms.build_weighted_fed_avg`.
+    """FedKP as a TFF factory, which `tff.learning.algorithms.build_weighted_fed_avg` also takes.
+
+    A client counts if its update is finite and its weight, such as its number of examples, is above 0; these clients
+    count equally. If no client counts, the result is zero; without any client, NaN. The measurement `share_moved` is
+    the share of the parameters whose distance to the clients' mean exceeds the tolerance.
 
     Attributes:
       shift: Options of the mean shift: kernel, bandwidth and steps.
       cohort_size: Maximum number of clients in a round. Rounds with fewer clients need 3 more copies of the updates.
       shifts_clients: Whether every client's update is shifted to its mode, and the modes are averaged (Algorithm 10);
         otherwise the updates' mean is shifted (Algorithm 9).
-
-    A client counts if its update is finite and its weight, such as its number of examples, is above 0; these clients
-    count equally. If no client counts, the result is zero; without any client, NaN. The measurement `share_moved` is
-    the share of the parameters whose distance to the clients' mean exceeds the tolerance.
     """
 
     shift: flags.MeanShift
@@ -61,16 +61,11 @@ def aggregate(
 ) -> tf.Tensor:
     """Aggregates a cohort's updates.
 
-    Args:
-      shift: Options of the mean shift.
-      updates: Parts of the cohort, float32 [clients, parameters] each.
-      size: Number of parameters.
-      nothing: Value of the aggregate's elements if there is no client, float32.
-      shifts_clients: See `MeanShiftFactory`.
+    For `shift` and `shifts_clients`, see `MeanShiftFactory`; for the others, `CollectingFactory.aggregate`.
 
     Returns:
-      float32 [parameters, 2]: the aggregate, and whether it differs from the clients' mean. Without a client, they are
-      `nothing` and NaN.
+      float32 [parameters, 2]: the aggregate, and whether it differs from the clients' mean, 0 or 1. Without a client,
+      the columns are `nothing` and NaN.
     """
     has_pairs = shift.bandwidth in kernels.PAIRWISE or (shifts_clients and not shift.has_windows)
 
@@ -98,14 +93,14 @@ def _in_units(samples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def widths(shift: flags.MeanShift, samples: tf.Tensor) -> tf.Tensor:
-    """Scaled bandwidths, float64 [parameters], of samples [parameters, clients]. Not for `flags.NEAREST`."""
+    """Bandwidths times `bandwidth_scale`, float64 [parameters]; not for `flags.NEAREST`."""
     return shift.bandwidth_scale * kernels.RULES[shift.bandwidth](samples, kernels.KERNELS[shift.kernel])
 
 
 def _aggregate_block(
     shift: flags.MeanShift, samples: tf.Tensor, *, shifts_clients: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Aggregate [parameters], float64, of samples [parameters, clients], and whether it differs from the mean."""
+    """Aggregate of samples [parameters, clients], float64 [parameters], and whether it differs from the mean."""
     samples, lows, units = _in_units(samples)
     tolerances, means = TOLERANCE / units, tf.reduce_mean(samples, axis=1)
     if not shifts_clients:
@@ -148,7 +143,7 @@ def _climb(shift: flags.MeanShift, samples: tf.Tensor, starts: tf.Tensor, tolera
 def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
     """Mean [parameters] of the modes of samples in [0, 1] under the Epanechnikov kernel."""
     samples, width = tf.sort(samples, axis=1), widths(shift, samples)
-    varies = samples[:, -1] > 0  # If all clients agree, their samples and the mode are 0.
+    varies = samples[:, -1] > 0  # If all clients agree, their samples in [0, 1] and the mode are 0.
     wide, narrow = (tf.where(varies & chosen) for chosen in (width >= _LEAST_REACH, width < _LEAST_REACH))
     wide_samples, wide_width, wide_tolerances = (tf.gather_nd(part, wide) for part in (samples, width, tolerances))
     means = _walk(shift, wide_samples, wide_width, wide_tolerances)
@@ -161,14 +156,14 @@ def _windowed_cluster_mean(shift: flags.MeanShift, samples: tf.Tensor, tolerance
 def _walk(shift: flags.MeanShift, samples: tf.Tensor, width: tf.Tensor, tolerances: tf.Tensor) -> tf.Tensor:
     """Mean of the clients' modes by Algorithm 8.
 
-    Between two edges, a step leads to a quotient: the sum of the weighted samples over the sum of the weights. Both are
+    A step leads to the sum of the weighted samples divided by the sum of the weights. Between two edges, both sums are
     quadratic functions of the point.
 
     Args:
-      shift: Options of the mean shift.
+      shift: Kernel, bandwidth and number of steps.
       samples: float64 [parameters, clients], ascending.
       width: float64 [parameters], bandwidths, at least `_LEAST_REACH`.
-      tolerances: float64 [parameters, 1].
+      tolerances: float64 [parameters, 1], length of a step after which a sample stops.
 
     Returns:
       float64 [parameters].

@@ -1,4 +1,4 @@
-"""Metrics of a run, and their running means."""
+"""Metrics of runs with posterior aggregation, and their running means."""
 
 from collections.abc import Mapping
 
@@ -38,11 +38,11 @@ COLUMNS = (*_OF_TRAINING, metrics.BYTES_DOWN, metrics.BYTES_UP, SHARE_MOVED, *ME
 
 
 def measure(log_probabilities: np.ndarray, labels: np.ndarray) -> list[float]:
-    """Values of `MEASURES` for predictions.
+    """Values of `MEASURES` for predictions, in the same order.
 
     Args:
-      log_probabilities: float32 [examples, classes].
-      labels: int [examples].
+      log_probabilities: Predictions, float32 [examples, classes].
+      labels: int [examples], classes.
     """
     import sklearn.metrics
 

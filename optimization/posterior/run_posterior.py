@@ -1,4 +1,4 @@
-"""Federated training by posterior aggregation; see `--help`."""
+"""Federated training with posterior aggregation; see `--help`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption

@@ -1,4 +1,4 @@
-"""A client's training as a chain of posterior samples (IASG), and FedPA's update from this chain.
+"""A client's training as a chain of posterior samples (iterate averaging, IASG), and FedPA's update from the chain.
 
 See Johansson and Gullbrandson 2022, Algorithms 5 and 6, and Mandt et al. 2017; for FedPA's shrinkage covariance, see
 Al-Shedivat et al. 2021, section 4.
@@ -45,14 +45,14 @@ def inverse_times_mean(samples: tf.Tensor, shrinkage: float) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class ChainSgd:
-    """A client's training as a chain of samples, each an average of the models of several steps; replaces `LocalSgd`.
+    """A client's training as a chain of samples, each of which averages the models of several SGD steps.
 
     Attributes:
-      sgd: Options of the steps; their number must be given in epochs.
+      sgd: Options of the steps, with `epochs` and not `steps`.
       steps_per_sample: Number of steps over which a sample is averaged, K in Algorithm 6; 0 for one epoch. The last
         sample also averages the remaining steps.
-      shrinkage: Shrinkage of the samples' covariance, whose inverse multiplies FedPA's update (Algorithm 5); None for
-        an update to the samples' average.
+      shrinkage: Shrinkage of the samples' covariance, whose inverse FedPA multiplies with their mean (Algorithm 5).
+        None for an update to the samples' mean.
     """
 
     sgd: client_work.LocalSgd
@@ -63,7 +63,7 @@ class ChainSgd:
         return self.sgd.examples_trained(num_examples)
 
     def build(self, model: models.Model, loss: client_work.Loss) -> Callable[..., client_work.ClientUpdate]:
-        """Builds the training function, see `client_work.ClientWork.build`. Its learning rate is that of `sgd`."""
+        """Builds the training function, which always uses the learning rate of `sgd`; see `ClientWork.build`."""
         run = self.build_chain(model, loss)
 
         def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
@@ -82,7 +82,7 @@ class ChainSgd:
         """Builds the function that samples a client's chain; see `client_work.ClientWork.build`.
 
         Returns:
-          (weights, examples, key) -> (samples, sum of the losses, their standard deviation). A sample, a row of
+          (weights, examples, key) -> (samples, `loss_sum` and `loss_deviation` of `ClientUpdate`). Each row of samples,
           float32 [samples, parameters], is an average of consecutive models, minus the model before training.
         """
         sgd, walk = self.sgd, self.sgd.build_walk(model, loss)

@@ -3,10 +3,10 @@
 A `Release` provides Renyi divergences and distributions of the privacy loss. An `Analysis` is one way to account for a
 mechanism: its release, the number of releases, the sampling that amplifies privacy, and which data sets are neighbours.
 
-The pair of distributions behind every release is P = N(1, noise^2) against Q = N(0, noise^2), mixed by sampling. Every
-mechanism divides by a fixed number of clients, so an absent client contributes nothing: zero to the sum of updates and,
-with adaptive clipping, zero to the centred count of unclipped updates. (A client that is present with a zero
-update is different: it counts as unclipped, and so may any client that replaces another.)
+The distributions behind a release with Gaussian noise are P = N(1, noise^2) and Q = N(0, noise^2), mixed by sampling.
+Every mechanism divides by a fixed number of clients, so an absent client contributes nothing: zero to the sum of
+updates and, with adaptive clipping, zero to the centred count of unclipped updates. (A client that is present with a
+zero update is different: it counts as unclipped, and so may any client that replaces another.)
 
 Sources: Abadi et al. 2016, Mironov 2017, Mironov, Talwar and Zhang 2019 (RDP), Wang, Balle and Kasiviswanathan 2019
 (RDP of samples without replacement), Zhu, Dong and Wang 2022 (dominating pairs), Doroshenko et al. 2022
@@ -34,11 +34,11 @@ Mechanism: TypeAlias = Any  # A `mechanisms.Mechanism`; that module imports this
 Relation: TypeAlias = dp_accounting.NeighboringRelation
 Losses: TypeAlias = pld.privacy_loss_distribution.PrivacyLossDistribution
 
-ORDERS = np.array(rdp.RdpAccountant().orders)  # 1.1 to 10.9 by 0.1, 11 to 63, 128 to 1,024.
-# Rounding error of dp-accounting's series, which exceeds the divergence itself if the noise is enormous.
+ORDERS = np.array(rdp.RdpAccountant().orders)  # 1.1, 1.2, ..., 10.9; 11, 12, ..., 63; 128, 256, 512, 1024.
+# Rounding error of dp-accounting's series. If the noise is enormous, the error exceeds the divergence itself.
 _RDP_FLOOR = 1e-13
-# Outside this range, dp-accounting's series overflow. Below it, sampling does not help; above it, the noise is counted
-# as the maximum.
+# Outside this range, dp-accounting's series overflow. Below it, amplification by sampling is ignored. Noise above it
+# counts as the maximum.
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
 # Number of rounds beyond which rounding errors in the probabilities of the privacy loss add up.
 _MOST_COMPOSED = 1e6
@@ -49,11 +49,11 @@ _LOG_TAIL = -50.0
 
 
 class Release(abc.ABC):
-    """Release of one or several rounds, from the point of view of a single client."""
+    """What one or several rounds release, from the point of view of a single client."""
 
     @functools.cached_property
     def divergences(self) -> np.ndarray:
-        """Renyi divergences of one release, float64 [ORDERS]; infinite if they overflow."""
+        """Renyi divergences of one release at `ORDERS`, float64 [orders]; infinite if they overflow."""
         with np.errstate(all="ignore"):
             return np.maximum(self._divergences(), _RDP_FLOOR)
 
@@ -62,7 +62,7 @@ class Release(abc.ABC):
         """Returns the divergences without a floor for rounding errors."""
 
     def has_losses(self, amount: float, delta: float) -> bool:
-        """Returns whether `losses` is available for this many releases, without rounding errors at this delta."""
+        """Returns whether `losses` is available for this many releases, and accurate enough for this delta."""
         return amount <= _MOST_COMPOSED and amount * _LEAST_DELTA <= delta
 
     def losses(self, amount: float, grid: float) -> Losses:
@@ -88,7 +88,6 @@ class Gaussian(Release):
         return ORDERS / 2 / self.noise / self.noise
 
     def has_losses(self, amount: float, delta: float) -> bool:
-        """See the base class."""
         return True
 
     def losses(self, amount: float, grid: float) -> Losses:
@@ -117,7 +116,6 @@ class PoissonGaussian(Release):
         return rdp.RdpAccountant().compose(event).rdp
 
     def losses(self, amount: float, grid: float) -> Losses:
-        """See the base class."""
         if self.rate == 1:
             return Gaussian(self.noise).losses(amount, grid)
         low, high = math.log1p(-self.rate), _highest_loss(self.rate, self.noise)
@@ -130,11 +128,11 @@ class PoissonGaussian(Release):
 class SubsetGaussian(Release):
     """A sum with Gaussian noise over a fixed-size sample without replacement; neighbours replace a client.
 
-    The bound is from Zhu, Dong and Wang 2022. For alpha >= 1, by advanced joint convexity, the hockey-stick divergence
-    of two neighbours is at most that of the mixture rate P + (1 - rate) Q against Q. For alpha < 1, since replacing is
-    symmetric, it is at most that of P against (1 - rate) P + rate Q. A pair with this piecewise profile dominates each
-    round, so its composition dominates all rounds. Neither mixture alone does: Lebeda et al. 2024 show that composing
-    only one of them understates epsilon.
+    The bound is from Zhu, Dong and Wang 2022. Let alpha = e^epsilon. For alpha >= 1, by advanced joint convexity, the
+    hockey-stick divergence of two neighbours is at most that of the mixture rate P + (1 - rate) Q against Q. For
+    alpha < 1, since replacing is symmetric, it is at most that of P against (1 - rate) P + rate Q. A pair with this
+    piecewise profile dominates each round, so its composition dominates all rounds. Neither mixture alone does: Lebeda
+    et al. 2024 show that composing only one of them understates epsilon.
 
     Attributes:
       population: Number of clients.
@@ -154,7 +152,6 @@ class SubsetGaussian(Release):
         return np.minimum(whole, rdp.RdpAccountant(neighboring_relation=Relation.REPLACE_ONE).compose(event).rdp)
 
     def losses(self, amount: float, grid: float) -> Losses:
-        """See the base class."""
         if self.cohort == self.population:
             return Gaussian(self.noise).losses(amount, grid)
         rate = self.cohort / self.population
@@ -175,7 +172,7 @@ class SubsetConcentrated(Release):
     Attributes:
       population: Number of clients.
       cohort: Size of the sample.
-      noise: Noise of the Gaussian with the same bound, when a client is replaced by one without an update.
+      noise: Noise of the Gaussian release that has the same bound if a client's update is replaced by zero.
       replaces: Whether a client may be replaced by any other, which doubles the change.
     """
 
@@ -185,14 +182,13 @@ class SubsetConcentrated(Release):
     replaces: bool
 
     def has_losses(self, amount: float, delta: float) -> bool:
-        """See the base class."""
         return False
 
     def _divergences(self) -> np.ndarray:
         whole = Gaussian(self.noise / 2 if self.replaces else self.noise)._divergences()
         if self.cohort == self.population or self.noise < _LEAST_NOISE:
             return whole
-        # A client without an update is a special case, so the bound for an arbitrary replacement holds.
+        # Replacing an update by zero is a special case, so the bound for an arbitrary replacement holds.
         amplified = amplified_divergences(
             self.cohort / self.population, lambda orders: 2 * orders / self.noise / self.noise
         )
@@ -200,14 +196,15 @@ class SubsetConcentrated(Release):
 
 
 def amplified_divergences(rate: float, divergences: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Returns the Renyi divergences of a mechanism on a sample without replacement, float64 [ORDERS].
+    """Returns bounds on the Renyi divergences of a mechanism on a sample without replacement, float64 [orders].
 
-    This is Theorem 9 of Wang, Balle and Kasiviswanathan 2019. It applies to any mechanism if one member of the data is
-    replaced. It holds for integer orders; between them, the logarithm of the moments is convex.
+    This is Theorem 9 of Wang, Balle and Kasiviswanathan 2019, for any mechanism, where neighbours replace one member of
+    the data. The theorem holds for integer orders. Between them, the logarithm of the moments is convex, so linear
+    interpolation is an upper bound.
 
     Args:
       rate: Size of the sample divided by the number of members.
-      divergences: Integer orders from 2, float64 [any] -> bounds on the divergences without sampling.
+      divergences: Maps integer orders from 2, int [any], to bounds on the divergences without sampling, float64 [any].
     """
 
     def log_moment(order):
@@ -256,13 +253,13 @@ def _deltas_from_mixture(epsilons: np.ndarray, rate: float, noise: float) -> np.
 
 
 def _highest_loss(rate: float, noise: float) -> float:
-    """Returns the privacy loss between the mixture and Q that P exceeds with the tail's probability."""
+    """Returns the privacy loss of the mixture against Q that is exceeded under P with probability e^`_LOG_TAIL`."""
     loss = 0.5 / noise**2 - float(special.ndtri_exp(_LOG_TAIL)) / noise
     return loss + math.log(rate + (1 - rate) * math.exp(-loss))
 
 
 def _connect_dots(deltas: Callable[[np.ndarray], np.ndarray], low: float, high: float, grid: float) -> pld_pmf.PLDPmf:
-    """Returns a distribution on a grid of losses with these divergences on the grid, and larger ones between."""
+    """Returns a loss distribution on a grid that has these divergences at grid points, and larger ones in between."""
     first, last = math.floor(low / grid), math.ceil(high / grid)
     falling = np.minimum.accumulate(np.clip(deltas(np.arange(first, last + 1) * grid), 0.0, 1.0))
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, first, last, falling)
@@ -287,16 +284,16 @@ class Analysis:
     """One way to account for a mechanism.
 
     Attributes:
-      relation: Which data sets are neighbours. REPLACE_SPECIAL replaces a client by one that contributes nothing, which
-        amounts to adding or removing the client while the others keep their turns.
+      relation: Which data sets are neighbours. REPLACE_SPECIAL replaces a client by one that contributes nothing. This
+        amounts to adding or removing the client while the other clients keep their turns.
       sampling: Description of the random sampling of cohorts that amplifies privacy.
-      assumed: Whether this sampling is an assumption that the run meets only approximately.
-      release: The release.
+      assumed: Whether the run only approximates this sampling, so that epsilon is not proven.
+      release: What each of the releases discloses.
       amount: Function from the number of rounds to the number of releases. For a Gaussian release, the result need not
         be an integer.
-      note: A remark on the numbers.
-      earlier: Analysis and number of rounds of a pre-training.
-      disjoint: Whether no client is in both trainings, so that the larger epsilon counts.
+      note: A remark on the numbers, or an empty string.
+      earlier: Analysis and number of rounds of a pre-training; None without one.
+      disjoint: Whether no client is in both trainings, so that the larger of their two epsilons counts.
     """
 
     relation: Relation
@@ -333,9 +330,10 @@ class Analysis:
         )
 
     def _parts(self, rounds: int) -> "list[tuple[Analysis, int]]":
-        """Returns the combinations of trainings that a client can be in, with their rounds; the largest epsilon counts.
+        """Returns an analysis and a number of rounds for each combination of trainings that a client can be in.
 
-        A client is in only one of two disjoint trainings, and in every training that is composed with them.
+        The largest of their epsilons counts. A client is in only one of two disjoint trainings, and in every training
+        that is composed with them.
         """
         if not self.earlier:
             return [(self, rounds)]
@@ -346,7 +344,7 @@ class Analysis:
         return [(dataclasses.replace(self, earlier=part), rounds) for part in before]
 
     def divergences(self, rounds: int) -> np.ndarray:
-        """Returns the Renyi divergences, float64 [orders], which add up over rounds and over a client's trainings."""
+        """Returns the Renyi divergences, float64 [orders], summed over rounds and over a client's trainings."""
         amount = self.amount(rounds)
         total = amount * self.release.divergences if amount else np.zeros_like(ORDERS)
         if not self.earlier:
@@ -355,7 +353,7 @@ class Analysis:
         return np.maximum(total, earlier) if self.disjoint else total + earlier
 
     def epsilon(self, rounds: int, delta: float) -> tuple[float, float]:
-        """Returns the RDP epsilon and its order, one of dp-accounting's default orders."""
+        """Returns the RDP epsilon, and the order among `ORDERS` at which it is attained."""
         epsilons = [rdp.compute_epsilon(ORDERS, part.divergences(count), delta) for part, count in self._parts(rounds)]
         epsilon, order = max(epsilons)
         return float(epsilon), float(order)
@@ -390,7 +388,7 @@ class Analysis:
         return losses.compose(self.earlier[0]._losses(self.earlier[1], grid)) if self.earlier else losses
 
     def report(self, rounds: int, delta: float) -> dict[str, Any]:
-        """Returns the part of `privacy.json` for this analysis."""
+        """Returns the entry of this analysis in `privacy.json`."""
         epsilon, order = self.epsilon(rounds, delta)
         pld_epsilon = self.pld_epsilon(rounds, delta)
         beyond = "outside the numeric range of PLD" if pld_epsilon is None and self._has_losses(0, delta) else ""
@@ -406,7 +404,7 @@ class Analysis:
 
 
 def of(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    """Returns the analyses of a mechanism with noise, without pre-training. The headline analysis is first."""
+    """Returns the analyses of a mechanism with noise, starting with the headline. They do not include pre-training."""
     return _OF_KIND[mechanism.kind](mechanism)
 
 
@@ -471,7 +469,7 @@ def _mf_dpftrl(mechanism: Mechanism) -> tuple[Analysis, ...]:
 
 
 def _ddp(mechanism: Mechanism) -> tuple[Analysis, ...]:
-    """Returns the analyses, proven ones first: RDP amplified by sampling without replacement, if that helps."""
+    """Returns the analyses of `ddp`. The proven ones are first, with amplification by sampling where that helps."""
     noise = sensitivities.distributed_noise_multiplier(
         mechanism.noise_multiplier, mechanism.clip_norm, mechanism.cohort, mechanism.dimension, mechanism.bits
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from optimization.privacy import factorizations, mechanisms
 
 _NOISE_RANGE = (1e-2, 1e6)
-# Maximum size of correlated noise: it takes 0.5 GiB in memory and in each checkpoint, and 0.1 s per round.
+# Maximum number of stored noise values: they take 0.5 GiB in memory and in each checkpoint, and 0.1 s per round.
 MOST_NOISE_NUMBERS = 2**27
 _HOPELESS = 1.1  # If the noise exceeds the smallest noise so far by this factor, no more bands are tried.
 
@@ -24,8 +24,8 @@ class Plan(NamedTuple):
     """Mechanism of a run, fixed before its first round.
 
     Attributes:
-      mechanism: The mechanism.
-      reason: Sentences that explain the choice and its alternatives.
+      mechanism: The mechanism, with its noise and bands.
+      reason: Sentences that describe the mechanism and compare it with other numbers of bands.
     """
 
     mechanism: mechanisms.Mechanism
@@ -43,14 +43,15 @@ def plan(
     """Plans the noise of a run: the noise multiplier if an epsilon is given, and the bands of `mf_dpftrl`.
 
     Args:
-      mechanism: The mechanism. Its bands and groups are replaced, as is its noise multiplier if an epsilon is given.
+      mechanism: The mechanism. If an epsilon is given, its noise multiplier is replaced. The bands and groups of
+        `mf_dpftrl` are always replaced.
       rounds: Number of planned rounds.
       target_epsilon: Headline epsilon, from the mechanism's accountant; None to keep the noise multiplier.
-      bands: Number of bands; None for the number with the least noise on the prefix sums.
+      bands: Number of bands of `mf_dpftrl`; None for the number with the least noise on the prefix sums.
       dimension: Number of the model's parameters.
 
     Raises:
-      ValueError: If no noise reaches the epsilon, or the mechanism is impossible.
+      ValueError: If no noise multiplier in the range of `calibrate` fits the epsilon, or the mechanism is impossible.
     """
     choices: tuple[mechanisms.Mechanism, ...] = ()
     if mechanism.kind == "mf_dpftrl":
@@ -85,7 +86,7 @@ def alternatives(
     least noise on the prefix sums is first.
 
     Args:
-      mechanism: The mechanism; only its population, cohort, delta and accountant are used.
+      mechanism: The mechanism. Only its population, cohort, delta, accountant and `apart_from` are used.
       rounds: Number of planned rounds.
       target_epsilon: The epsilon to reach.
       dimension: Number of the model's parameters.
@@ -104,8 +105,8 @@ def alternatives(
 def _banded(mechanism: mechanisms.Mechanism, bands: int, planned_rounds: int) -> mechanisms.Mechanism:
     """Copy with this number of bands.
 
-    The coefficients are optimized for the planned rounds, unless a client's participations overlap. Poisson sampling of
-    all clients also uses optimized coefficients, since it simulates groups that take turns.
+    The coefficients are optimized for the planned rounds, unless two participations of a client can share noise.
+    Poisson sampling of all clients also uses optimized coefficients, since it simulates groups that take turns.
     """
     is_apart = "poisson" in mechanism.sampling or bands <= mechanism.min_separation
     groups = bands if mechanism.sampling == "cyclic_poisson" else 1
@@ -135,13 +136,13 @@ def noise_of_sample(noise_multiplier: float, cohort: int, planned_cohort: int) -
 def compare_bands(
     mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: float | None, dimension: int = 1
 ) -> tuple[mechanisms.Mechanism, ...]:
-    """Compares numbers of bands at the same epsilon, by RDP, as far as memory allows.
+    """Compares numbers of bands at the same RDP epsilon, as far as memory allows.
 
-    The numbers are first taken from a geometric grid, and then, twice, from halfway between the best and its
+    The numbers are first taken from a geometric grid, and then, twice, from halfway between the best number and its
     neighbours.
 
     Args:
-      mechanism: A `mf_dpftrl` mechanism; its bands, groups and noise multiplier are not used.
+      mechanism: An `mf_dpftrl` mechanism; its bands, groups, noise multiplier and accountant are not used.
       rounds: Number of planned rounds.
       target_epsilon: The epsilon; None for that of one participation at noise multiplier 1, without
         amplification.
@@ -191,7 +192,7 @@ def calibrate(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: floa
       proven: Whether to use the first proven analysis instead of the headline analysis.
 
     Raises:
-      ValueError: If no noise multiplier in a wide range reaches the epsilon.
+      ValueError: If the epsilon needs a noise multiplier below 0.01 or above a million.
     """
     return _calibrated(dataclasses.replace(mechanism, noise_multiplier=1.0), rounds, target_epsilon, proven)
 
@@ -202,7 +203,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: fl
     def spent(log_noise):
         return dataclasses.replace(mechanism, noise_multiplier=math.exp(log_noise)).epsilon(rounds, proven=proven)
 
-    def excess(log_noise):  # The root is in the middle of the tolerated 0.1%.
+    def excess(log_noise):  # Its root is in the middle of the tolerated 0.1%.
         return math.log(max(spent(log_noise), 1e-300) / target_epsilon) + 5e-4
 
     least, most = map(math.log, _NOISE_RANGE)
@@ -237,7 +238,8 @@ def scale_cohort(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: f
     """Returns the mechanism with the smallest cohort that reaches the epsilon at the same noise on the mean update.
 
     As in Agarwal et al. 2023, section 5.3, cohort and noise multiplier grow by the same factor. The noise on the mean,
-    which is noise multiplier times clip norm divided by cohort size, therefore stays the same, as does the utility.
+    which is the noise multiplier times the clip norm divided by the cohort size, therefore stays the same, as does the
+    utility. The cohort never becomes smaller than before.
 
     Args:
       mechanism: The mechanism, with the noise multiplier that training tolerates at its cohort size.

@@ -1,11 +1,11 @@
-"""Private sums that extend TensorFlow Privacy: seeded noise, and noise that is correlated over rounds.
+"""Private sums that extend TensorFlow Privacy by seeded noise, and by noise that is correlated over rounds.
 
 TensorFlow Privacy's Gaussian sums draw from TensorFlow's unseeded generator. This is right for privacy, but runs cannot
 be repeated. The seeded sums here are for experiments and tests.
 
 With correlated noise, round t adds row t of C^-1 W, where W is independent noise and C is a Toeplitz matrix (see
 `factorizations`). The program generates this noise outside the TFF rounds, and stores the noise that later rounds need.
-If it were part of a TFF round's state, the noise of hundreds of earlier rounds would be sent to the worker and back.
+If this were part of a TFF round's state, the noise of hundreds of earlier rounds would be sent to the worker and back.
 """
 
 import collections
@@ -24,7 +24,7 @@ _SeededState = collections.namedtuple("_SeededState", ["l2_norm_clip", "stddev",
 
 
 def gaussian_sum(l2_norm_clip: float, stddev: float, seed: int | None) -> tfp.SumAggregationDPQuery:
-    """Returns the sum of records clipped to an L2 norm, with Gaussian noise on each coordinate.
+    """Returns a query that sums records clipped to an L2 norm, and adds Gaussian noise to each coordinate.
 
     Args:
       l2_norm_clip: Clip norm of a record.
@@ -37,7 +37,7 @@ def gaussian_sum(l2_norm_clip: float, stddev: float, seed: int | None) -> tfp.Su
 
 
 def adaptive_clip_sum(*, seeds: tuple[int, int] | None, **parameters: Any) -> tfp.SumAggregationDPQuery:
-    """Returns a Gaussian sum whose clip norm follows a quantile of the records' norms (Andrew et al. 2021).
+    """Returns a `gaussian_sum` whose clip norm follows a quantile of the records' norms (Andrew et al. 2021).
 
     Args:
       seeds: Seeds of the noise on the sum and on the count of unclipped records; None as in `gaussian_sum`.
@@ -49,7 +49,7 @@ def adaptive_clip_sum(*, seeds: tuple[int, int] | None, **parameters: Any) -> tf
 
 
 class _SeededGaussianSum(tfp.GaussianSumQuery):
-    """Gaussian sum whose noise depends on the seed and the number of earlier sums."""
+    """Gaussian sum whose noise is determined by the seed and the number of earlier sums."""
 
     def __init__(self, l2_norm_clip: float, stddev: float, seed: int):
         super().__init__(l2_norm_clip, stddev)
@@ -81,7 +81,7 @@ class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
 
     def get_noised_result(self, sample_state, global_state):
         result, state, event = super().get_noised_result(sample_state, global_state)
-        # The parent class creates a new state of the sum, so the count of draws is carried over here.
+        # The parent class creates a new state for the sum, so the count of draws is carried over here.
         sum_state = state.sum_state._replace(draws=global_state.sum_state.draws + 1)
         return result, state._replace(sum_state=sum_state), event
 
@@ -89,12 +89,14 @@ class _SeededAdaptiveClipSum(tfp.QuantileAdaptiveClipSumQuery):
 def tree_sum(
     clip_norm: float, noise_multiplier: float, specs: tuple[tf.TensorSpec, ...], *, noise_seed: int, max_rounds: int
 ) -> tfp.SumAggregationDPQuery:
-    """Returns residual sums of tree aggregation. Their noise after t rounds has the variance of popcount(t) nodes.
+    """Returns a query for tree aggregation. Each result is the change of the noisy prefix sum since the last round.
+
+    The noise on the sum of the first t rounds has the variance of as many nodes as t has ones in binary form.
 
     Args:
       clip_norm: L2 norm to which a record is clipped.
       noise_multiplier: Standard deviation of a node's noise, in clip norms.
-      specs: Specifications of a record's tensors.
+      specs: Shapes of a record's tensors.
       noise_seed: Seed of the noise.
       max_rounds: Maximum number of rounds in a tree.
     """
@@ -147,10 +149,10 @@ class _NoisedState(NamedTuple):
 
 
 class NoisedSum(tfp.SumAggregationDPQuery):
-    """The sum of clipped records and of noise that each round takes from its state; see `CorrelatedNoise`.
+    """Sum of clipped records, plus the noise in the state, which the caller sets in each round; see `CorrelatedNoise`.
 
-    A round that was given no noise adds NaN. This ensures that no sum is released without noise, or twice with the same
-    noise.
+    If the caller sets no noise, NaN is added. This ensures that no sum is released without noise, or twice with the
+    same noise.
     """
 
     def __init__(self, clip_norm: float, specs: tuple[tf.TensorSpec, ...]):
@@ -179,10 +181,10 @@ class NoiseState(NamedTuple):
     """The aggregator's state in rounds with correlated noise.
 
     Attributes:
-      aggregator: TFF's state of the aggregator, with a `NoisedSum`.
-      generator: State of the independent noise's generator, with its seed.
-      memory: The noise of the last bands - 1 rounds, float32 [parameters] each, oldest first. These arrays are never
-        modified.
+      aggregator: TFF's state of the aggregator, which contains that of a `NoisedSum`.
+      generator: State of the generator of the independent noise, with its seed.
+      memory: Correlated noise of the last bands - 1 rounds, float32 [parameters] each, oldest first. These arrays are
+        never modified.
     """
 
     aggregator: Any
@@ -193,11 +195,12 @@ class NoiseState(NamedTuple):
 class CorrelatedNoise:
     """Correlated noise for the rounds of a mechanism.
 
-    The noise of round t is z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0 (Choquette-Choo et al. 2023).
+    The noise of round t is z_t = (w_t - sum_{j>=1} c_j z_{t-j}) / c_0, where w_t is independent noise and c is the
+    first column of C (Choquette-Choo et al. 2023).
     """
 
     def __init__(self, mechanism: mechanisms.Mechanism, shapes: tuple[tuple[int, ...], ...], seed: int):
-        """Takes a `mf_dpftrl` mechanism, the shapes of a record's tensors, and the seed of the independent noise."""
+        """Takes an `mf_dpftrl` mechanism, the shapes of a record's tensors, and the seed of the independent noise."""
         self._shapes = shapes
         specs = tuple(tf.TensorSpec(shape) for shape in shapes)
         stddev = mechanism.noise_multiplier * mechanism.clip_norm
@@ -235,7 +238,7 @@ class NoisyRounds(NamedTuple):
 
     Attributes:
       process: Process whose states have a field `aggregator`.
-      noise: The noise.
+      noise: Generator of the noise.
     """
 
     process: Any

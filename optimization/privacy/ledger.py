@@ -1,4 +1,4 @@
-"""Total privacy cost of several releases, or of a search over runs, on the same clients, and the ledger file.
+"""Total privacy cost of several releases on the same clients, such as the runs of a search, and the ledger file.
 
 A release is recorded before its noise is sampled. If the program stops in between, the ledger charges for a release
 that was never made, but it never misses one that was made. Nothing here imports TensorFlow.
@@ -22,9 +22,9 @@ class Spent:
     """One release, or one training run.
 
     Attributes:
-      what: Description of the release. If the release is made once and used often, such as a model, this is its unique
+      what: Description of the release. If the release is made once and used often, as a model is, this is its unique
         name.
-      mechanism: Mechanism that is accounted for.
+      mechanism: The accounted mechanism.
       rounds: Number of rounds.
     """
 
@@ -34,7 +34,7 @@ class Spent:
 
 
 def composed(spent: Sequence[Spent]) -> tuple[mechanisms.Mechanism, int]:
-    """Returns all releases as one mechanism and its number of rounds, with the last one's delta and accountant.
+    """Returns all releases as one mechanism and its number of rounds; delta and accountant are those of the last.
 
     Every client is assumed to be in all releases, unless a mechanism's pre-training used other clients.
 
@@ -67,7 +67,7 @@ def composed(spent: Sequence[Spent]) -> tuple[mechanisms.Mechanism, int]:
 
 
 def _at(mechanism: mechanisms.Mechanism, last: mechanisms.Mechanism) -> mechanisms.Mechanism:
-    """Returns a mechanism and its pre-trainings with the delta and the accountant of another mechanism."""
+    """Returns a mechanism and its pre-trainings with the delta and the accountant of `last`."""
     before = mechanism.pretraining and _at(mechanism.pretraining, last)
     return dataclasses.replace(mechanism, delta=last.delta, accountant=last.accountant, pretraining=before)
 
@@ -88,7 +88,11 @@ def _after(mechanism: mechanisms.Mechanism, before: tuple[mechanisms.Mechanism, 
 
 
 class Ledger:
-    """An open ledger; see `opened`."""
+    """An open ledger; see `opened`.
+
+    Attributes:
+      entries: All entries so far, oldest first.
+    """
 
     def __init__(self, file: TextIO, entries: Sequence[Spent]):
         self._file = file
@@ -105,7 +109,7 @@ class Ledger:
 
 @contextlib.contextmanager
 def opened(path: pathlib.Path) -> Iterator[Ledger]:
-    """Opens a ledger, and creates its file if missing. Other processes wait until it is closed.
+    """Opens a ledger, and creates its file if it is missing. Other processes wait until the ledger is closed.
 
     Raises:
       UsageError: If the file is not a ledger or cannot be written.

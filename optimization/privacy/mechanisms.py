@@ -62,7 +62,7 @@ class Mechanism:
       population: Number of clients.
       cohort: Number of clients in a round; the expected number under Poisson sampling.
       sampling: One of `SAMPLINGS`. See `rests_on_cohorts` for when the cohorts must stay secret.
-      delta: Probability that the guarantee fails; None for 1 / population^1.1.
+      delta: The delta of the guarantee, between 0 and 1; None for 1 / population^1.1, but at most 0.5.
       restart_frequency: Number of rounds after which `dpftrl` starts a new tree; 0 for never.
       bands: Number of bands of `mf_dpftrl`; 1 is independent noise.
       optimized_rounds: Number of rounds for which the band coefficients are optimized; 0 for the closed form.
@@ -70,18 +70,17 @@ class Mechanism:
         participations of a client share the noise of a round.
       dimension: For `ddp`, the number of model parameters.
       bits: For `ddp`, the number of bits per coordinate of the sum.
-      clip_norm: For `ddp`, the clip norm.
+      clip_norm: L2 clip norm of an update, or the initial one. Only the accounting of `ddp` depends on it.
       pretraining: Mechanism of an earlier training on private clients, whose model this run starts from.
       pretraining_rounds: Number of rounds of that training.
       pretraining_disjoint: Whether no client is in both trainings. If so, epsilon is the larger of the two epsilons at
         this mechanism's delta; otherwise the two are composed, because each client could have been in both.
-      voided: Why there is no guarantee, no matter how much noise is added, in words that follow "because"; empty if
-        there can be one.
+      voided: Why there is no guarantee even with noise, in words that follow "because"; empty if there can be one.
       apart_from: Descriptions of private data that the guarantee does not cover.
       accountant: One of `ACCOUNTANTS`, which determines the headline epsilon.
       may_be_absent: Whether clients of a cohort may be unavailable or drop out. The remaining clients are then not a
         uniform sample, so privacy is not amplified, and every client is assumed to participate as often as it can. A
-        client that misses its turn must wait for the next one.
+        client who misses a turn must wait for the next one.
 
     Raises:
       ValueError: If a value is out of range, or the mechanism cannot be accounted for.
@@ -238,7 +237,7 @@ class Mechanism:
         return tuple(dict.fromkeys((*self.apart_from, *earlier)))
 
     def epsilon(self, rounds: int, *, proven: bool = False) -> float:
-        """Returns the headline epsilon, or the first proven one; infinity if there is no guarantee.
+        """Returns the headline epsilon, or the first proven one; infinity without a guarantee, 0 without a release.
 
         With the RDP accountant, this is fast enough to call in every round.
         """
@@ -306,7 +305,7 @@ class Mechanism:
         }
 
     def _assumptions(self, guarantees: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Returns the assumptions behind the headline epsilon, in words."""
+        """Returns descriptions of the assumptions behind the headline epsilon."""
         sampling = ["Poisson sampling, though cohorts have a fixed size"]
         assumed = any(one["sampling_assumed"] for one in guarantees[:1])
         return [*sampling * assumed, *(f"that nothing is learnt from {one}" for one in self.left_out if guarantees)]
@@ -350,7 +349,7 @@ def _unit_prefix_noise(mechanism: Mechanism, rounds: int) -> float:
 
 
 def digits(epsilon: float) -> str:
-    """Formats an epsilon with three significant digits, and without an exponent from 1,000 to a million."""
+    """Formats an epsilon with three significant digits; between 1,000 and a million, without an exponent."""
     return f"{float(f'{epsilon:.3g}'):,.0f}" if 999.5 <= epsilon < 1e6 else f"{epsilon:.3g}"
 
 
@@ -367,11 +366,12 @@ def load(path: pathlib.Path) -> tuple[Mechanism, int]:
 
 
 def of_values(values: Mapping[str, Any]) -> Mechanism:
-    """Returns the mechanism that `dataclasses.asdict` turned into these values.
+    """Restores a mechanism from the values to which `dataclasses.asdict` converted it.
 
     Raises:
       KeyError: If a value is missing.
-      TypeError: If a value is unknown.
+      TypeError: If an unknown name has a value, or a value has the wrong type.
+      ValueError: See `Mechanism`.
     """
     if missing := [field.name for field in dataclasses.fields(Mechanism) if field.name not in values]:
         raise KeyError(*missing)

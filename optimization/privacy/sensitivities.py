@@ -22,10 +22,10 @@ def participations(rounds: int, min_separation: int) -> int:
 
 @functools.lru_cache(1024)
 def tree_sensitivity(rounds: int, restart_frequency: int, min_separation: int) -> int:
-    """Returns the squared sensitivity of all tree nodes, in squared clip norms, or an upper bound if that takes long.
+    """Returns the squared sensitivity of all tree nodes, in squared clip norms, or an upper bound in large trees.
 
     A client that participates k times below a node changes it by k clip norms (Kairouz, McMahan et al. 2021, appendix
-    D). The exact value is found by a search over all patterns of participation. The bound holds because, at each level
+    D). A search over all patterns of participation finds the exact value. The upper bound holds because, at each level
     of the tree, the sum of k^2 over the nodes is at most the largest k times the sum of k.
 
     Args:
@@ -83,13 +83,13 @@ def distributed_noise_multiplier(
 ) -> float:
     """Returns the noise multiplier of a Gaussian mechanism that is as private as TFF's distributed sum.
 
-    Privacy is measured by concentrated differential privacy. Two effects reduce it (Kairouz, Liu and Steinke 2021,
+    Privacy is measured by concentrated differential privacy. Two effects weaken it (Kairouz, Liu and Steinke 2021,
     section 3): rounding to the grid of TFF's `DistributedDpSumFactory` (Hadamard rotation, no conditional rounding)
     lengthens an update, and a sum of discrete Gaussians is not exactly a discrete Gaussian.
 
     Args:
       noise_multiplier: Standard deviation of the whole cohort's noise, in clip norms.
-      clip_norm: Clip norm.
+      clip_norm: L2 norm to which an update is clipped.
       cohort: Number of clients, each of whom adds a share of the noise.
       dimension: Number of model parameters.
       bits: Number of bits per coordinate of the sum.
@@ -115,9 +115,10 @@ def distributed_noise_multiplier(
 def split_noise(noise_multiplier: float, clipped_count_stddev: float) -> float:
     """Returns the noise multiplier of the updates, if the count of unclipped clients is released as well.
 
-    Andrew et al. 2021, Theorem 1: z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2). The count of clients below the clip norm,
-    where each client adds +-1/2, is released with the sum. Both together cost as much as a sum with `noise_multiplier`
-    alone. An absent client adds nothing to either, and replacing a client changes both by at most twice as much.
+    Andrew et al. 2021, Theorem 1: z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2). The count of unclipped clients, to which
+    each client adds +1/2 or -1/2, is released with the sum of updates. Together they cost as much privacy as the sum
+    alone with `noise_multiplier`. An absent client adds nothing to either of them. Replacing a client changes each of
+    them at most twice as much as removing the client.
 
     Args:
       noise_multiplier: Total noise multiplier z, which is accounted for; 0 returns 0.

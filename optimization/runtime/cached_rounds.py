@@ -2,7 +2,7 @@
 
 A file holds computations as TFF messages and the names of the Python containers of their structures, but no data of a
 run. Callers must keep weights, noise and noise seeds out of the computations. A worker executes the content, so the
-cache only reads files that this user owns and that nobody else can write.
+cache only reads files that this user owns and that nobody else can access.
 """
 
 import base64
@@ -28,7 +28,7 @@ from data import files
 from data.errors import Failure
 from optimization.runtime import private
 
-_MOST = 100  # Maximum number of files. Each process writes four, of at most half a megabyte each.
+_MOST = 100  # Maximum number of files. A TFF process has up to four, of at most half a megabyte each.
 _PACKAGES = (np, tf, tff, tensorflow_privacy)
 _CLOCK_SECONDS = 2  # Error of the start time that the system reports for a process.
 _PROJECT = ("bandits", "data", "optimization")
@@ -36,7 +36,7 @@ _places: weakref.WeakKeyDictionary[tff.Computation, tuple[pathlib.Path, str]] = 
 
 
 def is_versioned(*parts: object) -> bool:
-    """Whether the classes of all parts are built in or defined in this project, whose sources the version covers."""
+    """Whether all parts are of classes that are built in or defined in this project, so that `_version` covers them."""
     return all(type(part).__module__.partition(".")[0] in (*_PROJECT, "builtins") for part in parts)
 
 
@@ -47,7 +47,7 @@ def process(
 
     Args:
       folder: Cache folder, which is created if missing.
-      key: Everything that determines the process, except for the version of the project.
+      key: Everything that determines the process, except for the versions of the project and its packages.
       build: Function that builds the process.
     """
 
@@ -67,7 +67,7 @@ def derived(
     """Derives computations from one computation. The result is cached if the computation came from `process`.
 
     Args:
-      computation: The computation.
+      computation: The computation that `derive` uses.
       what: Name of the derived result.
       derive: Function that derives it; an empty result is not cached.
     """
@@ -93,7 +93,7 @@ def _cached(folder: pathlib.Path, key: str, make: Callable[[], Sequence[tff.Comp
 def _version() -> str | None:
     """Version of the project and of the packages that it uses.
 
-    None if a module changed after this process started, because the process may have loaded the earlier version.
+    None if a module changed after this program started, because the program may have loaded the earlier version.
     """
     root = pathlib.Path(__file__).resolve().parents[2]
     sources = _digest_of_sources(root, psutil.Process().create_time() - _CLOCK_SECONDS)
@@ -111,7 +111,7 @@ def _digest_of_sources(root: pathlib.Path, before: float) -> str | None:
 
 
 def _read(path: pathlib.Path) -> list[tff.Computation] | None:
-    """Reads the computations in a file; None if it is missing, damaged or owned by another user."""
+    """Reads the computations in a file; None if it is missing or damaged, or if other users own it or can access it."""
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
             if not _is_users(os.fstat(file.fileno())) or not _is_users(path.parent.lstat()):
@@ -126,7 +126,7 @@ def _read(path: pathlib.Path) -> list[tff.Computation] | None:
 
 
 def _write(path: pathlib.Path, computations: Sequence[tff.Computation]) -> None:
-    """Caches computations, unless there are none, another user owns the folder, or a structure has no name."""
+    """Caches computations. Does nothing if there are none, others can access the folder, or a container has no name."""
     try:
         content = json.dumps([_encoded(computation) for computation in computations]).encode()
     except LookupError:
@@ -183,7 +183,7 @@ def _decoded(message: str, containers: Sequence[str]) -> tff.Computation:
 
 
 def _name(container: type | None) -> str:
-    """Name under which a container class can be imported; empty if there is none."""
+    """Name under which a container class can be imported; empty without a container. See `_encoded` for errors."""
     if container is None:
         return ""
     module = vars(importlib.import_module(container.__module__))

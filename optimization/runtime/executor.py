@@ -1,7 +1,7 @@
-"""Runs computations on a worker through the remote interface of TFF's executor, but sends less and waits less.
+"""Runs computations on a worker through the same remote interface as TFF's executor, but sends less and waits less.
 
-TFF's executor sends every computation again in each round, and waits until old values are deleted. This one sends each
-computation only once, and deletes values in the background.
+TFF's executor sends every computation again in each round, and waits until old values are deleted. `Executor` sends
+each computation only once, and deletes values in the background.
 
 A worker on another machine receives the following without encryption or a password: the computations, the server state
 (models, optimizer, seeds of the privacy noise), the data of the cohort's simulated clients, and aggregated updates.
@@ -31,7 +31,7 @@ class _AtWorker(NamedTuple):
     """An executor at the worker, for cohorts of one size.
 
     Attributes:
-      name: ID of the executor at the worker.
+      name: The worker's ID of the executor.
       computations: For each Python `id`, the computation and its reference at the worker. Holding the computation
         ensures that its `id` is not reused.
     """
@@ -41,10 +41,7 @@ class _AtWorker(NamedTuple):
 
 
 class Executor:
-    """Runs compiled computations on a worker.
-
-    Sends each computation once, and deletes values in the background.
-    """
+    """Runs compiled computations on a worker."""
 
     def __init__(self, stub: tff.framework.RemoteExecutorStub):
         """Stores the stub for the worker's remote calls, and sends nothing yet."""
@@ -73,7 +70,7 @@ class Executor:
             raise
 
     def _executor(self, cohort_size: int) -> _AtWorker:
-        """Returns an executor at the worker that has room for one more computation."""
+        """Returns an executor at the worker for this cohort size, with room for one more computation."""
         executor = self._executors.get(cohort_size)
         if executor and len(executor.computations) == _MOST_COMPUTATIONS:
             self._forget(cohort_size).exception()  # Otherwise the worker would return the same executor again.
@@ -169,7 +166,11 @@ def channel(address: str) -> grpc.Channel:
 
 
 class RemoteWorker(Executor):
-    """A worker on another machine. If it is lost, calls fail, whereas TFF would wait forever."""
+    """A worker on another machine. If it is lost, calls fail, whereas TFF would wait forever.
+
+    Attributes:
+      address: Address of the worker, `HOST:PORT`.
+    """
 
     def __init__(self, address: str):
         self.address = address
@@ -183,9 +184,10 @@ class RemoteWorker(Executor):
         return self._stub.is_ready
 
     def invoke(self, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
-        """Runs a compiled computation on the worker.
+        """Returns the result of a computation for an argument.
 
         Raises:
+          Failure, TypeError, ValueError: See `Executor.invoke`.
           WorkerLostError: If the worker cannot be reached.
         """
         try:
@@ -203,7 +205,7 @@ class RemoteWorker(Executor):
         self._channel.close()  # Cancels calls that are waiting for an answer.
 
     def watch(self) -> None:
-        """Waits until the machine becomes unreachable, and then cancels all running calls."""
+        """Waits until the worker's machine becomes unreachable, and then cancels all running calls."""
         # Use a separate connection, so that a model in transit cannot delay the answer.
         options = [*_OPTIONS, ("grpc.use_local_subchannel_pool", 1)]
         with grpc.insecure_channel(self.address, options) as watch_channel:

@@ -90,7 +90,7 @@ def _run(command: list[str]) -> subprocess.Popen:
 
 
 def _end_like(process: subprocess.Popen, path: str) -> None:
-    """Removes the socket once the command has ended; then exits with the command's status, as a shell would."""
+    """Waits for the command to end, removes the socket, and exits with the command's status, as a shell would."""
     status = process.wait()
     with contextlib.suppress(OSError):
         os.unlink(path)
@@ -122,7 +122,7 @@ def _connected(port: int) -> socket.socket:
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Copies bytes from a socket to another; when one closes, closes the other."""
+    """Copies bytes from one socket to another; when one of them closes, closes the other."""
     content = memoryview(bytearray(_CHUNK))
     with contextlib.suppress(OSError):
         while count := source.recv_into(content):

@@ -1,6 +1,6 @@
 """Private APIs of TFF, TensorFlow Privacy, protobuf and statsmodels that this project uses.
 
-Other modules import them from here. If a new version removes one of them, this module's test fails and names it.
+Other modules import these APIs from here. If a new version removes one, this module's test fails and names it.
 """
 
 from collections.abc import Callable

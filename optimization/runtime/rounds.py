@@ -24,9 +24,9 @@ import tensorflow_federated as tff
 from data.errors import Failure
 from optimization.runtime import cached_rounds, executor
 
-# Maximum size of the results in one part. A worker holds all of them in memory until they are summed. A client's result
-# is smaller than the server state (about two thirds of it with Adam). With EMNIST's CNN (27 MB of state), 64 clients
-# are one part, and 512 clients are seven parts.
+# Maximum size of the clients' results in one part, which a worker holds in memory until they are summed. A client's
+# result is assumed to be at most as large as the server state. With EMNIST's CNN (27 MB of state), 64 clients are one
+# part, and 512 clients are seven parts.
 _PART_BYTES = 2 * 1000**3
 # Target size of the results that a part returns to the program. A part still has all the clients that a worker computes
 # at the same time, unless their results exceed `_MOST_RESULT_BYTES`. While results are sent, there are about eight
@@ -40,7 +40,7 @@ class CohortPartsContext(tff.framework.SyncContext):
     """Runs computations on workers, and splits large cohorts into parts.
 
     The number of parts depends on the number of workers at the start, the cohort size and the size of the server state.
-    If a worker is lost, another one reruns its part. If the last worker is lost, a `Failure` is raised that names it.
+    If a worker is lost, another one reruns its part. If the last worker is lost, a `Failure` that names it is raised.
 
     Attributes:
       workers: The workers that are left.
@@ -50,7 +50,7 @@ class CohortPartsContext(tff.framework.SyncContext):
         """Stores the workers.
 
         Args:
-          workers: The workers.
+          workers: The workers. The first one also runs the server's steps.
           concurrent_calls: Number of clients that a worker computes at the same time.
         """
         self.workers = list(workers)
@@ -92,13 +92,13 @@ class CohortPartsContext(tff.framework.SyncContext):
     ) -> None:
         """Runs a computation on every client of a cohort, in parts of bounded size.
 
-        TFF's aggregations would copy the collected values for every client, and return them in a single message, which
-        is limited to 2 GB.
+        In contrast, a TFF aggregation that collects results would copy them all for every client, and return them in a
+        single message, which is limited to 2 GB.
 
         Args:
           computation: (*shared at the server, values at clients) -> results at clients.
           shared: Values that every client receives.
-          clients: The cohort.
+          clients: Values of each client of the cohort.
           take: Called with the index and the result of each client, in any order and from any thread.
         """
         compiled = _compile(computation)
@@ -140,7 +140,7 @@ class CohortPartsContext(tff.framework.SyncContext):
                 self._drop(worker, error)
 
     def _drop(self, worker: executor.Executor, error: Exception) -> None:
-        """Removes a lost worker; raises any other error."""
+        """Removes a lost worker; raises `Failure` if it was the last. Re-raises any error but `WorkerLostError`."""
         if not isinstance(error, executor.WorkerLostError):
             raise error
         self.workers.remove(worker)
@@ -167,7 +167,7 @@ def _work(run_part: Callable, worker: executor.Executor, waiting: collections.de
 
 
 def _bounds(clients: int, parts: int) -> list[tuple[int, int]]:
-    """Start and end of each part, if a cohort is split into parts of about equal size."""
+    """Splits a cohort into parts of about equal size; returns the start and the end of each part."""
     return list(itertools.pairwise(clients * part // parts for part in range(parts + 1))) if parts else []
 
 
@@ -186,7 +186,7 @@ def _once(compile_one: Callable[..., Any]) -> Callable[..., Any]:
 
 @_once
 def _compile(computation: tff.framework.ConcreteComputation) -> tff.framework.ConcreteComputation:
-    """Compiles a computation for workers. They do not support secure aggregation, so plain sums simulate it."""
+    """Compiles a computation for workers. Plain sums simulate secure sums, which workers do not support."""
 
     def native() -> list[tff.framework.ConcreteComputation]:
         compiled = tff.backends.native.desugar_and_transform_to_native(_without_secure_sums(computation))
@@ -197,7 +197,7 @@ def _compile(computation: tff.framework.ConcreteComputation) -> tff.framework.Co
 
 @_once
 def _compile_mergeable(computation: tff.framework.ConcreteComputation) -> tff.framework.MergeableCompForm | None:
-    """Compiles a computation for parts of a cohort; None, with a warning, if one of its sums depends on another."""
+    """Compiles a computation for parts of a cohort. If one of its sums depends on another, warns and returns None."""
 
     def parts() -> list[tff.framework.ConcreteComputation]:
         try:
@@ -250,7 +250,7 @@ def _server_bytes(type_spec: tff.Type | None) -> int:
 def fused(process: tff.templates.IterativeProcess) -> tff.templates.IterativeProcess:
     """Returns a process whose rounds have MapReduce form, in which each client does all its work in one computation.
 
-    Originally, a round consists of many small computations: training, a norm, clipping, weighting, and a sum for each
+    In its original form, a round consists of many small computations: training, a norm, clipping, a sum for each
     metric. TFF's worker calls them one by one for each client, and keeps all results. The MapReduce form has only a few
     computations: a client's work, the sum of two clients' results, and the server's work.
 

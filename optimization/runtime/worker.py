@@ -27,12 +27,13 @@ _known: dict[tuple, _Workers] = {}
 def start(
     max_concurrent_calls: int = 0, addresses: tuple[str, ...] = (), isolate: str = "auto"
 ) -> worker_process.Server | None:
-    """Runs every TFF computation of this process on a local worker or on remote workers.
+    """Makes every TFF computation of this process run on a local worker or on remote workers.
 
-    If this is called again, it reuses the workers, unless they have died.
+    A repeated call reuses the workers, unless they have died.
 
     Args:
-      max_concurrent_calls: Number of clients that are computed in parallel; 0 for the number of available cores.
+      max_concurrent_calls: Number of clients that a local worker computes in parallel; 0 for the number of available
+        cores.
       addresses: `HOST:PORT` of each remote worker; empty to start a local worker.
       isolate: Isolation of the local worker; see `worker_process.local_worker`.
 
@@ -79,7 +80,7 @@ def _local(max_concurrent_calls: int, isolate: str) -> _Workers:
 
 
 class _LocalStub:
-    """Calls to the local worker. Once it has died, they raise `Failure`, which is not retried."""
+    """Calls to the local worker. Once it has died, calls raise `Failure`, which `_LocalExecutor` does not retry."""
 
     def __init__(self, local_worker: worker_process.Server):
         self._local_worker = local_worker

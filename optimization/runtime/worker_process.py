@@ -1,8 +1,8 @@
 """Starts and ends TFF's worker, which runs code for anyone who can reach its port. Nothing here imports TFF.
 
 By default, TFF would start a worker on first use and never end it. Here the worker is a child process. It dies with its
-parent, even if that is killed by SIGKILL; Ctrl-C in the terminal does not reach it; and it does not keep any of the
-parent's streams open.
+parent, even if SIGKILL ends the parent. Ctrl-C in the terminal does not reach the worker, and the worker does not keep
+any of the parent's streams open.
 
 TFF's binary listens on all addresses. If the system allows it, a helper (`isolation_helper`) therefore moves to a new
 network namespace, starts the worker there, and relays a Unix socket that only this user can open. The helper ends when
@@ -47,15 +47,15 @@ _ISOLATED_PORT = 9000  # In a separate network every port is free.
 
 
 class RefusedError(Exception):
-    """The system refuses a separate network; the message gives its reason."""
+    """A command cannot be started, or not in a separate network; the message gives the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """A command that listens on a port.
+    """A running command that listens on a port.
 
     Attributes:
-      process: The helper, which ends when the command ends.
+      process: The process of `isolation_helper`, which ends when the command ends.
       pid: Process id of the command.
       port: Port of the command.
       path: Unix socket that leads to the port in a separate network; empty without isolation.
@@ -84,16 +84,17 @@ _starting = threading.Lock()
 
 
 def start(command: Sequence[str], port: int, environment: Mapping[str, str], *, isolate: bool) -> Server:
-    """Runs a command that ends with this process, no matter which thread calls.
+    """Starts a command that ends with this process, even if the calling thread ends earlier.
 
     Args:
       command: Program and arguments.
       port: Port of the command. If the command is isolated, the port need not be free outside its network.
-      environment: Environment variables.
+      environment: All environment variables of the command.
       isolate: Whether the command gets a separate network.
 
     Raises:
-      RefusedError: If the system does not allow a separate network; nothing is left running.
+      RefusedError: If the system does not allow a separate network, or the command cannot be started. Nothing is left
+        running.
     """
     path, listener = _listener() if isolate else ("", socket.socket(socket.AF_UNIX))
     with listener:
@@ -149,12 +150,13 @@ def local_worker(max_concurrent_calls: int, isolate: str) -> Server:
     A repeated call returns the same worker, or a new one if that has died.
 
     Args:
-      max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
+      max_concurrent_calls: Number of clients that are computed in parallel; 0 for the number of available cores.
       isolate: `required` for a separate network, which no other user or host can reach; `auto` for a separate network
         or, if the system refuses it, a warning; `off` for a port that is open on all of the machine's addresses.
 
     Raises:
-      Failure: If isolation is required, and refused.
+      Failure: If isolation is required, and the system refuses it.
+      RefusedError: If the worker cannot be started, even without isolation.
     """
     with _starting:
         key = max_concurrent_calls, isolate
@@ -194,12 +196,12 @@ def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -
 
     Args:
       port: A free port.
-      max_concurrent_calls: Number of clients computed in parallel; 0 for the number of available cores.
+      max_concurrent_calls: Number of clients that are computed in parallel; 0 for the number of available cores.
       isolate: Whether the worker gets a separate network; otherwise it listens on all of the machine's addresses,
         since TFF's binary has no other option.
 
     Raises:
-      RefusedError: If the system refuses the network.
+      RefusedError: See `start`.
     """
     cores = len(os.sched_getaffinity(0))
     calls = max_concurrent_calls or cores
@@ -207,7 +209,7 @@ def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -
     binary = pathlib.Path(str(package)).parent / "data" / "worker_binary"
     # By default, as many clients run in parallel as there are cores. Each uses the threads of one core, so none waits.
     # A client's operations run one after the other in its own thread (-1): most take less time than waking another.
-    # TensorFlow's oneDNN kernels are off by default on processors without AVX-512 VNNI, where they take half the time.
+    # By default, TensorFlow does not use oneDNN on processors without AVX-512 VNNI, although it halves the time there.
     environment = dict(
         {"TF_NUM_INTEROP_THREADS": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"} | os.environ,
         TF_NUM_INTRAOP_THREADS=str(max(1, cores // calls)),
@@ -219,7 +221,7 @@ def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """Speeds up TFF's import by a third: its objects are excluded from garbage collection."""
+    """Speeds up TFF's import inside the block by a third, by excluding its objects from garbage collection."""
     is_first, was_enabled = "tensorflow_federated" not in sys.modules, gc.isenabled()
     gc.disable()
     try:

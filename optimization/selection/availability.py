@@ -18,7 +18,7 @@ class Availability:
     """Availability of clients.
 
     Attributes:
-      seed: Seed of the time zones.
+      seed: Seed of random time zones.
     """
 
     kind: str = setting(
@@ -63,18 +63,18 @@ class Availability:
 
     @property
     def revealed(self) -> tuple[str, ...]:
-        """Properties of the clients' data that participation reveals, in words."""
+        """Descriptions of what participation reveals about the clients' data."""
         times = "when clients are available, which depends on their labels"
         return (times,) if self.kind != "always" and self.by_labels else ()
 
     def zones(self, population: clients.ClientData, num_labels: int, members: range | None = None) -> np.ndarray:
-        """Time zones of clients, int [clients].
+        """Time zones of clients, int [clients], from 0.
 
-        If zones depend on labels, clients whose most frequent labels are neighbours share a zone. This reads the data
-        of each client once.
+        If zones depend on labels, each zone stands for a range of consecutive labels, and a client's zone is the one
+        that contains its most frequent label. The data of each client is then read once.
 
         Args:
-          population: The task's clients.
+          population: Data of all clients of the task.
           num_labels: Number of labels of the task.
           members: Indices of the clients; None for all. The zone of a client does not depend on the other clients.
         """
@@ -85,11 +85,11 @@ class Availability:
         return np.array(most, int) * self.time_zones // num_labels
 
     def random_zones(self, num_clients: int) -> np.ndarray:
-        """Time zones that are independent of the clients' data, int [num_clients]."""
+        """Time zones that are independent of the clients' data, int [num_clients], from 0."""
         return keys.generator(self.seed, keys.Purpose.TIME_ZONE).integers(self.time_zones, size=num_clients)
 
     def probabilities(self, zones: np.ndarray, round_num: int) -> np.ndarray:
-        """Probability that each client is available in a round, given its zone, float64 [clients]."""
+        """Probability that each client is available in a round, float64 [clients]; `zones` is int [clients]."""
         hour = (round_num - 1) / self.day - zones / self.time_zones
         return MIDNIGHT + (NOON - MIDNIGHT) * (1 + np.cos(2 * np.pi * hour)) / 2
 
@@ -104,11 +104,11 @@ def _most_frequent(labels: np.ndarray) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Attendance:
-    """Attendance of the clients in a run.
+    """The clients' attendance in the rounds of a run.
 
     Attributes:
-      availability: Availability of the clients.
-      zones: int [clients], their time zones.
+      availability: How likely clients are to be available and to drop out.
+      zones: int [clients], time zones of the clients.
       seed: Seed of the run.
     """
 
@@ -124,13 +124,13 @@ class Attendance:
         return draw.random(len(self.zones)) < self.availability.probabilities(self.zones, round_num)
 
     def start(self, sampled: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
-        """Available clients who start a round, int [clients]; some of them may drop out.
+        """Available clients who start a round, int [clients]. Some of them may drop out later.
 
-        Adding or removing a client changes the attendance of at most one other client.
+        A change in one client's availability changes the attendance of at most one other client.
 
         Args:
           sampled: int [clients], a cohort sampled from all clients, whether they are available or not.
-          round_num: The round.
+          round_num: Number of the round, from 1.
           fill: Whether available clients, sampled uniformly, replace unavailable ones, as far as possible. Clients who
             drop out are not replaced.
         """
@@ -143,7 +143,7 @@ class Attendance:
         return attending
 
     def come(self, sampled: np.ndarray, round_num: int, *, fill: bool) -> np.ndarray:
-        """Clients of `start` whose reports arrive, int [clients]."""
+        """Clients who start a round and do not drop out, int [clients]. For the arguments, see `start`."""
         attending = self.start(sampled, round_num, fill=fill)
         if self.availability.drop_out:
             stays = keys.generator(self.seed, keys.Purpose.DROP_OUT, round_num).random(len(self.zones))

@@ -1,8 +1,8 @@
 """Client selectors, which choose the clients of the next round from the local losses of earlier rounds.
 
 All selectors have the same interface: `select` returns a cohort, and `observe` takes the losses that the cohort
-reports. Both are pure functions. States are named tuples of NumPy arrays whose shapes and dtypes never change, so that
-checkpoints can hold them. Names, parameters and flags are in `optimization.study.selector_flags`. `SelectedCohorts`
+reports. Both are pure functions. A state is a NumPy array or a tuple of arrays. Its shapes and dtypes never change, so
+checkpoints can hold it. Names, parameters and flags are in `optimization.study.selector_flags`. `SelectedCohorts`
 polls, selects and observes in each round of a run.
 
 Unless another source is given, numbers of equations and algorithms refer to Cho, Gupta, Joshi and Yagan, "Bandit-based
@@ -40,6 +40,9 @@ class Selector(abc.ABC):
     Attributes:
       uses_losses: Whether choices depend on reported losses, and therefore on the clients' data.
       repeats: Whether a client may be in a cohort several times.
+      population: Number of clients.
+      cohort_size: Number of clients per round, m.
+      shares: float64 [clients], share of each client in all examples, p_k.
     """
 
     uses_losses: ClassVar[bool] = True
@@ -81,12 +84,12 @@ class Selector(abc.ABC):
         """Returns the state with the polled losses.
 
         Args:
-          state: State.
+          state: The selector's state.
           ids: int [clients], the candidates who answered.
-          losses: float [clients], mean loss of the current model on all examples of each of these clients.
+          losses: float [clients], finite, mean loss of the current model on all examples of each of these clients.
 
         Raises:
-          ValueError: If a loss is not finite.
+          NotImplementedError: If the selector polls no clients.
         """
         raise NotImplementedError(f"{type(self).__name__} polls no client.")
 
@@ -95,7 +98,7 @@ class Selector(abc.ABC):
         """Selects the clients of the next round, int64 [cohort_size]. Ties are broken uniformly at random.
 
         Args:
-          state: State.
+          state: The selector's state, after `observe_poll` if clients were polled.
           draw: Keyed random generator of the round, after `candidates` has used it.
         """
 
@@ -103,11 +106,11 @@ class Selector(abc.ABC):
         """State after a round.
 
         Args:
-          state: State.
+          state: The selector's state before the round.
           ids: int [clients], distinct, the clients who reported. Other members of the cohort may have dropped out.
-          losses: Their reports.
-          silent: int [clients], distinct, clients of the cohort who were tried but had nothing to report. They count as
-            tried, with a loss of 0; otherwise a client who always diverges would be selected in every round.
+          losses: Reports of these clients.
+          silent: int [clients], distinct, clients of the cohort who had nothing to report. They count as tried, with a
+            loss of 0; otherwise a client who always diverges would be selected in every round.
         """
         return state
 
@@ -140,7 +143,7 @@ class Rand(Selector):
 
 
 class _FromCandidates(Selector):
-    """Selects the clients with the largest losses among d candidates, which are sampled in proportion to p_k."""
+    """Selects the largest losses among d candidates (`num_candidates`), which are sampled in proportion to p_k."""
 
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int, num_candidates: int | None = None):
         """Stores the number of candidates d, by default twice the cohort size, but at most the population."""
@@ -164,8 +167,8 @@ class PolledLosses(NamedTuple):
     """State of `PowD`.
 
     Attributes:
-      ids: int64 [candidates], the clients of the last poll.
-      losses: float64 [candidates], their losses; -inf for clients who did not answer.
+      ids: int64 [candidates], the clients who answered the last poll, padded with other clients.
+      losses: float64 [candidates], losses of the clients who answered; -inf for the others.
     """
 
     ids: np.ndarray
@@ -182,7 +185,7 @@ class PowD(_FromCandidates):
         return self._draw_candidates(draw)
 
     def observe_poll(self, state, ids, losses):
-        # Candidates who did not answer are last. Other ids pad the array to its fixed shape.
+        # Arbitrary other clients, with the lowest losses, pad the arrays to their fixed shape.
         padding = np.setdiff1d(np.arange(self.num_candidates + len(ids)) % self.population, ids)
         missing = self.num_candidates - len(ids)
         return PolledLosses(
@@ -212,7 +215,7 @@ class _FromLastLosses(Selector):
 
 
 class RpowD(_FromCandidates, _FromLastLosses):
-    """Power of choice by the last reported loss, which is infinite for candidates never tried (pi_rpow-d)."""
+    """Power of choice by the last reported loss, infinite for candidates who were never tried (pi_rpow-d)."""
 
     def select(self, state, draw):
         ids = self._draw_candidates(draw)
@@ -229,8 +232,8 @@ class UcbState(NamedTuple):
       counts: float64 [clients], N_t, equation (6).
       total: float64, T_t, equation (7).
       deviation: float64, sigma_t.
-      listed: float64 [clients], the list of Algorithm 1 before line 7; infinite for clients never tried. Empty in the
-        variant without this list.
+      listed: float64 [clients], the list of Algorithm 1 before line 7; infinite for clients who were never tried. Empty
+        unless the selector follows the listing.
     """
 
     loss_sums: np.ndarray
@@ -247,12 +250,17 @@ class UcbCs(Selector):
     discounted by gamma per communication round, as in Algorithm 1. (With T = {tau, 2 tau, ...}, the exponents in the
     equations count local steps. That would discount by gamma^tau per round, so only the latest round would count.)
     sigma_t is the largest standard deviation over local steps that a client of the latest round reported; it is
-    unchanged if no client reported. Clients never tried are selected first. So are clients whose count was discounted
-    to zero, because the bound grows without limit as the count vanishes. With gamma = 0, these are all clients except
-    those of the latest round.
+    unchanged if no client reported. Clients who were never tried are selected first. So are clients whose count was
+    discounted to zero, because the bound grows without limit as the count vanishes. With gamma = 0, these are all
+    clients except those of the latest round.
 
-    In the variant that follows the listing of Algorithm 1, only the clients who report get a new index, and the whole
-    list is multiplied by gamma after each selection: a client who is not selected becomes less attractive, not more.
+    With `algorithm_listing`, which follows the listing of Algorithm 1, only the clients who were tried get a new index,
+    and the whole list is multiplied by gamma after each selection. A client who is not selected then becomes less
+    attractive, not more.
+
+    Attributes:
+      gamma: Discount factor per round, from 0 to 1.
+      algorithm_listing: Whether to follow the listing of Algorithm 1 instead of the equations.
     """
 
     def __init__(self, sizes: npt.ArrayLike, cohort_size: int, gamma: float, algorithm_listing: bool = False):
@@ -289,14 +297,14 @@ class UcbCs(Selector):
         after = UcbState(loss_sums, counts, np.float64(self.gamma * state.total + 1), deviation, state.listed)
         if self.algorithm_listing:
             listed = state.listed.copy()
-            listed[np.isfinite(listed)] *= self.gamma  # Line 8 of the previous round; clients never tried stay first.
+            listed[np.isfinite(listed)] *= self.gamma  # Line 8 of the previous round; untried clients stay first.
             listed[tried] = self.indices(after, tried)
             after = after._replace(listed=listed)
         return after
 
 
 class ActiveFl(_FromLastLosses):
-    """Active federated learning (Goetz et al. 2019, Algorithm 1): random, in favour of clients with high valuations.
+    """Active federated learning (Goetz et al. 2019, Algorithm 1): samples favour clients with high valuations.
 
     The valuation of a client is sqrt(D_k) times the mean loss that it reported last. The fraction alpha_1 of clients
     with the lowest valuations is left out. Then (1 - alpha_3) m places are sampled without replacement, with
@@ -341,7 +349,7 @@ class Selection:
     Attributes:
       name: Value of `--client_selection`.
       selector: Class of the selector.
-      parameters: (name, value) of each argument of the class.
+      parameters: (name, value) of each further argument of the class.
     """
 
     name: str = "uniform"
@@ -354,7 +362,7 @@ class Selection:
         return self.selector is Uniform
 
     def weighting(self, client_weighting: str) -> str:
-        """Weighting of clients in a mean. It is uniform if they are sampled in proportion to their examples.
+        """Weighting of clients in a mean: uniform if the selector samples them in proportion to their examples.
 
         Args:
           client_weighting: The requested weighting, `uniform` or `num_examples`.
@@ -362,11 +370,7 @@ class Selection:
         return "uniform" if self.selector.repeats else client_weighting
 
     def build(self, sizes: npt.ArrayLike, cohort_size: int) -> Selector:
-        """Builds the selector for a population.
-
-        Args:
-          sizes: int [clients], number of examples of each client.
-          cohort_size: Number of clients per round.
+        """Builds the selector for a population. For the arguments, see `Selector`.
 
         Raises:
           UsageError: If the cohort, the parameters and the population are incompatible.
@@ -385,8 +389,8 @@ class Choice(NamedTuple):
 
     Attributes:
       cohort: int64 [cohort_size], the clients.
-      polled: int64 [clients], the polled clients.
-      state: The selector's state with their losses.
+      polled: int64 [clients], the polled clients; empty without a poll.
+      state: The selector's state, with the polled losses.
     """
 
     cohort: np.ndarray
@@ -399,7 +403,7 @@ class SelectedCohorts:
     """A selector in a run. The caller holds its state.
 
     Attributes:
-      selector: The selector.
+      selector: Selector for the population of the run.
       seed: Seed of the run.
     """
 
@@ -410,8 +414,8 @@ class SelectedCohorts:
         """Selects a round's cohort, after a poll if the selector needs one.
 
         Args:
-          state: The selector's state.
-          round_num: The round.
+          state: State of the selector before the round.
+          round_num: Number of the round, from 1.
           poll: Maps clients, int [clients], to their losses, float [clients], which are not finite for clients who do
             not answer.
         """
@@ -428,9 +432,9 @@ class SelectedCohorts:
 
         Args:
           state: State of the selector before the round.
-          cohort: int [places], the clients.
-          means: float [places], mean of the mini-batch losses of each client; not finite if it has nothing to report,
-            because it has no examples or diverged.
+          cohort: int [places], the clients, who may repeat.
+          means: float [places], mean of the mini-batch losses of each client; not finite if the client has nothing to
+            report, because it has no examples or diverged.
           deviations: float [places], standard deviation of the mini-batch losses of each client.
         """
         clients, places = np.unique(cohort, return_index=True)

@@ -6,10 +6,10 @@ from typing import Any
 
 
 def running(module: str) -> Callable[[str], Any]:
-    """`__getattr__` for a package whose `run` runs a study from Python; see `optimization.study.python.run`.
+    """Returns the `__getattr__` of a package whose function `run` runs a study; see `optimization.study.python.run`.
 
     Args:
-      module: Module of the study.
+      module: Name of the module that defines the study as `STUDY`.
     """
 
     def attribute(name: str) -> Any:

@@ -1,4 +1,7 @@
-"""Checks of the cohort, aggregation and privacy flags, and the privacy mechanism that they define; no TensorFlow."""
+"""Checks the flags of cohorts, aggregation and privacy, and builds the privacy mechanism that they define.
+
+Nothing here imports TensorFlow.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,7 +14,7 @@ from optimization.options import CAN_ADAPT, NOISY, ROBUST, Aggregation, Target
 from optimization.privacy import calibration, mechanisms, sensitivities
 from optimization.study import cli
 
-# Why seeded noise gives no privacy guarantee; follows "because" in a sentence.
+# Why seeded noise gives no privacy guarantee, in words that follow "because".
 _SEEDED_NOISE = "its noise comes from --seed (--insecure_seeded_noise): anyone who knows the seed can remove it"
 OF_TRAINING = {*names(Aggregation, Target)}  # Flags that have no effect if nothing is trained.
 
@@ -53,7 +56,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def _check_groups(settings: cli.Settings) -> None:
-    """Refuses flags that are incompatible with groups of clients that take turns."""
+    """Refuses flags that are incompatible with `--cohort_sampling=cyclic_poisson`."""
     if settings.cohort_sampling != "cyclic_poisson":
         return
     flag = "--cohort_sampling=cyclic_poisson"
@@ -66,7 +69,7 @@ def _check_groups(settings: cli.Settings) -> None:
 
 
 def options(settings: Mapping[str, Any]) -> Aggregation:
-    """Aggregation that the flags describe."""
+    """Builds the options of the aggregation from flags."""
     return make_options(
         Aggregation,
         settings,
@@ -78,12 +81,12 @@ def options(settings: Mapping[str, Any]) -> Aggregation:
 def plan(
     aggregation: Aggregation, cohort: options_lib.Cohorts, population: int, dimension: int, rounds: int
 ) -> calibration.Plan | None:
-    """Privacy plan of a run; None if the flags already determine the mechanism.
+    """Plans the privacy mechanism of a run; None if the flags already determine it.
 
     Args:
       aggregation: How client updates are aggregated.
       cohort: How cohorts are sampled.
-      population: Number of clients to sample from.
+      population: Number of clients in the data, from which cohorts are sampled.
       dimension: Number of model parameters.
       rounds: Number of planned rounds.
 
@@ -120,15 +123,10 @@ def plan(
 def planned(
     aggregation: Aggregation, cohort: options_lib.Cohorts, population: int, mechanism: mechanisms.Mechanism
 ) -> tuple[Aggregation, options_lib.Cohorts]:
-    """Aggregation and cohorts of a run with a plan.
+    """Applies a plan to the aggregation and the cohorts of a run.
 
-    The groups of a simulation would be too small, so each of its cohorts is a Poisson sample of all clients.
-
-    Args:
-      aggregation: Aggregation from the flags.
-      cohort: Cohort options from the flags.
-      population: Number of clients to sample from.
-      mechanism: Mechanism of the plan.
+    If the run only simulates a larger population, `cyclic_poisson` groups would be too small. Each cohort is then a
+    Poisson sample of all clients. For the arguments, see `plan`; `mechanism` is the mechanism of the plan.
     """
     is_simulated = (mechanism.population, mechanism.cohort) != (population, cohort.size)
     noise = mechanism.noise_multiplier
@@ -144,7 +142,7 @@ def planned(
 
 
 def simulated(aggregation: Aggregation, population: int, cohort: int) -> str:
-    """Why a simulated deployment has no privacy guarantee, in words that follow "because"; empty otherwise."""
+    """Why a simulated deployment guarantees nothing, in words that follow "because"; empty without a simulation."""
     plan = aggregation.plan
     if plan is None or (plan.population, plan.cohort) == (population, cohort):
         return ""
@@ -157,14 +155,10 @@ def simulated(aggregation: Aggregation, population: int, cohort: int) -> str:
 def mechanism(
     aggregation: Aggregation, cohort: options_lib.Cohorts, population: int, dimension: int, *, voided: str = ""
 ) -> mechanisms.Mechanism:
-    """Returns the mechanism whose privacy loss is accounted.
+    """Builds the mechanism whose privacy loss is accounted for.
 
-    Args:
-      aggregation: How client updates are aggregated.
-      cohort: How cohorts are sampled.
-      population: Number of clients to sample from.
-      dimension: Number of model parameters.
-      voided: Why there is no guarantee regardless of these flags, in words that follow "because".
+    For the arguments, see `plan`. If there is no guarantee regardless of the flags, `voided` is the reason, in words
+    that follow "because".
 
     Raises:
       UsageError: If the flags do not fit the population or each other.

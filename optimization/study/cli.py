@@ -1,4 +1,4 @@
-"""Flags, their checks and exit statuses, shared by all experiment binaries.
+"""Command lines, messages and exit statuses, shared by all experiment binaries.
 
 Nothing here imports TensorFlow, so that `--help` and a mistyped flag get an immediate answer. Exit status 0 is success,
 1 is a failure, and 2 is bad usage; 129, 130 and 143 are interruptions by SIGHUP, Ctrl-C and SIGTERM.
@@ -27,9 +27,9 @@ from optimization.study.formatting import unknown as unknown
 from optimization.study.formatting import whole_numbers as whole_numbers
 from optimization.study.settings import Settings as Settings
 
-_DISK_ERRORS = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}  # Such errors may not name the file.
-_DATA_DIR = "FEDBANDITS_DATA_DIR"  # Default folder of the user's data.
-# Repeating a finished run's command must not start it over.
+_DISK_ERRORS = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}  # These errors may lack a file name.
+_DATA_DIR = "FEDBANDITS_DATA_DIR"  # Environment variable with the default data folder.
+# Left out of recorded commands: repeating the command of a finished run must not start it over.
 _NOT_REPEATED = {"--restart", "-restart", "--restart=true"}
 _FULL = {"--helpfull", "-helpfull"}
 HELP = {"--help", "-help", "-h", *_FULL}  # Arguments that print help.
@@ -37,7 +37,7 @@ MOST_REPEATS = 500  # The folders of all runs are locked in advance, with one op
 
 
 def seeds(settings: Mapping[str, Any]) -> range:
-    """Seeds of `--seed` and `--repeat`.
+    """Seeds of the runs that `--seed` and `--repeat` request.
 
     Raises:
       UsageError: If there are too many runs, or a seed has more than 32 bits.
@@ -57,7 +57,7 @@ def command_line(module: str | None = None, arguments: Sequence[str] = ()) -> st
 
     Args:
       module: The program; by default this process's program, with its arguments.
-      arguments: Its arguments.
+      arguments: Arguments of `module`.
     """
     root = pathlib.Path(__file__).resolve().parents[2]
     if module is None:
@@ -88,7 +88,7 @@ def _is_about_no_tracing(record: logging.LogRecord) -> bool:
 
 
 def _drop_unwritten() -> None:
-    """Discards output that cannot be written: at exit, Python would try again and change the exit status."""
+    """Discards output that cannot be written. Otherwise Python would try again at exit and change the exit status."""
     try:
         sys.stdout.flush()
     except OSError:

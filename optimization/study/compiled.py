@@ -8,7 +8,7 @@ import collections
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-_MOST = 12  # Maximum number of results. A comparison of client selectors alternates between ten.
+_MOST = 12  # Maximum number of results. A comparison of client selectors alternates between ten of them.
 _cached: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
 _Built = TypeVar("_Built")
 

@@ -1,4 +1,4 @@
-"""Plots metrics over rounds, as the mean and a band over seeds, and defines the style of each strategy."""
+"""Plots metrics over rounds as the mean over seeds with a band, and defines the style of each strategy."""
 
 import re
 from collections.abc import Sequence
@@ -106,8 +106,8 @@ def band(
     """Mean over seeds, and a band around it, for each round.
 
     Args:
-      tables: Metrics of each seed.
-      column: The metric.
+      tables: The `metrics.csv` of each seed.
+      column: Name of the metric.
       kind: One of `BANDS`.
       bounds: Smallest and largest possible value, at which the band ends; see `metrics.range_of`.
 
@@ -127,7 +127,7 @@ def band(
         if kind == "ci":
             half = intervals.half_width(half, together.count(axis=1).to_numpy())
         low, high = mean - half, mean + half
-    # A mean that rounding puts beyond a bound stays in its band.
+    # A mean that exceeds a bound by a rounding error stays in its band.
     low, high = np.minimum(mean, np.clip(low, *bounds)), np.maximum(mean, np.clip(high, *bounds))
     return pd.DataFrame({"mean": mean, "low": low, "high": high}, index=together.index)
 
@@ -153,13 +153,13 @@ def limits(bands: "Sequence[pd.DataFrame]") -> tuple[float, float]:
 def draw(
     axes: Any, tables: "Sequence[pd.DataFrame]", column: str, label: str, style: Style, at: "np.ndarray", **shown: Any
 ) -> "pd.DataFrame":
-    """Draws a metric over rounds, with the mean and a band if there are several seeds, and returns these values.
+    """Draws a metric over rounds, as the mean with a band if there are several seeds, and returns the `band`.
 
     The band is drawn as vertical bars, because shaded bands of several curves would hide each other.
 
     Args:
       axes: Matplotlib's axes.
-      tables: Metrics of each seed.
+      tables: The `metrics.csv` of each seed.
       column: The metric. If it measures deployed models, it is drawn in steps.
       label: Name in the legend.
       style: Style of the curve; see `styles`.

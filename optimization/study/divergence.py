@@ -10,12 +10,12 @@ from optimization.study.metrics import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-# A run with a larger loss (the square of a billion) has diverged, even if clipping keeps its updates finite.
+# A run with a larger loss, such as the square of a billion, has diverged, even if clipping keeps its updates finite.
 _MOST_LOSS = 1e18
 
 
 def warning(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
-    """Returns a warning if updates of a run were not finite or its loss exploded; empty otherwise.
+    """Returns a warning if updates of a run were not finite or its last training loss exceeds 1e18; empty otherwise.
 
     Args:
       table: The run's `metrics.csv`.
@@ -37,8 +37,8 @@ def warning(table: "pd.DataFrame", columns: Sequence[Metric]) -> str:
 def is_lost(table: "pd.DataFrame", columns: Sequence[Metric], flags: Mapping[str, Any]) -> bool:
     """Whether a run diverged, so that its results are meaningless.
 
-    This is the case if, in the last round, half of the clients diverged (or one, if the cohort size is unknown), or if
-    their loss exceeded 1e18.
+    This is the case if, in the last round, at least half of the clients diverged (or one, if the cohort size is
+    unknown), or the training loss exceeded 1e18. For `table` and `columns`, see `warning`; `flags` are the run's flags.
     """
     counts = _counts(table, columns)
     if _last_loss(table) > _MOST_LOSS:

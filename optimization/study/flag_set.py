@@ -16,7 +16,7 @@ from data.settings import Setting, declared
 from optimization.study.settings import Settings, condition
 
 _WIDTH = 110
-# Messages of absl and Python about bad values, as regular expressions -> messages of this program.
+# Regular expressions for messages of absl and Python about bad values -> messages of this program.
 _PLAIN = {
     r"^flag --": "--",
     r"\n": " ",
@@ -37,7 +37,7 @@ class FlagSet:
 
     Attributes:
       usage: First lines of `help`.
-      declared: The declarations by name.
+      declared: Declarations of the flags' settings, by name.
     """
 
     def __init__(self, usage: str, positional: str | None = None, *, known_only: bool = False):
@@ -59,12 +59,12 @@ class FlagSet:
         self._lock = threading.Lock()
 
     def group(self, title: str, *settings: Setting | type, **only: Sequence[str] | bool) -> "FlagSet":
-        """Starts a group of `--help`. Settings that are added next belong to it, and have the conditions `only`.
+        """Starts a group of `--help`. Settings that are added later also belong to it, and have the conditions `only`.
 
         Args:
           title: Title of the group.
           *settings: Settings, or classes that declare them.
-          **only: Values of other settings for which the settings apply; see `Setting`.
+          **only: Values of other settings for which the settings of this group apply; see `Setting`.
 
         Returns:
           This set of flags.
@@ -93,7 +93,7 @@ class FlagSet:
         Args:
           settings: Class that declares the flags.
           name: Name of the flag for the file.
-          read: Function that maps the path of the file to its values by setting. Error messages about values start
+          read: Function that maps the path of the file to values by setting. Error messages about the values start
             with the path.
         """
         self.add(settings)
@@ -109,7 +109,8 @@ class FlagSet:
           Values of all settings.
 
         Raises:
-          UsageError: If there is an unknown flag, an invalid value or an unexpected positional argument.
+          UsageError: If there is an unknown flag, an invalid value or an unexpected positional argument, or an error in
+            the file.
         """
         for word in argv[1:]:
             if found := re.match(r"--?(flagfile|undefok)(?==|$)", word):  # Flags of absl that this project lacks.
@@ -152,7 +153,7 @@ class FlagSet:
         return UsageError(f"--{name} is not known: {did_you_mean(near, '--helpfull lists all flags.')}")
 
     def help(self, *, full: bool = True) -> str:
-        """Text of `--helpfull`, or of `--help`, which lists the basic flags, or all flags if there are only a few."""
+        """Text of `--helpfull`, or of `--help`, which lists only the basic flags, or all flags if none is basic."""
         full = full or not any(setting.basic for setting in self.declared.values())
         lines = [self.usage, ""]
         for heading, _, names in self._groups:

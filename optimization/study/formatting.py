@@ -1,4 +1,4 @@
-"""Helpers for user input and output: comma-separated lists and paths."""
+"""Helpers for user input and output: unknown names, comma-separated lists and paths."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ def words(value: str | None) -> list[str]:
 
 
 def whole_numbers(flag: str, text: str) -> list[int]:
-    """Parses the comma-separated numbers of a flag.
+    """Parses a flag's comma-separated whole numbers.
 
     Raises:
       UsageError: If one of them is not a whole number above 0.
@@ -32,13 +32,13 @@ def whole_numbers(flag: str, text: str) -> list[int]:
 
 
 def joined(words: Iterable[str]) -> str:
-    """Joins words to a comma-separated value, and quotes words that contain a comma."""
+    """Joins words with commas, and quotes words that contain a comma."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(words)
     return text.getvalue()
 
 
 def shown_path(path: str) -> str:
-    """Path as a user would write it: relative if it is below the working directory."""
+    """Path as a user would write it, relative to the working directory if it is below that."""
     relative = os.path.relpath(path, user_path("."))
     return path if relative.startswith("..") else relative

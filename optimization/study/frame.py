@@ -1,4 +1,4 @@
-"""Common part of all studies, which turns a command line into runs, and executes their rounds in their folders.
+"""Common part of all studies: turns a command line into runs, and executes their rounds in their folders.
 
 A `Study` defines its flags, options, data, rounds, metrics and figures. This module handles presets, seeds, `--repeat`,
 checks before slow imports, folders, the worker, the training loop, resuming, interruption and exit statuses.
@@ -38,7 +38,7 @@ class Run(Generic[OptionsT, DataT]):
     Attributes:
       settings: Completed flags, which are recorded in `config.json`.
       options: Options of the study, built from these flags.
-      data: Data of the run.
+      data: What `Study.open` returned for these options.
       folder: Opened folder of the run.
       callbacks: The user's callbacks.
     """
@@ -58,13 +58,13 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
       usage: First lines of `--help`.
       presets: Folder of the published settings.
       shown_in_presets: Flags that `--list_presets` shows.
-      chosen: The flag whose choices the study compares.
+      chosen: The flag that selects what the study compares.
       columns: All metrics, which are the columns of `metrics.csv`.
       headline: Metric that the progress bar shows.
       ranked_by: Default metric by which a grid ranks its runs.
       rounds_per_checkpoint: Default of the flag `--rounds_per_checkpoint`, a number or a function of the settings.
-      name_help: Default of `--experiment_name`, in words.
-      predictor: Package for predictions and exports, see `results.Run`; empty if the study has no predictions.
+      name_help: Description of the default of `--experiment_name`.
+      predictor: Package for predictions and exports; empty if the study has none. See `results.Run`.
     """
 
     flags: types.ModuleType
@@ -84,7 +84,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         self.flags.define(flags)
 
     def resolve(self, settings: cli.Settings) -> cli.Settings:
-        """Completes and checks the flags of a run. It reads no file and is idempotent.
+        """Completes and checks the flags of a run. This reads no files and is idempotent.
 
         Raises:
           UsageError: If a flag has no effect, or values are incompatible.
@@ -96,7 +96,7 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         return self.flags.options(settings)
 
     def strategy(self, settings: cli.Settings) -> str:
-        """Printed name of what the study compares."""
+        """Printed name of the run's value of the flag `chosen`."""
         return str(settings[self.chosen])
 
     def recorded_object(self, name: str, value: Any) -> objects.UserObject:
@@ -141,9 +141,9 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         return options
 
     def population(self, options: OptionsT, data: DataT) -> int | None:
-        """Number of clients from which cohorts are sampled. The default of `--clients_per_round` does not exceed it.
+        """Number of clients from which cohorts are sampled; None if the study does not have `--clients_per_round`.
 
-        None if the study does not have this flag.
+        The default of that flag does not exceed this number.
         """
         return None
 
@@ -173,10 +173,10 @@ class Study(abc.ABC, Generic[OptionsT, DataT]):
         return presets.table(self.presets, self.shown_in_presets, rates)
 
     def start_worker(self, settings: cli.Settings) -> None:
-        """Starts or connects to the workers that the flags name, for all runs.
+        """Starts or connects to the workers that the flags name, for all runs; see `worker_flags.start`.
 
         Raises:
-          Failure: If a worker does not answer.
+          Failure: If a worker does not answer, or the required isolation is refused.
         """
         worker_flags.start(settings)
 
@@ -196,7 +196,7 @@ class PlainStudy(Study[OptionsT, DataT]):
         """Rounds for the training loop."""
 
     def length(self, options: OptionsT) -> Length:
-        """Number of rounds in total, between evaluations and between checkpoints. By default, those in the options."""
+        """Number of rounds, and periods of evaluation and checkpoints. By default, those in the options."""
         return make_options(Length, vars(options))
 
     @abc.abstractmethod
@@ -215,7 +215,7 @@ class PlainStudy(Study[OptionsT, DataT]):
 
 @dataclasses.dataclass(frozen=True)
 class _Output:
-    """Output."""
+    """Settings of the output."""
 
     root_output_dir: pathlib.Path = setting("runs", "Folder of all runs", basic=True)
     experiment_name: str = setting(None, "Name of this run's folder", basic=True, check=no_folder)
@@ -286,12 +286,12 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
     """Opens the data and then the folders of all runs.
 
     Args:
-      study: The study.
+      study: Definition of the study.
       planned: The flags of each run.
       command: The command to record; by default, the command of this process.
 
     Raises:
-      UsageError: If data is missing, or the flags do not fit it.
+      UsageError: If data is missing, the flags do not fit it, or a folder cannot be opened.
     """
     runs = []
     for settings, options, data in checked(study, planned):
@@ -305,9 +305,12 @@ def prepare(study: Study, planned: Sequence[cli.Settings], command: str | None =
 def checked(
     study: Study, planned: Sequence[cli.Settings], *, warns: bool = True
 ) -> list[tuple[cli.Settings, Any, Any]]:
-    """Opens the data, only once for runs that share it. Returns the fitted flags, the options and the data of each run.
+    """Opens the data, once for all runs that share it, and checks the flags that depend on it.
 
     Prints each message of `Study.check` once for all runs, or not at all without `warns`.
+
+    Returns:
+      For each run: its flags, adapted to the population (see `fitted`), its options and its data.
 
     Raises:
       UsageError: If data is missing, or the flags do not fit it.
@@ -338,7 +341,7 @@ def fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.
 
 
 def _data_notes(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterator[str]:
-    """Yields notes on each table, and on cohorts that are limited by the population."""
+    """Yields notes on each table, and on cohorts whose size the population limits."""
     for data in {id(run.data): run.data for run in runs}.values():
         yield from table_report.lines(data.report)
     name = "clients_per_round"
@@ -351,7 +354,7 @@ def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Any)
     """Opens the folder of a run, and writes the statistics that were computed from the clients' data before the run.
 
     Raises:
-      UsageError: If the folder cannot be written, or holds a run of another configuration.
+      UsageError: If the folder cannot be written, or contains a run of another configuration or format.
     """
     folder.open(recorded, data.checksum, data.report, recorded.default)
     if data.statistics:
@@ -359,7 +362,7 @@ def open_folder(folder: run_folder.RunFolder, recorded: cli.Settings, data: Any)
 
 
 def program(study: Study, settings: cli.Settings) -> int:
-    """Executes all runs of a command line; returns 0 if all are finished, or 128 + the signal that stopped them."""
+    """Executes all runs of a command line. Returns 0 if all are finished, or 128 plus the signal that stopped them."""
     if settings.list_presets:
         print(study.presets_text())
         return 0
@@ -376,7 +379,7 @@ def open_all(study: Study, settings: cli.Settings, command: str | None = None) -
     """Opens all runs of a command (see `prepare`), and prints their announcement and notes on their data.
 
     Raises:
-      UsageError: If flags are incompatible, or data is missing.
+      UsageError: See `plan` and `prepare`.
     """
     planned = plan(study, settings)
     notes = dict.fromkeys(note for settings in planned for note in study.notes(settings))
@@ -408,7 +411,7 @@ def run_all(study: Study, settings: cli.Settings, runs: Sequence[Run]) -> tuple[
 
 
 def _execute(study: Study, run: Run) -> int | None:
-    """Executes a run, and tells its callbacks how it ended; returns the signal that stopped it, if any."""
+    """Executes a run, and reports to its callbacks how it ended; returns the signal that stopped it, if any."""
     status = "failed"
     try:
         signum = study.execute(run)
@@ -423,7 +426,7 @@ def run_rounds(
 ) -> "runner.Outcome":
     """Starts or continues the rounds of a run in its folder, and saves the model there when they are finished.
 
-    Warns if the training of clients diverged. For `loggers` and `callbacks`, see `runner.run`.
+    Warns if the clients' training diverged. For `label`, and for `loggers` and `callbacks`, see `runner.run`.
     """
     from optimization.study import runner
 

@@ -1,4 +1,4 @@
-"""Handles Ctrl-C, SIGTERM and SIGHUP. Programs install it before anything else, so it must not import slow modules."""
+"""Handles Ctrl-C, SIGTERM and SIGHUP. Programs import this module first, so it must not import slow modules."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ def install() -> None:
     """Installs handlers that end this process at once, unless a handler of `answered` takes the signal.
 
     The signals are SIGINT, SIGTERM and SIGHUP. The process prints one line and exits with the status 128 + signal. If
-    SIGHUP is ignored, as under `nohup`, it is still ignored.
+    SIGHUP is already ignored, as under `nohup`, it stays ignored.
 
     The handlers raise no exception, because an import, a callback or an event loop could swallow it or print a
     traceback. Only programs call this: neither importing a module nor executing a run may change the signal handlers of
@@ -91,7 +91,7 @@ def held() -> Iterator[list[int]]:
 
 
 def hold(words: str) -> list[int]:
-    """Delays the first signal until the end of the enclosing `held` block, and returns the list of that block.
+    """Delays the first signal until `release` or the end of the enclosing `held` block, and returns the block's list.
 
     Args:
       words: Text that is printed when the signal arrives.
@@ -109,7 +109,7 @@ def hold(words: str) -> list[int]:
 
 
 def release() -> None:
-    """Ends `hold`, which may be called again in the same `held` block."""
+    """Ends the effect of `hold`, which may be called again in the same `held` block."""
     _held[threading.current_thread()][0].close()
 
 
@@ -122,7 +122,7 @@ def answer(signum: int) -> bool:
 
 
 def stop(thread: threading.Thread) -> bool:
-    """Passes SIGINT to the handler of a thread, and blocks later handlers; returns whether there was a handler."""
+    """Passes SIGINT to the newest handler of a thread, and refuses later ones; returns whether there was a handler."""
     _stopped.add(thread)
     for entry in [entry for entry in _answers if entry[0] is thread][-1:]:
         with contextlib.suppress(ValueError):  # A signal arrived first.

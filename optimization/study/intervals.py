@@ -1,4 +1,4 @@
-"""Confidence intervals: the class, its formatting, and the interval for a mean over seeds."""
+"""Confidence intervals: their class and formatting, and the interval of a mean over seeds."""
 
 import math
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Interval(NamedTuple):
         return Interval(mean, low, high, self.size)
 
     def number(self, value: float, *, signed: bool = False) -> str:
-        """Rounds a number to two significant digits of the width, or to three digits if the interval has no width."""
+        """Formats a number to two significant digits of the interval's width, or to three digits without a width."""
         sign, digits = "+" if signed else "", decimals(self)
         if digits is None:
             return f"{value:{sign}.3g}"
@@ -62,7 +62,7 @@ class Interval(NamedTuple):
 
         Args:
           signed: Whether positive numbers have a plus sign, as in differences.
-          label: Text before the ends of the interval, such as `95% CI `.
+          label: Text in front of the interval, such as `95% CI `.
         """
         if signed and max(abs(self.low), abs(self.high)) < _ROUNDING:
             return "0 (no difference)"

@@ -26,7 +26,7 @@ _METHODS = ("on_start", "on_round", "on_end")
 
 @dataclasses.dataclass(frozen=True)
 class ObservedRun:
-    """A run, as its callbacks see it.
+    """The information on a run that its callbacks receive.
 
     Attributes:
       opened: The run's opened folder, for the callbacks of this project.
@@ -34,7 +34,7 @@ class ObservedRun:
       flags: All settings of the run by name, as in `config.json`.
       label: Name of the run in the progress bar.
       columns: Names of the metrics in the rows of `on_round`, in the order of `metrics.csv`.
-      total_rounds: Number of rounds at the end.
+      total_rounds: Planned number of rounds.
       first_round: Round after which the run continues; 0 for a new run.
       status: `running`; in `on_end`, `finished`, `failed`, or the signal that stopped the run, such as `SIGINT`.
       results: In `on_end`, a function that reads the run's results, as `bandits.load` does.
@@ -52,19 +52,19 @@ class ObservedRun:
 
 
 class Callback:
-    """Observes the rounds that the current start of a run executes. By default, its methods do nothing."""
+    """Observes the rounds that the current start of a run executes. By default, the methods do nothing."""
 
     def on_start(self, run: ObservedRun) -> None:
-        """Is called before the first of these rounds."""
+        """Called before the first of these rounds."""
 
     def on_round(self, row: Mapping[str, Any]) -> None:
         """Receives the metrics of a round by name, with `round_num` and `seconds`. Missing values are None."""
 
     def on_save(self) -> None:
-        """Writes all rows to disk. This is called before the checkpoint of the last row's round."""
+        """Writes all rows to disk. This is called before the checkpoint of the newest row's round is written."""
 
     def on_end(self, run: ObservedRun) -> None:
-        """Is called at the end, even if the run was stopped or has failed."""
+        """Called at the end, even if the run was stopped or has failed."""
 
 
 class OwnCallbacks(Callback):
@@ -81,7 +81,7 @@ class OwnCallbacks(Callback):
         """Stores the objects.
 
         Raises:
-          UsageError: If an object cannot be imported, or has none of the methods.
+          UsageError: If an object cannot be imported, or has none of these methods.
         """
         self._given = given
         self.run: ObservedRun | None = None
@@ -100,7 +100,7 @@ class OwnCallbacks(Callback):
         """Calls the objects' `on_end`, unless no run has started since the last call.
 
         Args:
-          status: Status of the run.
+          status: How the run ended; see `ObservedRun`.
           results: Function that reads the results in a folder.
 
         Raises:
@@ -122,7 +122,7 @@ class OwnCallbacks(Callback):
 
 
 class ProgressBar(Callback):
-    """A bar on stderr, also in notebooks, but not in files and pipes."""
+    """A bar on stderr, which is shown in terminals and notebooks, but not in files and pipes."""
 
     def __init__(self, headline: str):
         """Stores the name of the metric that the bar shows."""
@@ -145,14 +145,15 @@ class ProgressBar(Callback):
 class CsvFile(Callback):
     """A CSV file with one row per round, which is flushed immediately and can be read at any time.
 
-    Checkpoints hold a checksum of the rows without the column `seconds`, which differs between identical runs.
+    Checkpoints hold a checksum of the rows without the column `seconds`, which differs between identical runs. All
+    methods except `on_end` raise `Failure` if the file cannot be written.
     """
 
     def on_start(self, run: ObservedRun) -> None:
-        """Opens the file for the rounds after `run.first_round`, dropping rows of later rounds.
+        """Opens the file for the rounds after `run.first_round`, and drops existing rows of these rounds.
 
         Raises:
-          Failure: If a row is missing or was changed, or the file cannot be written.
+          Failure: If a row is missing or was changed.
         """
         self._path = path = run.opened.metrics_path
         self._columns = ["round_num", *run.columns, _SECONDS]
@@ -183,21 +184,13 @@ class CsvFile(Callback):
         return text
 
     def on_round(self, row: Mapping[str, Any]) -> None:
-        """Appends one row. Columns without a value are left empty.
-
-        Raises:
-          Failure: If the row cannot be written.
-        """
+        """Appends one row. Columns without a value are left empty."""
         with files.write_errors(self._path):
             self._file.write(self._text(row))
             self._file.flush()
 
     def on_save(self) -> None:
-        """Waits until all rows are on disk.
-
-        Raises:
-          Failure: If the rows cannot be written.
-        """
+        """Waits until all rows are on disk."""
         with files.write_errors(self._path):
             os.fsync(self._file.fileno())
 
@@ -209,7 +202,7 @@ class CsvFile(Callback):
 
 
 def _read(path: pathlib.Path, columns: Sequence[str], last_round: int) -> dict[int, dict[str, str]]:
-    """Complete rows up to a round. A crash can leave the last row incomplete, and a damaged disk any row."""
+    """Complete rows up to a round, by round. A crash can damage the last row, and a faulty disk any row."""
     try:
         text = path.read_bytes().decode(errors="replace")
     except FileNotFoundError:

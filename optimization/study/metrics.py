@@ -13,18 +13,18 @@ class Metric(str):
     """A column of `metrics.csv`: its name and its properties.
 
     Attributes:
-      about: Description in a few words, which is the title of its plot.
+      about: Description in a few words, for reports and plots.
       better: Whether higher (`up`) or lower (`down`) values are better; None if neither is.
       evaluated: Whether it is measured only in evaluations, not in every round.
-      drawn: Whether plots show it before the others, even if it is constant.
+      drawn: Whether reports and `Run.plot` draw it by default.
       deployed: Whether it measures the deployed model. It then jumps at deployments, and plots draw it in steps.
       diverged: Whether it counts the clients of a round whose training diverged.
       share: Whether it is between 0 and 1.
       reward: Whether it is a mean of rewards, and therefore between the smallest and the largest reward.
-      marks: Whether it is 1 in rounds that plots should mark, and 0 in all others.
+      marks: Whether it is 1 in rounds that plots should mark, and 0 in all other rounds.
       in_summary: Whether tables of runs show its final value.
       recent: Whether tables show its mean over the last tenth of the rounds, because single rounds vary.
-      bounds: For a reward, the key of its clients in `bounds.json`; empty if there is none.
+      bounds: For a reward, the key in `bounds.json` of the clients who get it; empty if there is none.
     """
 
     about: str
@@ -41,7 +41,7 @@ class Metric(str):
     bounds: str = ""
 
     def __new__(cls, name: str, about: str, **known: Any) -> "Metric":
-        """Declares a metric with other attributes in `known`.
+        """Declares a metric. `known` holds the attributes that differ from their defaults.
 
         Raises:
           TypeError: If an attribute does not exist.
@@ -53,7 +53,7 @@ class Metric(str):
         return metric
 
     def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        """Arguments of `__new__` for copies. `pickle` and `copy` set the other attributes."""
+        """Arguments of `__new__` with which `pickle` and `copy` begin a copy. They then set the other attributes."""
         return str(self), self.about
 
 
@@ -82,7 +82,7 @@ def range_of(bounds: Sequence[Mapping[str, Any]], metric: str) -> tuple[float, f
 
     Args:
       bounds: Contents of the runs' `bounds.json`; empty for a run without this file.
-      metric: The metric.
+      metric: A `Metric`, or the name of a column without a declaration.
     """
     if getattr(metric, "share", False):
         return 0.0, 1.0

@@ -1,6 +1,6 @@
 """Drawing functions for the whole project: figures with panels, curves over rounds, and intervals by group.
 
-A strategy has the same colour, dash and marker in every figure (`curves.STYLES`).
+A strategy has the same colour, line style and marker in every figure (`curves.STYLES`).
 """
 
 import io
@@ -58,9 +58,9 @@ def grid(
     """A figure and its panels, [rows, columns], in this project's style.
 
     Args:
-      rows: Rows of panels.
-      columns: Columns of panels.
-      size: Width and height in inches.
+      rows: Number of rows of panels.
+      columns: Number of columns of panels.
+      size: Width and height of the figure in inches.
       title: Title above all panels, wrapped to the width; empty for none.
       **arguments: Arguments of `Figure.subplots`.
     """
@@ -74,7 +74,7 @@ def grid(
 
 @styled
 def label(axes: Any, **words: Any) -> None:
-    """Sets title, labels, scales and limits of a panel in this project's style."""
+    """Sets properties of a panel, with the arguments of Matplotlib's `Axes.set`, in this project's style."""
     if "ylabel" in words and "\n" not in words["ylabel"]:
         height = axes.figure.get_figheight() / axes.get_gridspec().nrows
         words["ylabel"] = textwrap.fill(words["ylabel"], max(12, int(0.75 * _LETTERS * height)))
@@ -112,11 +112,11 @@ def draw(
     """Plots metrics over rounds, one panel per metric. Seeds of a configuration become a mean with a band.
 
     Args:
-      tables: For each label, the metrics of its seeds.
-      titles: For each column, the label of its panel's vertical axis.
+      tables: For the label of each configuration, the `metrics.csv` of its seeds.
+      titles: For each metric, the label of its panel's vertical axis.
       title: Title of the figure.
       note: Sentences below the panels.
-      marks: Column that is 1 in rounds that are marked by a line.
+      marks: Column that is 1 in rounds to be marked by a vertical line; None for no marks.
       bounds: Contents of the runs' `bounds.json`. Intervals end at the smallest and largest possible values.
       **shown: Arguments of `curves.band`. The note below the panels says which `kind` of band is drawn.
     """
@@ -150,12 +150,12 @@ def draw(
 
 @styled
 def forest(axes: Any, groups: Groups, looks: Mapping[str, Style], zero: bool = False) -> None:
-    """Draws horizontal intervals, with one row per group and its strategies below each other.
+    """Draws horizontal intervals, with one row per group, in which the intervals of its strategies are stacked.
 
     Args:
       axes: Matplotlib's axes.
       groups: Intervals by group and strategy.
-      looks: Style of each strategy.
+      looks: Style of each strategy, by name.
       zero: Whether to draw a line at 0, for example if the values are differences.
     """
     step = 0.7 / max(1, len(looks))
@@ -179,12 +179,12 @@ def levels(axes: Any, groups: Groups, looks: Mapping[str, Style], *, numeric: bo
     Args:
       axes: Matplotlib's axes.
       groups: Intervals by group and strategy.
-      looks: Style of each strategy.
-      numeric: Whether the names of groups are numbers, at which they are drawn. Otherwise groups lie side by side.
+      looks: Style of each strategy, by name.
+      numeric: Whether the names of groups are numbers, which are their positions. Otherwise groups are evenly spaced.
     """
     places = list(map(float, groups)) if numeric else range(len(groups))
     for place, (name, style) in enumerate(looks.items()):
-        # So that intervals do not hide each other.
+        # Shifts keep intervals from hiding each other.
         shift = 0.0 if numeric else 0.06 * (place - (len(looks) - 1) / 2)
         at = [where + shift for where, group in zip(places, groups.values(), strict=True) if name in group]
         intervals = [group[name] for group in groups.values() if name in group]

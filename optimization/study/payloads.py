@@ -1,7 +1,7 @@
-"""Payload between the server and the clients, and the memory that a run needs, in bytes, computed from shapes.
+"""Payload between the server and the clients, and the memory that a run needs, both computed from shapes, in bytes.
 
 The payload does not include framing, single numbers sent along with a model or an update (weights, counts, sums of
-metrics), or the overhead of a secure sum's protocol.
+metrics), or the overhead of the protocol of a secure sum.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _LOGGED = 3  # Action, reward and propensity.
 _BASE_BYTES = 900_000_000
 _COPIES = 85
 _COPIES_OF_A_CLIENT = 1.9  # One copy is the client's update.
-# A run is refused below this share of the usual memory. The compiler sometimes needs only this many model copies.
+# A run is refused below this share of the usual memory, with only this number of the compiler's copies of the model.
 _LEAST_SHARE, _LEAST_COPIES = 0.6, 25
 
 
@@ -46,7 +46,7 @@ def of_update(shapes: Sequence[Sequence[int]], aggregation: options.Aggregation)
 def of_log(contexts: clients.Features) -> int:
     """Number of bytes of a client's log: contexts, actions, rewards and propensities."""
     arrays = clients.arrays(contexts)
-    rows = len(arrays[-1]) - (len(arrays) > 1)  # The last array of bags of words has the posts' bounds.
+    rows = len(arrays[-1]) - (len(arrays) > 1)  # The last array of bags of words holds the bounds of its rows.
     return sum(array.nbytes for array in arrays) + rows * _LOGGED * _NUMBER
 
 
@@ -58,7 +58,7 @@ def row(down: int, up: int, sent: int, came: int, measured: int = 0) -> dict[str
       up: Number of bytes of a client's update.
       sent: Number of clients that receive a model, including those that drop out or are only polled.
       came: Number of clients whose updates arrive.
-      measured: Number of values that clients report about the received models, such as losses in a poll.
+      measured: Number of values, such as losses in a poll, that all clients together report on the received models.
     """
     return {metrics.BYTES_DOWN: sent * down, metrics.BYTES_UP: came * up + measured * _NUMBER}
 
@@ -73,7 +73,7 @@ def usual_bytes(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> in
     """Number of bytes that the program and its worker usually need together, without the task's data.
 
     Args:
-      model_bytes: Size of the model.
+      model_bytes: Size of the model's weights.
       cohort_size: Number of clients in a round.
       keeps_models: Whether the server needs each client's model, as in FedKP.
     """
@@ -87,7 +87,7 @@ def needed_bytes(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> i
 
 
 def check_memory(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> None:
-    """Refuses a run that does not fit into memory, before anything as large as the model is allocated.
+    """Refuses a run that does not fit into memory. Call it before anything as large as the model is allocated.
 
     Raises:
       UsageError: If less memory is available than `needed_bytes`.
@@ -96,7 +96,7 @@ def check_memory(model_bytes: int, cohort_size: int, *, keeps_models: bool) -> N
 
     program = psutil.Process()
     children = program.children(recursive=True)
-    # Both processes keep memory that earlier runs freed. Without a local worker, the program holds half of the copies.
+    # Both processes can reuse memory from earlier runs. Without a local worker, the program needs half of the copies.
     free = memory.available_bytes() + program.memory_info().rss
     for process in children:
         with contextlib.suppress(psutil.Error):  # The process has ended.

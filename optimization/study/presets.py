@@ -1,4 +1,4 @@
-"""Flags in files: published settings by name in each binary's `presets/` folder, and the user's own file."""
+"""Flags in files: named published settings in each binary's `presets/` folder, and the user's own file."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ class Preset:
     """A published setting.
 
     Attributes:
-      about: Publication from which the setting is taken.
+      about: The publication and the setting in it.
       values: Flags and their values.
     """
 
@@ -32,7 +32,7 @@ class Preset:
 
 @dataclasses.dataclass(frozen=True)
 class Presets:
-    """Presets."""
+    """Settings that name sources of other settings."""
 
     preset: str = setting(None, "Name of a published setting; flags on the command line override it", basic=True)
     config: pathlib.Path = setting(
@@ -47,10 +47,10 @@ class Presets:
 def tables(
     folder: pathlib.Path, shared: str = _SHARED
 ) -> Iterator[tuple[pathlib.Path, dict[str, Any], dict[str, Any]]]:
-    """Yields each published TOML file in a folder, with the values that its tables share and its tables by name.
+    """For each TOML file in a folder, yields its path, the values that its tables share, and its tables by name.
 
     Args:
-      folder: The folder.
+      folder: Folder that holds the files.
       shared: Name of the table whose values all other tables in its file share. It is optional.
     """
     for path in sorted(folder.glob("*.toml")):
@@ -91,7 +91,7 @@ def read(path: str) -> Mapping[str, Any]:
 
 
 def located(error: UsageError, settings: cli.Settings) -> UsageError:
-    """Adds to an error message which of its flags were set by `--config`."""
+    """Adds to an error message which of the flags in it were set by `--config`."""
     named = [name for name in dict.fromkeys(re.findall(r"--(\w+)", str(error))) if name in settings.from_file]
     if not named:
         return error
@@ -99,7 +99,7 @@ def located(error: UsageError, settings: cli.Settings) -> UsageError:
 
 
 def values(name: str | None, folder: pathlib.Path) -> Mapping[str, Any]:
-    """Flags that `--preset` sets; empty without it.
+    """Values that the preset `name` sets, by flag; empty for None.
 
     Raises:
       UsageError: If there is no preset of this name.
@@ -139,5 +139,5 @@ def table(folder: pathlib.Path, shown: Sequence[str], rates: Callable[[str], Map
 
 
 def plain(value: Any) -> str:
-    """Formats a value the way users write it: 5000, not 5e+03 or 5000.0."""
+    """Formats a value as users write it: 5000, not 5e+03 or 5000.0."""
     return f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -34,12 +34,12 @@ _ONLY_FOR_PROGRAMS = "list_presets"
 _MOST_WHOLE = 1 << 53
 _Result = TypeVar("_Result")
 _running = threading.Lock()  # Runs share one worker and compiled computations.
-_pids: set[int] = set()  # The process that has executed runs, and its ancestors by forks.
+_pids: set[int] = set()  # This process, if it has executed runs, and processes that did so before it was forked.
 
 
 @functools.cache
 def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
-    """`run` of a study as a function of keywords, whose signature and docstring list all settings."""
+    """Returns the function `run` of a study. Its signature and docstring list all settings."""
 
     def run_study(**settings: Any) -> results.Run | results.Runs:
         """Starts or continues the runs of a command, as `./scripts/python -m {module}` does.
@@ -52,7 +52,7 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
           >>> run.metrics.tail()
 
         Args:
-          **settings: The settings below. None means that a setting is not given. Settings that take a
+          **settings: The settings below. None means that a setting is not given. Settings that take
             `module:object` also take the object itself.
           {table}
 
@@ -61,7 +61,7 @@ def function(study: frame.Study) -> "Callable[..., results.Run | results.Runs]":
 
         Raises:
           TypeError: For a keyword that is not a setting.
-          UsageError: For values that the command line refuses, too.
+          UsageError: For values that the command line refuses.
           Failure: If a run fails; finished rounds are saved.
           KeyboardInterrupt: After Ctrl-C, once the round in progress is saved; the same call continues the run.
 
@@ -102,7 +102,7 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
     Calls from several threads run one after the other.
 
     Args:
-      study: The study.
+      study: Definition of the study.
       flag_values: Values of flags by name: numbers, strings, paths, True or False; a list for a comma-separated flag;
         an object for a flag that takes `module:object`; None if a flag is not given. `table`, a pandas DataFrame,
         replaces --data_file, and is neither changed nor stored.
@@ -112,7 +112,7 @@ def run(study: frame.Study, flag_values: Mapping[str, Any]) -> results.Run | res
 
     Raises:
       TypeError: For a keyword that is not a setting.
-      UsageError: For values that the binary refuses, too.
+      UsageError: For values that the binary refuses.
       Failure: If a run fails, or this process was forked from one that has executed runs; finished rounds are saved.
       KeyboardInterrupt: After Ctrl-C, once the round in progress is saved; the same call continues the run. If this
         call is waiting for another thread's run, immediately; the other run goes on.
@@ -153,17 +153,17 @@ def _in_memory() -> tempfile.TemporaryDirectory:
 def checked(
     study: frame.Study, flag_values: Mapping[str, Any], more: Iterable[str] = (), name: str = "run"
 ) -> dict[str, Any]:
-    """Keywords that are not None, with the task type that a table needs.
+    """Checks keywords. Returns those that are not None, with the task type that a table needs.
 
     Args:
-      study: The study.
+      study: Definition of the study.
       flag_values: Values of its flags by name.
       more: Further permitted keywords.
       name: Name of the function that has the keywords.
 
     Raises:
       TypeError: For a keyword that is not a setting.
-      UsageError: If the study takes no table, or another flag names one.
+      UsageError: If `list_presets` is set, or `table` is not a table or does not fit the study or the other keywords.
     """
     flag_values = {name: value for name, value in flag_values.items() if value is not None}
     known = frame.flag_set(study).declared
@@ -178,10 +178,10 @@ def checked(
 
 
 def words(flag_values: Mapping[str, Any]) -> list[str]:
-    """Keywords as arguments of a command line.
+    """Converts keywords to arguments of a command line.
 
     Raises:
-      UsageError: If a value cannot be written there.
+      UsageError: If a value cannot be written on a command line.
     """
     return [f"--{name}={_text(name, value)}" for name, value in flag_values.items()]
 
@@ -190,8 +190,8 @@ def _in_a_thread(execute: Callable[[], _Result]) -> _Result:
     """Calls `execute` in another thread, because a KeyboardInterrupt inside of it would break gRPC and TensorFlow.
 
     Raises:
-      KeyboardInterrupt: After Ctrl-C: immediately while it waits for another thread's run, otherwise once the round in
-        progress is saved. After a second Ctrl-C, immediately.
+      KeyboardInterrupt: After Ctrl-C: immediately if it is still waiting for another thread's run; otherwise once the
+        round in progress is saved, or immediately after a second Ctrl-C.
     """
     context, future = contextvars.copy_context(), concurrent.futures.Future[_Result]()
 
@@ -217,7 +217,7 @@ def _in_a_thread(execute: Callable[[], _Result]) -> _Result:
 
 
 def _wait(future: concurrent.futures.Future) -> None:
-    """Waits in short intervals, because a signal that comes just before a wait is handled only after it."""
+    """Waits in short intervals, because a signal that arrives just before a wait is handled only after the wait."""
     while not concurrent.futures.wait([future], timeout=0.5).done:
         pass
 
@@ -248,14 +248,10 @@ def _execute(
 def load(
     folder: str | os.PathLike, studies: Iterable[Sequence[Metric]], predictor: str = ""
 ) -> results.Run | results.Runs:
-    """Reads a run's folder, or all runs of a folder; seeds that have not begun are left out.
+    """Reads the run in a folder, or all runs in it. Runs that have not begun are left out.
 
-    Runs that cannot be read, such as those in their first round, are left out with a warning if others can be read.
-
-    Args:
-      folder: The folder.
-      studies: See `results.read`.
-      predictor: See `results.read`.
+    Runs that cannot be read, such as those in their first round, are left out with a warning if others can be read. For
+    `studies` and `predictor`, see `results.read`.
 
     Returns:
       One run, or a sequence of several.
@@ -291,14 +287,14 @@ def _text(name: str, value: Any) -> str:
     """Spelling of a value on the command line.
 
     Raises:
-      UsageError: If a value cannot be written there.
+      UsageError: If the value cannot be written there.
     """
     if hasattr(value, "tolist"):  # NumPy's and pandas' numbers and arrays.
         value = value.tolist()
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer() and abs(value) < _MOST_WHOLE:
-        value = int(value)  # 1e3 rounds.
+        value = int(value)  # For example, total_rounds=1e3.
     if isinstance(value, str | int | float | os.PathLike):
         text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
         if isinstance(text, str) and "\0" not in text:
@@ -314,7 +310,7 @@ def _with_table(flag_values: dict[str, Any], table: Any, known: Iterable[str]) -
     """Keywords with the task type that a table needs.
 
     Raises:
-      UsageError: If the study takes no table, or another flag names one.
+      UsageError: If `table` is not a table, or does not fit the study or the other keywords.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Reader of the run folders of any study."""
+"""Reads the run folders of any study."""
 
 import collections
 import dataclasses
@@ -31,14 +31,15 @@ class Run:
     """Contents of a run's folder. Two runs are equal only if they are the same object.
 
     Attributes:
-      folder: The folder.
-      metrics: `metrics.csv`, numbers only, one row per finished round.
-      flags: All flags.
+      folder: Path of the run's folder.
+      metrics: `metrics.csv`, with only numeric columns and one row per finished round.
+      flags: All flags and their values.
       command: The command line, quoted for a shell.
       privacy: Content of `privacy.json`; empty without this file.
       data_report: Report on the data; may be empty.
-      columns: Metrics of the run's study.
-      bounds: Content of `bounds.json`: rewards of the uniform policy and best fixed action, and the range of rewards.
+      columns: Metrics of the studies to which the run may belong, and the run's own.
+      bounds: Content of `bounds.json`: rewards of the uniform policy and the best fixed action, and the range of
+        rewards; empty without this file.
       predictor: Package with the modules `predictions` and `exports`; empty if the study has no predictions.
     """
 
@@ -69,24 +70,25 @@ class Run:
     def predict(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Predicted rewards and the policy's probabilities on new contexts, from the run's final model.
 
-        Columns are encoded with the statistics that the run learned from its clients. A scheduled policy
-        parameter has its value for the next deployment.
+        Columns are encoded with the statistics that the run learned from its clients. If a policy parameter follows a
+        schedule, the next deployment's value is used.
 
         Example:
           >>> run = bandits.run(table=frame, client_column="store", label_column="bought")
           >>> run.predict(frame.head())["probability"]
 
         Args:
-          frame: The feature columns of the run's table, and those that say what is offered; other columns are ignored.
+          frame: The feature columns of the run's table, and the columns that define which actions are offered. Other
+            columns are ignored.
 
         Returns:
-          float64, with the frame's index. Columns are pairs: `predicted_reward` or `probability`, and the action's name
-          (its number, if --reward_columns=all). If actions have features, there is instead one row for each offered
-          action, with the index of its row in the frame, and the columns are `action` (if it has an id),
+          float64, with the frame's index. Each column is a pair: `predicted_reward` or `probability`, and the name of
+          the action (its number, if --reward_columns=all). If actions have features, there is instead one row for each
+          offered action, with the index of its row in the frame. The columns are then `action` (if actions have ids),
           `predicted_reward` and `probability`.
 
         Raises:
-          UsageError: If the run is not of run_federated on a table, or has no model yet; or if the frame lacks a
+          UsageError: If the run is not one of run_federated on a table, or has no model yet; or if the frame lacks a
             column.
         """
         return self._module("predictions").predict(self, frame)
@@ -152,7 +154,7 @@ class Runs(Sequence[Run]):
 
     @property
     def metrics(self) -> "pd.DataFrame":
-        """Metrics of all runs, concatenated, with columns `run` (shared by seeds) and `seed`."""
+        """Metrics of all runs, concatenated, with the additional columns `run`, which seeds share, and `seed`."""
         import pandas as pd
 
         parts = []
@@ -177,7 +179,7 @@ class Runs(Sequence[Run]):
         """Plots metrics as the mean over seeds with a band; by default those that the study marks as drawn.
 
         Args:
-          *names: The metrics.
+          *names: Names of the metrics to plot.
           band: Kind of band over seeds, one of `curves.BANDS`.
 
         Raises:
@@ -203,10 +205,10 @@ class Runs(Sequence[Run]):
 
 
 def find(folder: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
-    """Runs in a folder, at any depth, by name.
+    """Folders of the runs in a folder, at any depth, by name.
 
     The runs NAME/seed_N, which differ only in their seed, share the name NAME. Folders inside a run are skipped, such
-    as its first phase and the files that `--restart` moved aside.
+    as those of its first phase and of the files that `--restart` moved aside.
 
     Raises:
       UsageError: If there is no run.
@@ -238,7 +240,7 @@ def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathl
 
 
 def _configuration(run: Run) -> tuple[pathlib.Path, str]:
-    """Folder without the seed; and, if that does not identify the configuration, the flags that its seeds share."""
+    """Folder without the seed, and, if the folder does not identify the configuration, its flags except the seed."""
     if _is_seed(run.folder):
         return run.folder.parent, ""
     apart = {*run_folder.FREE_FLAGS, "seed"}
@@ -252,7 +254,7 @@ def _is_seed(folder: pathlib.Path) -> bool:
 
 
 def labels(folders: Iterable[pathlib.Path]) -> list[str]:
-    """Names of the folders, or as much of their paths as distinguishes them."""
+    """Names of the folders or, if these are not unique, paths from the folder that contains all of them."""
     folders = list(folders)
     names = [folder.name for folder in folders]
     if len(set(names)) == len(set(folders)):
@@ -264,8 +266,8 @@ def read(folder: pathlib.Path, studies: Iterable[Sequence[Metric]], predictor: s
     """Reads a run's folder.
 
     Args:
-      folder: The folder.
-      studies: The metrics of each study that the run may belong to.
+      folder: Path of the run's folder.
+      studies: The metrics of each study to which the run may belong.
       predictor: See `Run`.
 
     Raises:
@@ -335,7 +337,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
 
 
 def read_metrics(folder: pathlib.Path, rounds: int | None = None) -> "pd.DataFrame":
-    """Reads the `metrics.csv` of a run's folder, up to a round if `rounds` is given.
+    """Reads the `metrics.csv` in a run's folder, up to the round `rounds` if that is given.
 
     Raises:
       UsageError: If the file is missing, damaged, not from a run, or has no finished round.

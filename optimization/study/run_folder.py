@@ -1,9 +1,9 @@
-"""Folder of a run: config.json, metrics.csv, checkpoints, model, figure, TensorBoard events; and what they disclose.
+"""Folder of a run: its files, and what they disclose about the clients.
 
 Checkpoints are written completely and then renamed. A run continues from the newest readable checkpoint. Checkpoints
 may contain secrets, such as seeds of privacy noise, so only their owner can read them. A folder belongs to a single
-configuration and format. Any other is refused without changing the folder, unless `--restart` moves the old files
-aside.
+configuration and format. A run with another one is refused and leaves the folder unchanged, unless `--restart` moves
+the old files aside.
 """
 
 import contextlib
@@ -34,13 +34,13 @@ STATISTICS_FILE = "statistics.json"
 BOUNDS_FILE = "bounds.json"
 KERAS_FILE = "architecture.json"  # The user's Keras model, without its weights.
 SIMULATOR_FILE = "simulator.json"
-CLIENT_REWARDS_FILE = "client_rewards.json"  # Held-out clients.
-EVALUATED_CLIENTS_FILE = "private_client_evaluation.json"  # Clients that participate in training.
+CLIENT_REWARDS_FILE = "client_rewards.json"  # Rewards of held-out clients.
+EVALUATED_CLIENTS_FILE = "private_client_evaluation.json"  # Rewards of clients who participate in training.
 MODEL_FILE = pathlib.Path("model", "weights.npz")
 POLICY_FILE = pathlib.Path("model", "policy_sums.npz")  # Deployed sums of the user's policy.
 _CONFIG = "config.json"
 _NUM_CHECKPOINTS = 3
-CHECKSUM = "checksum_"  # Prefix of an entry of a checkpoint, before the name of a table.
+CHECKSUM = "checksum_"  # Before a table's name, this is the entry of a checkpoint that holds the table's checksum.
 _OBJECT = "python_"
 _RESTART = "restart"
 _ROUNDS = "total_rounds"
@@ -51,7 +51,7 @@ CLIENT_REPORT_FILE = "private_client_rewards.json"
 ADAPTED_FILE = "private_adapted_rewards.json"
 EXPORT = "export"
 CLIENT_MODELS, CLIENT_VARIATES, CLIENT_SUMS = (f"private_client_{kind}" for kind in ("models", "variates", "sums"))
-# Content of the folders of the clients' states.
+# What the folders of clients' states hold.
 _OF_CLIENTS = {
     CLIENT_MODELS: "a model of each client that participated",
     CLIENT_VARIATES: "clients' mean gradients",
@@ -90,7 +90,7 @@ class Disclosure(enum.StrEnum):
     PRIVATE = "as private as the data"
 
 
-# Patterns of paths in the folder of a run with privacy. A pattern also matches in a subfolder, such as `init/`.
+# Patterns of paths in the folder of a run with privacy noise. They also apply in an earlier phase's folder, `init/`.
 DISCLOSURES: Mapping[Disclosure, tuple[str, ...]] = {
     Disclosure.RELEASED: ("model/weights.npz", "models/period_*.npz", "finished.json", ".lock"),
     Disclosure.AGGREGATE: (
@@ -119,7 +119,7 @@ NOTICE = (
 
 
 def private_notices(path: pathlib.Path) -> list[str]:
-    """Lines to print after a run whose folder has states of clients."""
+    """Lines to print after a run whose folder contains states of clients; empty for other runs."""
     held = {path / name: content for name, content in _OF_CLIENTS.items() if (path / name).is_dir()}
     return [f"Keep {each} and the checkpoints private: they hold {content}." for each, content in held.items()]
 
@@ -134,11 +134,11 @@ def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
     """Creates a folder and yields a lock, which keeps other processes out of the folder while it is open.
 
     Args:
-      path: The folder.
+      path: Path of the folder.
       what: Description of the lock's holder, for the error message.
 
     Raises:
-      UsageError: If another process holds the lock, or the folder or the caller's files cannot be written.
+      UsageError: If another process holds the lock, or the folder or a file that the block writes cannot be written.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def claiming(path: pathlib.Path, what: str = "program") -> Iterator[TextIO]:
 
 
 def renamed(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Recorded flags with today's names. Earlier versions recorded a policy of the user's as `python_policy`."""
+    """Recorded flags under their current names. Earlier versions recorded a user's policy as `python_policy`."""
     old = {name.removeprefix(_OBJECT): value for name, value in flags.items() if name.startswith(_OBJECT)}
     return {name: value for name, value in flags.items() if not name.startswith(_OBJECT)} | old
 
@@ -179,9 +179,11 @@ class RunFolder:
     """Files of a run.
 
     Attributes:
-      flags: All flags, once the folder is opened.
+      path, metrics_path, config_path: Paths of the folder, of `metrics.csv` and of `config.json`.
+      command: The command to record for this start.
+      flags: All flags except `restart`, once the folder is opened.
       checksums: For each table, a function that returns the checksum of its rows up to a round.
-      expected_checksums: Checksums in the newest checkpoint.
+      expected_checksums: For each table, the checksum in the checkpoint from which the run continues.
     """
 
     def __init__(self, path: str | os.PathLike, command: str | None = None):
@@ -208,9 +210,9 @@ class RunFolder:
 
         Args:
           flag_values: All flags; `restart` moves the files of an existing run aside.
-          data_checksum: Digest of the data.
+          data_checksum: Digest that changes when the data does.
           data_report: Report on the data, which is recorded.
-          default: Function from a flag to its default, for older runs that did not have the flag.
+          default: Function from a flag to its default, for runs that were recorded before the flag existed.
 
         Raises:
           UsageError: If the folder cannot be written, or contains a run of another configuration or format.
@@ -237,7 +239,7 @@ class RunFolder:
             before = self._read_config()
             added = {name: default(name) for name in flags if name not in before["flags"]}
             self._check_same(added | before["flags"], flags, before.get("data_checksum") == data_checksum)
-            # This is written only when the run continues, so that a folder that turns out to be damaged is not changed.
+            # Written only when the run continues, so that a folder that turns out to be damaged stays unchanged.
             self._config = before | {"flags": flags}
             self._start = start
         else:
@@ -266,7 +268,7 @@ class RunFolder:
             self._record(continuations=[*earlier, self._start | {"after_round": after_round}])
 
     def recorded(self, name: str, first: Callable[[], Any]) -> Any:
-        """Value that the first start recorded in `config.json`. The first start writes `first()`, unless it is None."""
+        """Value of `name` in `config.json`. If there is none yet, records `first()`, unless that is None."""
         if name not in self._config and (value := first()) is not None:
             self._record(**{name: value})
         return self._config.get(name)
@@ -304,7 +306,7 @@ class RunFolder:
 
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], is_same_data: bool) -> None:
         old, new = json.loads(json.dumps(before)), json.loads(json.dumps(flags))
-        # A run can be extended, as no round depends on the number of later ones, unless noise is planned for epsilon.
+        # A run can be extended, because only noise that is planned for an epsilon depends on the number of rounds.
         is_longer = old.get("target_epsilon") is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
@@ -319,7 +321,7 @@ class RunFolder:
             raise UsageError(f"{text} To start a new run, {_ELSEWHERE}")
 
     def save_checkpoint(self, round_num: int, leaves: Sequence[np.ndarray]) -> None:
-        """Writes a checkpoint, and removes all but the last three."""
+        """Writes a checkpoint, and removes all but the newest three."""
         arrays = {"leaves": len(leaves)} | {f"leaf_{index:04d}": leaf for index, leaf in enumerate(leaves)}
         arrays |= {CHECKSUM + name: np.array(checksum(round_num)) for name, checksum in self.checksums.items()}
         path = self._checkpoints / f"round_{round_num:08d}.npz"
@@ -327,7 +329,7 @@ class RunFolder:
             with files.write_errors(path):
                 path.rename(f"{path}.folder")
         files.save_arrays(path, arrays, mode=0o600)
-        # This run did not continue from newer checkpoints, so they were unreadable and do not count.
+        # The run did not continue from checkpoints of later rounds, so these were unreadable and do not count.
         readable = [file for file, number in self._checkpoint_files() if number <= round_num and file.is_file()]
         for old in readable[_NUM_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
@@ -352,10 +354,10 @@ class RunFolder:
           last_round: Last round to consider; newer checkpoints are ignored.
 
         Returns:
-          (round, leaves), or None if no checkpoint was ever written. Unreadable checkpoints are reported on stderr.
+          The round and the leaves, or None if no checkpoint was ever written. Warnings on stderr name unreadable ones.
 
         Raises:
-          Failure: If all checkpoints are missing or unreadable, or a checkpoint's state has another structure.
+          Failure: If all checkpoints are missing or unreadable, or the newest readable one has another structure.
         """
         is_damaged = False
         for path, round_num in self._checkpoint_files():
@@ -384,7 +386,7 @@ class RunFolder:
         return None
 
     def save_model(self, names: Sequence[str], weights: Sequence[np.ndarray]) -> pathlib.Path:
-        """Writes `model/weights.npz`, which has a named array for each weight, and returns its path."""
+        """Writes each weight as a named array to `model/weights.npz`, and returns the path of this file."""
         path = self.path / MODEL_FILE
         with files.write_errors(path):
             path.parent.mkdir(exist_ok=True)
@@ -413,7 +415,7 @@ def read_model(path: str) -> dict[str, np.ndarray]:
     """Reads the weights that `RunFolder.save_model` wrote, by name; see `find_model`.
 
     Raises:
-      UsageError: If there is no such file, or its weights are not finite.
+      UsageError: If there is no such file, it is not readable, or its weights are not finite.
     """
     file = find_model(path)
     try:
@@ -436,7 +438,7 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
       float32 arrays in the order of `shapes`.
 
     Raises:
-      UsageError: If there is no such file, or it contains another model's weights.
+      UsageError: See `read_model`; also if the file contains another model's weights.
     """
     weights = read_model(path)
     if {name: array.shape for name, array in weights.items()} != dict(shapes):

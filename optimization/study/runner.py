@@ -26,10 +26,10 @@ Metrics = Mapping[str, Any]
 
 
 class Rounds(abc.ABC):
-    """Rounds of a run, as the loop calls them.
+    """Interface of the rounds of a run.
 
     Attributes:
-      columns: Metrics of these rounds in addition to those that all runs of the study have.
+      columns: Metrics of these rounds in addition to the metrics that all runs of the study have.
       secrets: Descriptions of the parts of the state that must stay secret. If there are any, a checkpoint is written
         before round 1, so that a run that is killed early does not restart with new secrets.
     """
@@ -46,7 +46,7 @@ class Rounds(abc.ABC):
         """Runs a round, numbered from 1."""
 
     def model(self, state: State) -> Mapping[str, np.ndarray]:
-        """Final weights by name; empty by default."""
+        """Weights of the model by name, to save after the last round; empty by default."""
         return {}
 
     def evaluate(self, state: State) -> Metrics:
@@ -87,18 +87,18 @@ def run(
     """Starts or continues a run in its folder.
 
     Args:
-      rounds: The rounds.
+      rounds: Definition of the rounds.
       folder: An opened run folder.
       length: Number of rounds, and periods of evaluation and checkpoints.
       columns: Names of all metrics, in the order of `metrics.csv`.
       headline: Metric that the progress bar shows; the first metric by default.
-      label: Text before the progress bar.
-      loggers: Callbacks, in addition to `metrics.csv` and TensorBoard, that belong to the run's results.
+      label: Text in front of the progress bar.
+      loggers: Callbacks that write further results of the run, besides `metrics.csv` and TensorBoard's events.
       callbacks: The user's callbacks. A round counts even if a callback fails on it.
 
     Returns:
-      The outcome. After a signal (see `interruption.hold`), the round in progress is finished and saved; the caller
-      handles a second signal. From the first round on, signals are held until the end of the caller's
+      The outcome. After a signal (see `interruption.hold`), the round in progress is finished and saved. A second
+      signal goes to the caller's handler. From the first round on, signals are held until the end of the caller's
       `interruption.held`.
 
     Raises:
@@ -173,23 +173,18 @@ def run(
 
 
 class EventsFile(Callback):
-    """TensorBoard events of one start of a run: the rows of `metrics.csv`, as float32."""
+    """TensorBoard's events for one start of a run: the values in `metrics.csv`, as float32.
+
+    All methods raise `Failure` if the events cannot be written.
+    """
 
     def on_start(self, run: ObservedRun) -> None:
-        """Begins a new file in a run's folder.
-
-        Raises:
-          Failure: If it cannot be written.
-        """
+        """Begins a new file in a run's folder."""
         with _event_errors():
             self._writer = tf.summary.create_file_writer(str(run.folder))
 
     def on_round(self, row: Mapping[str, Any]) -> None:
-        """Buffers the metrics of a round.
-
-        Raises:
-          Failure: If it cannot be written.
-        """
+        """Buffers the metrics of a round."""
         # One message for all metrics, because a `tf.summary.scalar` for each would take a tenth of a short round.
         summary = tf.compat.v1.Summary()
         for name, value in row.items():
@@ -199,20 +194,12 @@ class EventsFile(Callback):
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), row["round_num"])
 
     def on_save(self) -> None:
-        """Writes the buffered metrics.
-
-        Raises:
-          Failure: If it cannot be written.
-        """
+        """Writes the buffered metrics."""
         with _event_errors():
             self._writer.flush()
 
     def on_end(self, run: ObservedRun) -> None:
-        """Writes the buffered metrics and closes the file.
-
-        Raises:
-          Failure: If it cannot be written.
-        """
+        """Writes the buffered metrics and closes the file."""
         with _event_errors():
             self._writer.close()
 

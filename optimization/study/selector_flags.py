@@ -1,4 +1,4 @@
-"""Flags of client selectors and of availability, for every binary that selects clients; needs no TensorFlow."""
+"""Flags of client selectors and availability, for every binary that selects clients. Nothing here needs TensorFlow."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ _TAKE_CANDIDATES = ("pow_d", "rpow_d")
 
 @dataclasses.dataclass(frozen=True)
 class SelectorSettings:
-    """Client selection."""
+    """Settings of client selectors."""
 
     selection_gamma: Fraction = setting(
         0.7, "Factor by which losses are discounted from round to round", only={"client_selection": ("ucb_cs",)}
@@ -64,15 +64,15 @@ SELECTION = Setting(
 
 
 def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
-    """Refuses selectors that break a run's differential privacy. Requires the flag `--non_private_selection`.
+    """Refuses selectors that break a run's differential privacy.
 
     Args:
-      settings: Flags.
-      name: The selector.
+      settings: Flags, with `non_private_selection`.
+      name: Value of `--client_selection`.
       is_private: Whether the run adds noise for privacy.
 
     Raises:
-      UsageError: If the run is private and the selector reads losses or may select a client twice in a round, without
+      UsageError: If the run is private and the selector may select a client twice in a round, or uses losses without
         `--non_private_selection`; or if that flag has no effect.
     """
     target = SELECTORS[name].target
@@ -87,14 +87,14 @@ def check_privacy(settings: cli.Settings, name: str, is_private: bool) -> None:
 
 
 def voids(selection: selectors.Selection) -> str:
-    """Reason why noise gives no guarantee under a selection, in words that follow "because"; empty if it does."""
+    """Why noise guarantees nothing with this selection, in words that follow "because"; empty if there is no reason."""
     if not selection.selector.uses_losses:
         return ""
     return "clients are chosen by their losses (--non_private_selection), and the privacy cost of this is not known"
 
 
 def options(settings: Mapping[str, Any]) -> selectors.Selection:
-    """Builds the options of client selection, where `--client_selection` has a single value."""
+    """Builds the options of client selection from flags, of which `--client_selection` names a single selector."""
     name = settings["client_selection"]
     values = {}
     if name == "ucb_cs":
@@ -115,7 +115,7 @@ def check_population(selection: selectors.Selection, population: int, cohort_siz
 
 
 def availability(settings: cli.Settings) -> Availability:
-    """Availability of clients in each round. Requires the flag `--environment_seed`."""
+    """Builds the options of availability from flags, which must include `--environment_seed`."""
     if not settings.availability and not settings.drop_out:
         return ALWAYS
     return make_options(Availability, settings, seed=settings.environment_seed or 0)

@@ -1,4 +1,4 @@
-"""Values of settings, which the user, a file, a preset or the program sets; all others have defaults."""
+"""Values of settings, which come from the user, a file, a preset or the program, or else from defaults."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from data.errors import UsageError, did_you_mean, near_names
 from data.settings import Parameter, Setting
 from optimization.study import formatting
 
-_MOST_VALUES = 4  # A condition with more values lists the excluded values instead, if these are fewer.
+_MOST_VALUES = 4  # If a condition allows more values, it lists the excluded values instead, provided these are fewer.
 
 
 def condition(setting: Setting, values: Sequence[str] | bool) -> str:
@@ -29,6 +29,10 @@ class Settings(Mapping[str, Any]):
 
     A setting without a given value has its default, which may depend on other settings. Defaults are computed when they
     are read, so the order of declarations does not matter.
+
+    Attributes:
+      set_by_user: Names of the settings that the command line, or the file that it names, sets.
+      from_file: Names of the settings that the file sets.
     """
 
     def __init__(
@@ -38,14 +42,7 @@ class Settings(Mapping[str, Any]):
         declared: Mapping[str, Setting] | None = None,
         from_file: frozenset[str] = frozenset(),
     ):
-        """Stores the given values.
-
-        Args:
-          given: Values that replace the defaults, by setting.
-          set_by_user: Names of the settings that the command line, or the file that it names, sets.
-          declared: Declarations of the settings, by name.
-          from_file: Names of the settings that the file sets.
-        """
+        """Stores the given values, which replace the defaults, and the declarations of the settings, both by name."""
         self._given = dict(given)
         self._values: dict[str, Any] = {}
         self.set_by_user = set_by_user
@@ -88,11 +85,11 @@ class Settings(Mapping[str, Any]):
         return name in self._given
 
     def replace(self, **values: Any) -> "Settings":
-        """Copy with some values given; the set of user-given settings stays the same."""
+        """Copy with these values. It does not change which settings count as set by the user."""
         return Settings({**self._given, **values}, self.set_by_user, self._declared, self.from_file)
 
     def with_user_values(self, **values: Any) -> "Settings":
-        """Copy with some values given, which count as set by the user."""
+        """Copy with these values, which count as set by the user."""
         return Settings({**self._given, **values}, self.set_by_user | set(values), self._declared, self.from_file)
 
     def without(self, *names: str) -> "Settings":
@@ -117,7 +114,7 @@ class Settings(Mapping[str, Any]):
     def with_file(self, values: Mapping[str, Any]) -> "Settings":
         """Copy with the values of a file, which count as set by the user; the command line takes precedence.
 
-        A file's value is dropped if the command line sets the same setting, or rules the setting out by another one.
+        A file's value is dropped if the command line sets the same setting, or sets another one that rules it out.
 
         Raises:
           UsageError: See `converted`.
@@ -135,14 +132,14 @@ class Settings(Mapping[str, Any]):
         """Copy with these values for settings that the user did not set.
 
         Raises:
-          UsageError: See `converted`; values for settings that the user set are checked, too.
+          UsageError: See `converted`. This also applies to values that are not used because the user set the setting.
         """
         return self.replace(
             **{name: value for name, value in self.converted(defaults).items() if name not in self.set_by_user}
         )
 
     def default(self, name: str) -> Any:
-        """Value that a setting has, or would have, if the user does not set it; None if it is not declared."""
+        """Value that a setting has if the user does not set it; None if the setting is not declared."""
         if name not in self._declared:
             return None
         return self.without(name)[name] if name in self.set_by_user else self[name]
@@ -195,7 +192,10 @@ class Settings(Mapping[str, Any]):
             raise UsageError(f"--{low}={self[low]:g} must be at most --{high}={self[high]:g}.")
 
     def _chosen(self, name: str) -> list[tuple[str, str, Parameter]]:
-        """For a number whose bounds depend on another setting: that setting, each chosen value, and the bounds."""
+        """If a number depends on the value of another setting: that setting, each of its chosen values, and the bounds.
+
+        Empty for other settings.
+        """
         numbers = self._declared[name].of
         flag = next(iter(self._declared[name].only)) if numbers else ""
         return [

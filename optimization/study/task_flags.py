@@ -22,7 +22,7 @@ TASK_TYPE = Setting(
     basic=True,
     convert=lambda name, settings: "own" if settings.get("data") and not settings.is_given("task_type") else name,
 )
-# Used by studies that also offer the tasks of the contextual bandits' study.
+# For studies that also offer the tasks of the contextual bandits' study.
 VARIANT = Setting(
     "variant",
     ["paper", "reference_code"],
@@ -57,7 +57,7 @@ def _keep_untagged(settings: cli.Settings) -> bool:
 
 
 def found_table(path: str, settings: cli.Settings) -> str:
-    """Path of a table. If there is no file at this path, it is taken relative to the data folder."""
+    """Path of a table. If there is no file at this path, the path is taken to be relative to the data folder."""
     name = os.path.relpath(path, cli.user_path(""))
     return files.find_table(path, name, settings.get("data_dir"))
 
@@ -84,16 +84,16 @@ def define_data(flags: cli.FlagSet, **changes: Mapping[str, Any]) -> None:
         flags.group(title, *settings)
 
 
-# Settings of a table that require another of its flags.
+# Settings that have an effect on a table only with another flag.
 _OF_TABLES = {name: "text_columns" for name in ("vocabulary_size", "max_words", "text_normalisation")}
 _OF_TABLES |= {"partition_alpha": "partition_column"}
 
 
 def check(settings: cli.Settings) -> None:
-    """Checks that a table's flags have the other flags that they require.
+    """Checks that the flags of a table have an effect.
 
     Raises:
-      UsageError: If a required flag is missing.
+      UsageError: If a flag lacks the other flag that it needs.
     """
     for name, needed in _OF_TABLES.items() if settings.task_type == "tabular" else ():
         if name in settings.set_by_user and not settings[needed]:
@@ -101,5 +101,5 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: Mapping[str, Any]) -> TaskOptions:
-    """Arguments of `registry.load`."""
+    """Builds the options for `registry.load` from flags."""
     return make_options(TaskOptions, settings)

@@ -1,7 +1,7 @@
 """Supervised training of a task with selected cohorts, shared by several studies.
 
-Compiled computations are cached, so that runs in the same Python process share them if their computations are equal.
-They hold no reference to a run or task.
+Compiled computations are cached, so that all runs in a Python process share them if the computations are equal. They
+hold no reference to a run or task.
 """
 
 import functools
@@ -19,7 +19,7 @@ from optimization.study import compiled, payloads, runner
 
 
 class TrainingRounds(runner.Rounds):
-    """Rounds that train a task's model. A study defines the round; the field `server` of its state is TFF's state.
+    """Rounds that train a task's model. A study defines the round, whose state has a `fed_avg.State` as its `server`.
 
     Attributes:
       work: The clients' training, such as `client_work.LocalSgd`.
@@ -42,8 +42,8 @@ class TrainingRounds(runner.Rounds):
 
         Args:
           training: Options of the training.
-          task: The task.
-          work: The clients' training.
+          task: The task, whose clients train the model.
+          work: The clients' training, such as `client_work.LocalSgd`.
           client_weighting: How clients are weighted in the mean. `num_examples` uses the weights of the inputs, and
             `uniform` uses equal weights.
           first_client: Index of the first client that may train.
@@ -66,11 +66,11 @@ class TrainingRounds(runner.Rounds):
         return dict(zip(self._model.shapes, state.server.weights, strict=True))
 
     def learning_rate(self, round_num: int) -> float:
-        """Client learning rate in a round."""
+        """Client learning rate in a round, numbered from 1."""
         return self._training.learning_rate
 
     def definition(self, work: Any, num_clients: int) -> supervised.SupervisedProcess:
-        """Process of rounds with this many clients and this work."""
+        """Definition of rounds with this many clients and this client work."""
         if self._client_weighting == "num_examples":
             mean = tff.aggregators.MeanFactory(no_nan_division=True)
         else:
@@ -94,7 +94,10 @@ class TrainingRounds(runner.Rounds):
         return self._cached(("rounds", work, num_clients), lambda: self.definition(work, num_clients).build())
 
     def _evaluation(self, measure: Callable[[tf.Tensor, tf.Tensor], Any]) -> Callable[..., Any]:
-        """Builds a function of (weights, features, labels) that applies `measure`, a module's function, to outputs."""
+        """Builds a function (weights, features, labels) -> `measure`(outputs, labels).
+
+        `measure` must be a function of a module, so that runs can share the result.
+        """
         model = self._model
 
         def evaluate(weights, features, labels):
@@ -111,7 +114,7 @@ class TrainingRounds(runner.Rounds):
     def _inputs(
         self, ids: np.ndarray, cohort: Sequence[clients.Examples], round_num: int
     ) -> list[supervised.ClientInput]:
-        """Inputs to a round for clients with these examples."""
+        """Inputs to a round for the clients `ids`, who have these examples."""
         normalized = [one._replace(features=self._task.normalize(one.features)) for one in cohort]
         key_and_rate = self._training.seed, round_num, self.learning_rate(round_num)
         return supervised.inputs(normalized, ids, *key_and_rate, weighs_examples=self.weighs_examples)
@@ -123,7 +126,7 @@ class TrainingRounds(runner.Rounds):
 
     @functools.cached_property
     def selected(self) -> SelectedCohorts:
-        """The selected cohorts, whose clients are numbered from the first that may train.
+        """The selector of this run. It numbers clients from 0 for the first client that may train.
 
         Raises:
           UsageError: If the sizes of cohort, candidates and population are incompatible.

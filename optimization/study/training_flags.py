@@ -20,10 +20,10 @@ _PARAMETERS = {
 }
 CLIENT_HYPERPARAMETERS = parameters("client_", "client_optimizer", _PARAMETERS)
 _SPELLED = {"server_adagrad_initial_preconditioner_value": "server_adagrad_initial_accumulator_value"}
-# The default is None, so that adding a correction does not change the names of runs that do not use it.
+# The defaults are None, so that a new correction does not change the names of runs that do not use it.
 CORRECTIONS = [Setting(name, float, about) for name, (_, about) in corrections.CORRECTIONS.items()]
 EVALUATIONS = declared(Evaluations)
-MOST_STATES = 10_000  # Each of these clients stores arrays of about the model's size on disk.
+MOST_STATES = 10_000  # Maximum number of clients with a state on disk, which is about as large as the model.
 _OFF = (
     *("proximal_strength", "client_momentum", "client_sgd_momentum", "aggregator", "adaptive_clipping", "clip_norm"),
     *("init_adaptive_clipping", "reset", "log_interactions", "diagnose_round"),
@@ -41,7 +41,7 @@ _WITH_SCAFFOLD: Mapping[str, tuple] = {
 
 
 def server(optimizer: Mapping[str, Any], learning_rate: Mapping[str, Any]) -> list[Setting]:
-    """Settings of the server optimizer. The arguments set the defaults of a program."""
+    """Settings of the server optimizer. The arguments change attributes of the first two, such as their defaults."""
     return [
         *declared(ServerOptimizer, server_optimizer=optimizer, server_learning_rate=learning_rate),
         *(
@@ -57,7 +57,7 @@ def server_optimizer(settings: Mapping[str, Any]) -> ServerOptimizer:
 
 
 def hyperparameters(owner: str, settings: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    """Names and values of the hyperparameters that the user set for the optimizer of the owner, client or server."""
+    """Names and values of the optimizer's hyperparameters that the user set. `owner` is `client` or `server`."""
     name = settings[f"{owner}_optimizer"]
     values = {key: settings[f"{owner}_{name}_{key}"] for key in OPTIMIZERS.get(name, ())}
     return tuple((key, value) for key, value in values.items() if value is not None)
@@ -78,11 +78,11 @@ def check_algorithm(settings: cli.Settings) -> None:
 
 
 def check_states(population: int, **settings: str | None) -> None:
-    """Refuses settings with which each client keeps a state, if there are more clients than can store it.
+    """Refuses settings that need a state for each client, if there are too many clients to store the states.
 
     Args:
-      population: Number of clients.
-      **settings: Values of these settings; None if clients keep no state for it.
+      population: Number of clients who can take part.
+      **settings: Values of these settings; None for a setting without such states.
 
     Raises:
       UsageError: If there are too many clients.
@@ -94,7 +94,7 @@ def check_states(population: int, **settings: str | None) -> None:
 
 
 def options(settings: cli.Settings, kind: Callable[..., _Options], **others: Any) -> _Options:
-    """Builds options of a subclass of `Training` from flags. Its additional fields are settings or `others`."""
+    """Builds options of a subclass of `Training` from flags. Fields that are not settings must be in `others`."""
     return make_options(
         kind,
         settings,

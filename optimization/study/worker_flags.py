@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 
 @dataclasses.dataclass(frozen=True)
 class Workers:
-    """Where computations run."""
+    """Settings of the workers that run TFF's computations."""
 
     max_concurrent_threads: int = setting(0, "Number of clients computed in parallel; 0 for the number of cores")
     tff_workers: str = setting(
@@ -40,7 +40,8 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Addresses of `--tff_workers`; empty for the program's own worker.
 
     Raises:
-      UsageError: If an address is not HOST:PORT, or if `--max_concurrent_threads` or required isolation is also set.
+      UsageError: If an address is not HOST:PORT or occurs twice, or if `--max_concurrent_threads` or required isolation
+        is also set.
     """
     if settings["tff_workers"] is None:
         return ()
@@ -59,7 +60,7 @@ def addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def start(settings: Mapping[str, Any]) -> None:
-    """Runs all TFF computations of this process on the workers that the flags name.
+    """Makes all TFF computations of this process run on the workers that the flags name.
 
     Raises:
       UsageError: See `addresses`.
