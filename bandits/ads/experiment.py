@@ -7,8 +7,8 @@ the result is the same as with one value per client. Every client samples with i
 shard. An aggregator that processes each client separately, such as clipping for differential privacy, needs shards of
 one client.
 
-`GradientEpsilon` and `FederatedUcb` average more than the action values. The paper lists both as remedies for federated
-exploration, in one line each; the equations are this project's.
+With `GradientEpsilon` and `FederatedUcb`, the server averages more than the action values. The paper lists both as
+remedies for federated exploration, in one line each. The equations are this project's.
 """
 
 import dataclasses
@@ -117,7 +117,7 @@ class FederatedUcb(decision_rules.Ucb):
 
     def _learn(self, state: IntervalState, tried: tf.Tensor, rewards: tf.Tensor) -> IntervalState:
         values, counts = super()._learn(decision_rules.ValueState(state.values, state.counts), tried, rewards)
-        # Noise for differential privacy can push an averaged interval below 0. Such an interval cannot get narrower.
+        # Noise for differential privacy can push an averaged interval below 0. It is then set to 0.
         positive = tf.maximum(state.interval, 0.0)
         interval = positive / tf.sqrt(1 + tried * tf.square(positive / self.c))
         return IntervalState(values, counts, interval)
@@ -129,7 +129,7 @@ def averaged_vector(state: Any) -> tf.Tensor:
 
 
 def server_state(fresh: Any, vector: decision_rules.Array) -> Any:
-    """The server's state: the averaged fields, and the initial values of all other fields.
+    """A rule's state at the start of a round: averaged fields from the server, and initial values of all other fields.
 
     Args:
       fresh: The rule's `init(num_actions)`.
@@ -204,7 +204,7 @@ def pull(
       state: State of the rule, with or without a leading axis of clients.
       clicks: uint8 [..., pulls, actions].
       key: int32 [..., 2]; pull i samples with the key plus (0, i).
-      count: int32 scalar, number of impressions that are shown, from the first on; None for all.
+      count: int32 scalar, number of impressions to show, beginning with the first; None for all.
     """
     num_actions = clicks.shape[-1]
     batch_dims = clicks.shape.rank - 2
@@ -261,7 +261,7 @@ class AdsProcess:
 
         Args:
           model: float32 [numbers], see `AdsState`.
-          shard: The clients.
+          shard: Clicks and keys of the clients.
 
         Returns:
           Each client's differential from the model, float32 [clients, numbers], and the pulls.
@@ -326,8 +326,8 @@ class RoundState(NamedTuple):
     """State between rounds.
 
     Attributes:
-      server: The federation's state.
-      federated: Totals of the federation.
+      server: The federated bandit's server state.
+      federated: Totals of the federated bandit.
       central: State of the centralised bandit's decision rule.
       centralised: Totals of the centralised bandit.
       cohort_seed: uint32 [4], seed of the cohorts if privacy depends on keeping them secret. Otherwise it is empty, and
@@ -379,7 +379,7 @@ def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, siz
 
     Args:
       shown: uint8 [cohort, pulls, ads].
-      cohort: int [cohort], the clients.
+      cohort: int [cohort], indices of the clients.
       seed: Seed of the run.
       round_num: The round.
       size: Maximum number of clients per shard.
@@ -392,7 +392,11 @@ def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, siz
 
 
 class AdsRounds(runner.Rounds):
-    """The rounds of a run."""
+    """The rounds of a run.
+
+    Attributes:
+      mechanism: Privacy mechanism of the aggregation; its noise multiplier is 0 without noise.
+    """
 
     def __init__(self, options: flags.AdsOptions, impressions: ads.Impressions):
         """Builds the computations.
@@ -442,7 +446,7 @@ class AdsRounds(runner.Rounds):
         return np.sort(attending(sampled, round_num, fill=self._options.cohorts.sampling == "fixed"))
 
     def run_round(self, state: RoundState, round_num: int) -> tuple[RoundState, dict[str, float]]:
-        """Runs one round of the federation, and one of the centralised bandit on the same impressions.
+        """Runs one round of the federated bandit, and one of the centralised bandit on the same impressions.
 
         Clients that do not participate show no ads, so neither bandit uses their impressions of this round.
         """
@@ -457,7 +461,7 @@ class AdsRounds(runner.Rounds):
         # The centralised learner samples with the key of an additional client.
         key = keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, self._num_clients)
         stream = central_stream(shown)
-        # XLA compiles again for each new length, so all rounds have the same length.
+        # XLA would compile again for each new length, so the stream has the same length in all rounds.
         padded = np.pad(stream, [(0, self._num_clients * pulls - len(stream)), (0, 0)])
         central, clicks, central_executed = self._pull_central(state.central, padded, tf.constant(len(stream)), key)
         federated, row = _count(state.federated, reached, executed, rates, "federated")

@@ -171,8 +171,8 @@ def estimates(
       seed: Random seed of the bootstrap.
       draws: Number of bootstrap samples.
       by_bootstrap: Whether values and differences have bootstrap intervals.
-      few: Outcomes that are too few for the intervals above. Finite-sample intervals then replace those of all
-        estimators, and are widened to contain the estimates. None if there are no such outcomes.
+      few: Sums for finite-sample intervals. These replace the intervals of a value whose outcomes are few, and of all
+        differences, and are widened to contain the estimate. None if large-sample intervals are valid.
     """
     totals = {each: each.totals(rows) for each in (LOGGED, *asked)}
     drawn = estimators.ratio(estimators.resampled(np.stack([*totals.values()], axis=1), names, seed, draws))
@@ -227,7 +227,7 @@ def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.
 
     The two quantities are the policy's difference from the log and the log's mean reward. A change's error is computed
     from each client's residuals of both parts together, since a client may have rows in both. The degrees of freedom of
-    Student's t are the effective number of clients (Kish) by these residuals, minus one. They are few if only a few
+    Student's t are Kish's effective number of clients by these residuals, minus one. This number is small if only a few
     clients determine the change.
 
     Args:
@@ -269,7 +269,7 @@ def findings_on_changes(
 ) -> list[log_checks.Finding]:
     """Findings about changes, as warnings if they are significant.
 
-    They are empty without times, or if the last third of the rows begins at the earliest time.
+    There are none without times, or if the last third of the rows begins at the earliest time.
 
     Args:
       rows: Terms of the log's rows.

@@ -1,8 +1,8 @@
 """MAB-FL (Lundahl 2021, Algorithm 7) as rounds for the shared training loop.
 
-In a round, the rule chooses a combination, and its participants' inputs are prepared. `process` trains, measures,
-averages, and measures again. Then the reward is computed, and the rule is updated. The state also has the best model so
-far and the number of exchanges.
+In a round, the rule chooses a combination. The TFF round of `process` trains the combination's participants, measures
+the target's model, averages the models, and measures the averages. Then the reward is computed, and the rule is
+updated. The state also holds the best model so far and the number of exchanges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,11 @@ class RoundState(NamedTuple):
       best_weights: The model with the highest validation AUC so far.
       best_auc: float64, AUC of that model.
       best_round: int64, round of that model; 0 for the untrained model.
-      global_auc: float64, validation AUC of the global model.
+      global_auc: float64, validation AUC of the global model; 0.5 before round 1.
       history: float64 [32], validation AUC of the target's own model in the latest rounds, newest last; NaN before
         the first round. Unlike the global model's AUC, it does not dip whenever a bad combination is tried.
-      increases: float64 [increases], the latest AUC increases of all tried combinations, newest last; NaN for those
-        still to come. Empty if no threshold depends on them.
+      increases: float64 [1024], the latest AUC increases of all tried combinations, newest last; NaN where there are
+        fewer. Empty if no threshold depends on them.
       falling_rounds: int64, number of consecutive rounds, up to the latest, in which early stopping's spline fell.
       stopped_after: int64, round after which early stopping ended the training; 0 if it did not.
       communications: int64, number of exchanges between the server and the participants so far.
@@ -205,7 +205,7 @@ class MabFlRounds(runner.Rounds):
     def _without_worse(
         self, state: RoundState, tried: Sequence[int], reward: np.ndarray, reward_sums: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`reward_products` and `is_kept` after a round, once significantly worse combinations are dropped."""
+        """`reward_products` and `is_kept` after a round, in which significantly worse combinations are dropped."""
         if not self._options.drop_level:
             return state.reward_products, state.is_kept
         products = np.copy(state.reward_products)
@@ -270,7 +270,7 @@ class MabFlRounds(runner.Rounds):
         return process.ParticipantInput(*self._training_rows[participant], features, labels, shares, key)
 
     def _exchanged(self, tried: Sequence[int]) -> tuple[int, Mapping[str, int]]:
-        """Number of exchanges in a round (section 8.3.2), regardless of their size, and the payload of the round.
+        """Number of exchanges in a round (section 8.3.2), and their sizes in bytes; both 0 if the target trains alone.
 
         The model is sent to each participant that trains, and back. Unless the combination is fixed, the averages are
         also sent to the target, which sends back their measurements. With delayed rewards, both are sent with the

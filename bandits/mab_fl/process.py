@@ -45,7 +45,7 @@ class BinaryClassifier:
 
     @property
     def trained(self) -> models.Model:
-        """The part that SGD trains; its `forward` normalizes by the mini-batch."""
+        """The part that SGD trains; its `forward` normalizes with the statistics of the mini-batch."""
         sizes = [self.num_features, *self.hidden, _NUM_CLASSES]
         shapes: dict[str, tuple[int, ...]] = {}
         for layer, (width_in, width_out) in enumerate(itertools.pairwise(sizes)):
@@ -146,7 +146,8 @@ class RoundMetrics(NamedTuple):
     Attributes:
       local_auc: float32, AUC of the target's locally trained model on the target's validation rows (step 4).
       candidate_auc: float32 [combinations], AUC of the averages on the same rows (step 6).
-      nonfinite_participants: int32, participants whose training diverged; they contribute the model they received.
+      nonfinite_participants: int32, participants whose training diverged. They contribute the trained weights that they
+        received, with new statistics.
     """
 
     local_auc: float
@@ -179,7 +180,7 @@ class MabFlProcess:
     Attributes:
       classifier: The network.
       work: Local training.
-      num_combinations: Combinations averaged in a round: 1, or all of them if the rule can try all.
+      num_combinations: Number of combinations that a round averages: 1, or all of them for Extreme Explore.
     """
 
     classifier: BinaryClassifier
@@ -194,7 +195,7 @@ class MabFlProcess:
     def build(self) -> tff.templates.IterativeProcess:
         """Iterative process: `next(GlobalModel, participants) -> (GlobalModel, RoundMetrics)`.
 
-        The first combination is the new global model until the caller replaces `chosen`.
+        The first average is the new global model until the caller replaces `chosen`. `initialize` returns zeros.
         """
         shapes = self.classifier.shapes.values()
         weights_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))

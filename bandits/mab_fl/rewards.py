@@ -34,11 +34,11 @@ class Reward:
         return isinstance(self.threshold, str)
 
     def threshold_after(self, increases: np.ndarray) -> float:
-        """Threshold of a round's binary rewards.
+        """Threshold of a round's binary rewards: the fixed one, or a quantile of earlier increases.
 
         Args:
-          increases: float [...], the increases of all combinations tried in earlier rounds (section 9), NaN for others.
-            If none was tried, the quantile is 0, so that any improvement earns a reward.
+          increases: float [...], the increases of combinations that earlier rounds tried (section 9); NaN is ignored.
+            If there are none, the threshold is 0, so that any improvement earns a reward.
         """
         if isinstance(self.threshold, str):
             seen = increases[~np.isnan(increases)]
