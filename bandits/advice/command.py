@@ -158,7 +158,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
       command: The command to record; by default this process's.
 
     Raises:
-      UsageError: If flags conflict, or do not fit the data.
+      UsageError: If flags conflict or do not fit the data, or the folder holds something else.
       Failure: If no run can be executed.
     """
     settings = settings.checked()
@@ -232,7 +232,7 @@ def _command(current: session.Session, results: findings.Findings, data: inputs.
 
 
 def write(context: Context) -> dict[str, Any]:
-    """Writes the page, then `advice.json`, which marks both as complete; returns the content of the latter.
+    """Writes the page, then `advice.json`, which marks both as complete; returns the content of `advice.json`.
 
     Raises:
       Failure: If a file cannot be written.

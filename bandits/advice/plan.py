@@ -88,7 +88,7 @@ class Space:
         return math.prod(map(len, self.axes))
 
     def points(self, count: int) -> list[Point]:
-        """The points in `tried_first`, then others that are spread evenly; at most `size` in all.
+        """The points in `tried_first`, then others that are spread evenly; at most `count` and at most `size` in all.
 
         All strategies try the same learning rates, so that sampling does not favour any of them.
         """
@@ -174,7 +174,7 @@ def runs(base: Sequence[str], name: str, point: Point, first_seed: int, seeds: i
 
 
 def label(strategy: Configuration) -> str:
-    """Name of a strategy, including its parameter."""
+    """Printed name of a strategy, with its searched parameters."""
     values = {flag.removeprefix("bandits_"): value for flag, value in strategy.flags.items() if "bandits" in flag}
     parameters = ", ".join(f"{parameter} {value}" for parameter, value in values.items())
     return f"{NAMES[strategy.name]} ({parameters})" if parameters else NAMES[strategy.name]
@@ -274,7 +274,7 @@ class Plan:
 
     @property
     def rungs(self) -> list[int]:
-        """Rounds of each rung in a search. A rung spans a few deployments, before which all strategies act alike."""
+        """Rounds of each rung in a search; at least two deployments, as all strategies act alike before the first."""
         return sweep.rungs(self.search_rounds, self.points, FACTOR, self.least)
 
     @property
@@ -373,8 +373,8 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Iterable[str] = STAGES)
       left: Remaining stages; finished ones stay as they are.
 
     Returns:
-      The plan. If even the smallest plan does not fit, its runs get fewer rounds. The rounds of a run still take at
-      least as long as its overhead, such as startup, so the plan can exceed the time.
+      The plan. If even the smallest plan does not fit and the search is still to come, runs get fewer rounds. These
+      still take at least as long as a run's overhead, such as startup, so the plan can exceed the time.
     """
     plan = full
     for name, value in _LADDER:

@@ -184,7 +184,7 @@ class _Corruption:
 
     corrupted_participant: str = setting(None, "Participant whose training labels are flipped")
     label_flip_rate: PositiveFraction = setting(
-        1.0, "Probability that each label of --corrupted_participant is flipped", only={"corrupted_participant": True}
+        1.0, "Probability that each of these labels is flipped", only={"corrupted_participant": True}
     )
 
 

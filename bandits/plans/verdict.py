@@ -54,7 +54,7 @@ def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric
 
 
 def verdicts_by_point(points: ComparableRuns) -> dict[str, str]:
-    """Returns how each point compares with the baselines, in words; empty where this is unknown."""
+    """Returns how each point compares with the baselines, or which baseline it is, in words; empty if unknown."""
     return {one.name: one.role.value if one.role else points.baseline_summary(one) for one in points.configurations}
 
 

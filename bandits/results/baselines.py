@@ -42,7 +42,7 @@ class BaselineComparison:
       uniform: Comparison with the uniform policy; None if that is unknown.
       fixed: Comparison with the best fixed action; None if that is unknown.
       full_feedback: Comparison with the full-feedback baseline; None if that is unknown.
-      score: The normalized score; NaN if the two baselines that define it overlap, or if one is unknown.
+      score: The normalized score; NaN if the baselines that define it are unknown, overlap or are reversed.
       summary: The result in words; empty if no baseline is known.
     """
 

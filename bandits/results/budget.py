@@ -84,7 +84,7 @@ def build(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     The noise multiplier is 0 if it must still be computed.
 
     Raises:
-      UsageError: If the flags contradict each other.
+      UsageError: If flags are missing or contradict each other.
     """
     if settings.noise_multiplier is not None and settings.target_epsilon is not None:
         raise UsageError("Give either --noise_multiplier or --target_epsilon, not both.")

@@ -151,7 +151,7 @@ class ComparableRuns:
 
 
 def compare(several: runs.Several, reference: str | None = None) -> pd.DataFrame:
-    """Compares configurations with a reference over seeds: Student's t test, Holm-adjusted within a task.
+    """Compares configurations with a reference by t tests over seeds, Holm-adjusted within a task.
 
     Runs that differ only in their seed form one configuration. See `comparison.Comparison` for the statistics.
 
@@ -267,7 +267,7 @@ def _table_name(run: runs.Run) -> str:
 
 
 def _study(run: runs.Run) -> str | None:
-    """Returns the module of the study that wrote a run's metrics."""
+    """Returns the module of the study that wrote a run's metrics; None if unknown."""
     matching = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
     return next(matching, None)
 
