@@ -399,12 +399,7 @@ class AdsRounds(runner.Rounds):
     """
 
     def __init__(self, options: flags.AdsOptions, impressions: ads.Impressions):
-        """Builds the computations.
-
-        Args:
-          options: Options of the study.
-          impressions: The impressions of all clients.
-        """
+        """Builds the computations for the impressions of all clients."""
         self._options, self._impressions = options, impressions
         self._num_clients, _, self._num_actions = impressions.clicks.shape
         self._rule = options.rule.build()

@@ -159,16 +159,7 @@ def _text(value: float) -> str:
 
 
 def runs(base: Sequence[str], name: str, point: Point, first_seed: int, seeds: int, *more: str) -> list[Run]:
-    """Runs of a strategy at a point.
-
-    Args:
-      base: Flags of all runs.
-      name: `--bandits_type`.
-      point: Searched flags.
-      first_seed: The first seed.
-      seeds: Number of consecutive seeds.
-      *more: Further flags.
-    """
+    """Runs of a strategy at a point with `seeds` consecutive seeds; `base` and `more` are the other flags."""
     block = {"bandits_type": (name,)} | {flag: (value,) for flag, value in point.items()}
     return Grid(BINARY, (*base, *more), (block,), tuple(range(first_seed, first_seed + seeds))).runs()
 
@@ -395,12 +386,7 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Iterable[str] = STAGES)
 
 
 def left_out(full: Plan, plan: Plan) -> list[str]:
-    """Parts of the full plan that a plan omits, in words.
-
-    Args:
-      full: The plan with nothing omitted.
-      plan: The plan.
-    """
+    """Parts of the full plan that a plan omits, in words."""
     missing = [NAMES[name] for name in full.configurations if name not in plan.configurations]
     parts = [listed(missing)] if missing else []
     for name, what in _PARTS.items():

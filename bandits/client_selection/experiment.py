@@ -84,7 +84,7 @@ class SelectionRounds(training.TrainingRounds):
 
     @functools.cached_property
     def _evaluated(self) -> tuple[np.ndarray, clients.Examples]:
-        """Indices of the evaluated clients, all of which have examples, and their concatenated examples."""
+        """Indices of the evaluated clients, int64 [clients], all with examples; and their concatenated examples."""
         ids = np.flatnonzero(self.sizes)
         if len(ids) > MOST_EVAL_CLIENTS:
             draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, 0, 0)
@@ -103,7 +103,7 @@ class SelectionRounds(training.TrainingRounds):
         return np.concatenate(losses), np.concatenate(is_right)
 
     def client_losses(self, weights: models.Weights) -> tuple[np.ndarray, np.ndarray]:
-        """Ids (int64) of the evaluated clients, and a model's mean loss (float64) on each client's examples."""
+        """Indices of the evaluated clients, int64 [clients], and a model's mean loss for each, float64 [clients]."""
         ids, examples = self._evaluated
         losses, _ = self._measured(weights, examples)
         starts = np.cumsum(self.sizes[ids]) - self.sizes[ids]

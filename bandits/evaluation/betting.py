@@ -189,7 +189,7 @@ class ConfidenceSequence(NamedTuple):
 
     Attributes:
       looks: int [looks], rounds or periods of the observations.
-      estimates: Sum of weighted rewards divided by number of rows, so far.
+      estimates: Sum of the weighted rewards so far, divided by the number of rows so far.
       lows: Lower limits, which never fall.
       highs: Upper limits, which never rise. If an upper limit is below the lower limit, an assumption does not hold.
       sentences: The last interval and its assumptions, in words.

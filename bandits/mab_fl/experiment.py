@@ -79,14 +79,7 @@ class MabFlRounds(runner.Rounds):
     """
 
     def __init__(self, options: flags.MabFlOptions, participants: silos.Silos, target: int, choices: Sequence[str]):
-        """Prepares the data of all rounds.
-
-        Args:
-          options: Options of the study.
-          participants: All participants' rows.
-          target: Index of the target.
-          choices: The combinations to choose from.
-        """
+        """Prepares the data of all rounds; labels of a corrupted participant are flipped here."""
         self._options, self._names, self.target = options, participants.names, target
 
         def normalized(rows: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
@@ -285,7 +278,7 @@ class MabFlRounds(runner.Rounds):
         return 2 * trained + extra, payloads.row(size, size, trained + measured, trained, measured)
 
     def global_weights(self, state: RoundState) -> tuple[np.ndarray, ...]:
-        """The global model."""
+        """The global model's weights, float32, in the order of the classifier's `shapes`."""
         return tuple(np.asarray(candidates)[state.server.chosen] for candidates in state.server.candidates)
 
     def test_auc(self, weights: models.Weights) -> float:
@@ -303,7 +296,7 @@ class MabFlRounds(runner.Rounds):
         return {metrics.TEST_AUC: auc, metrics.BEST_TEST_AUC: auc if is_best else self.test_auc(state.best_weights)}
 
     def model(self, state: RoundState) -> Mapping[str, np.ndarray]:
-        """The best global model's weights by name."""
+        """The best global model's weights, float32 by name."""
         return dict(zip(self._classifier.shapes, state.best_weights, strict=True))
 
     def combinations_csv(self, state: RoundState) -> bytes:
@@ -321,7 +314,7 @@ class MabFlRounds(runner.Rounds):
 
 
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:
-    """The newest values, with the same length as `before`."""
+    """Appends to a history, and drops as many of its oldest values. An empty history stays empty."""
     return np.append(before, added)[len(added) :] if len(before) else before
 
 

@@ -34,7 +34,7 @@ PRESETS = pathlib.Path(__file__).parent / "presets"
 
 TASKS = {
     "generator": "synthetic participants; worker_2 and worker_3 share one concept; needs no file",
-    "heart_disease": "UCI's four hospitals; needs --data_dir with heart_disease_4sites.csv",
+    "heart_disease": "UCI's four hospitals; needs heart_disease_4sites.csv in --data_dir",
     "tabular": "your own table: --data_file, --client_column and --label_column",
 }
 _FRACTIONS = {"generator": (0.01, 0.4), "heart_disease": (0.2, 0.4), "tabular": (0.2, 0.4)}
@@ -184,7 +184,7 @@ class _Corruption:
 
     corrupted_participant: str = setting(None, "Participant whose training labels are flipped")
     label_flip_rate: PositiveFraction = setting(
-        1.0, "Probability that each of these labels is flipped", only={"corrupted_participant": True}
+        1.0, "Probability that each label of --corrupted_participant is flipped", only={"corrupted_participant": True}
     )
 
 

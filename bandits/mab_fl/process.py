@@ -77,7 +77,7 @@ class BinaryClassifier:
         return tuple(weights)
 
     def statistics(self, trained: Sequence[tf.Tensor], features: tf.Tensor) -> list[tf.Tensor]:
-        """Mean and variance of each normalization's input, over `features`, float32 [rows, features]."""
+        """Mean and variance over rows of each normalization's input, float32 [width]; `features` is [rows, features]."""
         return self._run(trained, features)[1]
 
     def scores(self, weights: Sequence[tf.Tensor], features: tf.Tensor) -> tf.Tensor:
@@ -94,7 +94,7 @@ class BinaryClassifier:
     def _run(
         self, trained: _Layer, features: tf.Tensor, statistics: _Layer | None = None
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Logits, and the statistics that were used: the given ones, or otherwise those of these rows."""
+        """Logits, float32 [rows, 2], and the used statistics: `statistics`, or by default those of these rows."""
         values, used, weights = features, [], iter(trained)
         for layer in range(len(self.hidden)):
             values = tf.nn.bias_add(values @ next(weights), next(weights))
@@ -244,7 +244,7 @@ class MabFlProcess:
         return tff.templates.IterativeProcess(initialize, next_round)
 
     def _train(self, weights, participant: ParticipantInput) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Weights after local training, recomputed statistics, and whether all values are finite."""
+        """Weights after local training, with statistics measured anew; and whether the update was finite."""
         network = self.classifier.trained
         before = weights[: len(network.shapes)]
         batches = {"features": participant.features, "labels": participant.labels}

@@ -241,7 +241,7 @@ def _t_test(first: np.ndarray, difference: float, other: tuple[float, int] = (0.
     """Returns the interval and p value of Student's or Welch's t test.
 
     Args:
-      first: Values of the configuration, or paired differences.
+      first: float [seeds], values of the configuration, or paired differences.
       difference: Mean of the values minus the mean of the reference, or the mean of the paired differences.
       other: For Welch's test, the standard error of the reference's mean and its number of observations. If the error
         is 0, Welch's test is the same as Student's.
@@ -307,8 +307,8 @@ def superiority(first: np.ndarray, second: np.ndarray, *, is_paired: bool, bette
     """Returns the win rate: the fraction of pairs in which the first is better. A tie counts one half.
 
     Args:
-      first: Values of one configuration.
-      second: Values of the other, in the same order if they are paired.
+      first: float [n], values of one configuration.
+      second: float [m], values of the other; in the same order if they are paired.
       is_paired: Whether the values are paired. Otherwise, all combinations count, as in Mann and Whitney's U / (n m).
       better: Whether larger or smaller values are better.
     """

@@ -219,12 +219,7 @@ def _nearest(one: Configuration, others: Sequence[Configuration]) -> Configurati
 
 
 def comparable(all_runs: Iterable[runs.Run], *, is_judged: bool = True) -> list[ComparableRuns]:
-    """Groups runs into configurations, by study and task.
-
-    Args:
-      all_runs: The runs.
-      is_judged: Whether to give verdicts.
-    """
+    """Groups runs into configurations, by study and task; `is_judged` is that of `ComparableRuns`."""
     groups = runs.grouped(
         all_runs,
         lambda run: (

@@ -73,7 +73,7 @@ def half_b(configurations: Sequence[Configuration]) -> dict[str, pd.DataFrame]:
 
 
 def of_clients(values: np.ndarray) -> np.ndarray:
-    """Returns the mean over seeds for each client that participated, float [clients]."""
+    """Maps rewards, float [seeds, clients], to the mean over seeds of each participating client, float [clients]."""
     took_part = values[:, np.isfinite(values).any(axis=0)]
     return np.nanmean(took_part, axis=0) if took_part.size else np.full(1, math.nan)
 
