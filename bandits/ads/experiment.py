@@ -2,10 +2,10 @@
 
 The method is from Gerstein, "Federated Multi-Arm Bandit": Algorithm 1 describes a client's pulls, and Algorithm 2 the
 server's rounds. The simulation batches clients: one TFF client value is a shard of several clients that are computed in
-parallel. The shard's mean differential enters the overall mean with the weight of the whole shard, so up to rounding
-the result is the same as with one value per client. Every client samples with its own key, which does not depend on the
-shard. An aggregator that processes each client separately, such as clipping for differential privacy, needs shards of
-one client.
+parallel. The differential of a client is the change in its model. A shard's mean differential enters the overall mean
+with the weight of the whole shard, so up to rounding the result is the same as with one value per client. Every client
+samples with its own key, which does not depend on the shard. An aggregator that processes each client separately, such
+as clipping for differential privacy, needs shards of one client.
 
 With `GradientEpsilon` and `FederatedUcb`, the server averages more than the action values. The paper lists both as
 remedies for federated exploration, in one line each. The equations are this project's.
@@ -74,9 +74,8 @@ class GradientEpsilon(decision_rules.EpsilonGreedy):
     """Epsilon-greedy whose exploration rate follows the gradient of the expected reward.
 
     The expected reward is (1 - epsilon) max_a Q(a) + epsilon mean_a Q(a), where epsilon is the exploration rate. Each
-    reward therefore lowers it by epsilon_step times max_a Q(a) - mean_a Q(a): the clearer the best action, the faster
-    it falls. This difference is never negative, so the rate never rises, neither on a client nor in the mean over
-    clients. Only noise for privacy can raise it.
+    reward therefore lowers epsilon by epsilon_step times max_a Q(a) - mean_a Q(a). This difference is never negative,
+    so epsilon never rises, on a client or in the mean over clients. Only noise for privacy can raise it.
 
     Attributes:
       epsilon: Exploration rate before the first reward.
@@ -242,7 +241,7 @@ def start_model(rule: decision_rules.DecisionRule, num_actions: int) -> np.ndarr
 
 @dataclasses.dataclass(frozen=True)
 class AdsProcess:
-    """Everything that defines the rounds.
+    """Definition of the rounds.
 
     Attributes:
       rule: The decision rule of every client.

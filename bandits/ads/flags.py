@@ -140,7 +140,7 @@ class AdsOptions(_Weights, _RoundsAndClients, _Data):
       rule: The decision rule of every client, and of the centralised bandit.
       tries_all_first: Whether the rule shows every ad once per round before it chooses.
       cohorts: Sampling of the clients that participate in a round.
-      aggregation: Aggregation of the differentials: a mean over shards, or over clipped clients with or without noise.
+      aggregation: Mean of the differentials over shards, or of clipped ones over clients, with optional noise.
       rates: Click rates of synthetic impressions; empty for a table.
       rounds_per_checkpoint: Number of rounds between checkpoints.
     """

@@ -191,7 +191,7 @@ def plain(value: Any) -> Any:
     """Converts a value for JSON, with null for numbers that are not finite.
 
     A comparison also includes its minimum detectable difference and the seeds required for the observed difference.
-    Results include their values by metric and seed, and the mean reward with its interval.
+    A configuration includes its flags, diverged seeds, values by metric and seed, and mean reward with its interval.
     """
     if isinstance(value, Configuration):
         content = {"flags": value.flags, "diverged": sorted(value.diverged), "mean_reward": value.estimate(REWARD)}

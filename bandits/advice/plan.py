@@ -240,8 +240,7 @@ class Plan:
       independent_seeds: Number of new seeds on which the best strategy and greedy are run again; these seeds were not
         used to select the strategy.
       epsilons: Number of epsilons.
-      doublings: How many times the search's rounds were doubled because no model came close to the central linear
-        model.
+      doublings: How many times the search's rounds were doubled because models or strategies earned too little.
       federation_seeds: Number of seeds for clients that train alone, and for the federated runs that report metrics per
         client.
       alone_rounds: Number of federated rounds that take as long as one round in which clients train alone.

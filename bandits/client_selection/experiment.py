@@ -84,7 +84,7 @@ class SelectionRounds(training.TrainingRounds):
 
     @functools.cached_property
     def _evaluated(self) -> tuple[np.ndarray, clients.Examples]:
-        """Indices of the evaluated clients, int64 [clients], all with examples; and their concatenated examples."""
+        """Indices of the evaluated clients, int64 [clients], all with examples, and these examples, concatenated."""
         ids = np.flatnonzero(self.sizes)
         if len(ids) > MOST_EVAL_CLIENTS:
             draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, 0, 0)

@@ -2,10 +2,11 @@
 
 Both need rewards in [0, 1] (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024;
 Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro, "Anytime-valid off-policy inference for contextual bandits", 2022,
-arXiv 2210.10768). The capital is a mean of products. Each factor is at least 0, and if v is the true value, its
-expectation is at most 1. The capital therefore reaches 2 / alpha with probability at most alpha / 2. It falls as v
-grows, so it excludes exactly the values below some number, which is the lower limit. The upper limit is 1 minus the
-lower limit of the missed rewards, 1 - r.
+arXiv 2210.10768). Both bet against each possible value v, and exclude v if the capital of the bets reaches 2 / alpha.
+The capital is a mean of products. Each factor is at least 0, and if v is the true value, its expectation is at most 1,
+so the true value is excluded with probability at most alpha / 2. The capital falls as v grows, so the excluded values
+are those below some number, which is the lower limit. The upper limit is 1 minus the lower limit of the missed rewards,
+1 - r.
 
 **Few distinct outcomes.** Without a single success, a large-sample interval has no width at all. A client has weights w
 that sum to k, and payoffs w r that sum to P, which is between 0 and k. Over clients, E[P - v k] = 0. For a fixed stake

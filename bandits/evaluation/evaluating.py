@@ -29,7 +29,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
     """Evaluates a policy, and prints, writes and returns the results.
 
     Args:
-      settings: The flags of `evaluate_policy`. `output_dir` writes the results, and `save_log` the log.
+      settings: The flags of `evaluate_policy`. If set, `output_dir` gets the results, and `save_log` the log.
       target: The policy.
       models: Models whose privacy loss a private evaluation counts; see `private.models`.
 

@@ -106,7 +106,7 @@ def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.nda
 
 
 def where_not_offered(target: Target, log: interaction_log.InteractionLog) -> list[log_checks.Finding]:
-    """Finding on rows that do not offer the action of a policy of kind `constant`; empty if all actions are offered."""
+    """Finding on rows that do not offer a `constant` policy's action; empty for other policies and without sets."""
     if target.kind != "constant" or not log.has_sets:
         return []
     missing = len(log) - int((log.slot_actions == log.action_names.index(target.name)).sum())

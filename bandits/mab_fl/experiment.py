@@ -220,7 +220,7 @@ class MabFlRounds(runner.Rounds):
         auc: np.float64,
         round_num: int,
     ) -> tuple[RoundState, Mapping[str, Any]]:
-        """State with the AUC of its model and with the best model so far, and the round's metrics."""
+        """The state, completed by its model's AUC and by the best model so far; and the round's metrics."""
         after = after._replace(global_auc=auc)
         if auc > before.best_auc:
             after = after._replace(
@@ -266,8 +266,8 @@ class MabFlRounds(runner.Rounds):
         """Number of exchanges in a round (section 8.3.2), and their sizes in bytes; both 0 if the target trains alone.
 
         The model is sent to each participant that trains, and back. Unless the combination is fixed, the averages are
-        also sent to the target, which sends back their measurements. With delayed rewards, both are sent with the
-        models of the next round.
+        also sent to the target, which sends back their AUCs. With delayed rewards, averages and AUCs are sent with
+        the models of the next round.
         """
         if self._options.choices == flags.TARGET_ALONE:
             return 0, payloads.row(0, 0, 0, 0)

@@ -32,8 +32,8 @@ class BinaryClassifier:
     """Two logits from linear layers, with batch normalization and ReLU in between (section 8.5).
 
     Batch normalization's statistics are part of a model: a participant measures them once, on its training rows with
-    its trained weights, and they are sent, averaged and adopted like every other weight. A moving
-    average is not needed, and would lag far behind after a few steps on a hundred rows.
+    its trained weights, and they are sent, averaged and adopted like every other weight. Moving averages are not
+    needed, and would lag far behind after a few steps on a hundred rows.
 
     Attributes:
       num_features: Width of the input.
@@ -77,7 +77,7 @@ class BinaryClassifier:
         return tuple(weights)
 
     def statistics(self, trained: Sequence[tf.Tensor], features: tf.Tensor) -> list[tf.Tensor]:
-        """Mean and variance over rows of each normalization's input, float32 [width]; `features` is [rows, features]."""
+        """Mean and variance over rows of each normalization's input, float32 [width], for features [rows, features]."""
         return self._run(trained, features)[1]
 
     def scores(self, weights: Sequence[tf.Tensor], features: tf.Tensor) -> tf.Tensor:
@@ -146,8 +146,8 @@ class RoundMetrics(NamedTuple):
     Attributes:
       local_auc: float32, AUC of the target's locally trained model on the target's validation rows (step 4).
       candidate_auc: float32 [combinations], AUC of the averages on the same rows (step 6).
-      nonfinite_participants: int32, participants whose training diverged. They contribute the trained weights that they
-        received, with new statistics.
+      nonfinite_participants: int32, participants whose training diverged. They contribute the weights that they
+        received, with statistics measured anew.
     """
 
     local_auc: float
@@ -175,7 +175,7 @@ def auc(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class MabFlProcess:
-    """Everything that defines the rounds.
+    """Definition of the rounds.
 
     Attributes:
       classifier: The network.

@@ -12,7 +12,7 @@ KINDS = {
     "binary": "1 for an increase above --threshold, else 0",
 }
 _QUANTILE = "quantile:"
-MIN_POINTS = 5  # A cubic fits 4 exactly.
+MIN_POINTS = 5  # A cubic fits 4 points exactly.
 _LEAST_VARIANCE = 1e-10  # With a variance of 0, the fit might not terminate.
 
 
@@ -60,7 +60,7 @@ class Reward:
 def is_falling(values: np.ndarray) -> bool:
     """Whether the spline of a learning curve falls at its end; False with fewer than `MIN_POINTS` points.
 
-    It is the smoothest cubic spline over 0, 1, 2, ... whose residuals equal the curve's noise. The noise is estimated
+    This is the smoothest cubic spline over 0, 1, 2, ... whose residuals equal the curve's noise. The noise is estimated
     from second differences, which a straight line does not have (Gasser, Sroka and Jennen-Steinmetz 1986).
 
     Args:

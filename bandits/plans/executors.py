@@ -1,4 +1,4 @@
-"""Executors of runs: processes on this machine, a Ray cluster, or a job array.
+"""Executors of runs: processes on this machine or a Ray cluster; and the flags that choose them or a job array.
 
 Each process executes several runs, so that it imports TensorFlow Federated only once.
 """
@@ -172,7 +172,7 @@ class Executors:
 
 
 def shares_cores(settings: cli.Settings) -> bool:
-    """Whether several runs share this machine. Otherwise, each run has all cores of this machine."""
+    """Whether several runs share this machine. Otherwise, each run gets as many cores as this machine has."""
     return settings.executor in RUNNING and not settings.ray_address
 
 

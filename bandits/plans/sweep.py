@@ -42,7 +42,7 @@ class Outcome:
       status: One of the status constants of this module.
       rounds: Number of finished rounds, after which the metric is `value`.
       value: Value of the metric; NaN if it is missing or not finite, or if the run diverged.
-      error: Reason of a failure.
+      error: Reason for a failure; otherwise empty.
       is_reporting: Whether the seed is fresh. Runs with fresh seeds are neither ranked nor used to select points.
     """
 

@@ -1,4 +1,4 @@
-"""Builds the privacy mechanism that flags or a run's folder describe."""
+"""Flags of `privacy_budget`, and the privacy mechanism that they or the folder of a run describe."""
 
 import dataclasses
 import pathlib

@@ -1,4 +1,4 @@
-"""Comparisons of configurations with their references over seeds. All significance tests are defined here.
+"""Comparisons of configurations with their references over seeds. All tests between configurations are defined here.
 
 Runs with the same seed share cohorts, initial weights and samples, so they are paired: the mean difference gets
 Student's t interval and test. Runs with secret cohorts or secret noise are unpaired and use Welch's test. All
@@ -43,7 +43,8 @@ class Comparison:
       difference: The configuration's mean minus the reference's.
       low: Lower end of the difference's 95% interval, not adjusted for other configurations.
       high: Upper end of the same interval.
-      p: P value of the two-sided t test, which is paired or Welch's.
+      p: P value of a two-sided t test: paired, one-sample or Welch's. If all paired differences are equal, that of the
+        sign test.
       adjusted_p: P value after Holm's correction for all tests that are made together; NaN without a test.
       superiority: Probability that the configuration is better than the reference, where a tie counts one half. It is
         estimated over paired seeds, or for unpaired configurations over all combinations of their seeds.
@@ -113,7 +114,7 @@ class Comparison:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the adjusted p value of the t test is below 5%."""
+        """Whether the adjusted p value is below 5%."""
         return self.is_judged and self.adjusted_p < LEVEL
 
     @property

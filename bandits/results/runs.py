@@ -28,7 +28,7 @@ __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read
 
 _DRAWS = 2000
 LEAST_CLIENTS = 20  # Coverage of the percentile interval: 93% with 20 clients, 83% with 5, 50% with 2.
-_SEARCHES = frozenset(("search", "estimate"))  # Folders of recommendations and reproductions.
+_SEARCHES = frozenset(("search", "estimate"))  # Folders in recommendations, grids and reproductions.
 Several = Run | Runs | Iterable[Run | Runs]
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)

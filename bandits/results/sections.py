@@ -367,7 +367,7 @@ def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedb
 
 
 def environment_shares(one: Configuration) -> Shares | None:
-    """Environments of a configuration's rounds; None in a stationary environment."""
+    """Maps rounds to the mean weights of a configuration's environments; None in a stationary environment."""
     flags = one.runs[0].flags
     if not flags.get("reward_drift"):
         return None
