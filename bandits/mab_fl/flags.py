@@ -155,7 +155,7 @@ class _Data:
         only={"task_type": ("heart_disease", "tabular")},
     )
     train_fraction: PositiveFraction = setting(
-        lambda settings: _FRACTIONS[settings.task_type][0], "Fraction of each participant's training rows", below=True
+        lambda settings: _FRACTIONS[settings.task_type][0], "Share of each participant's rows to train on", below=True
     )
     validation_fraction: Fraction = setting(
         lambda settings: _FRACTIONS[settings.task_type][1],
