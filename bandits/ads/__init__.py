@@ -1,4 +1,4 @@
-"""The bandits on ads; `run` starts it from Python."""
+"""Federated bandits on ads. `run` starts this study from Python."""
 
 from bandits import running
 

@@ -2,13 +2,13 @@
 
 The method is from Gerstein, "Federated Multi-Arm Bandit": Algorithm 1 describes a client's pulls, and Algorithm 2 the
 server's rounds. The simulation batches clients: one TFF client value is a shard of several clients that are computed in
-parallel. The shard's mean differential enters the overall mean with the weight of the whole shard, so up to rounding
-the result is the same as with one value per client. Every client samples with its own key, which does not depend on the
-shard. An aggregator that processes each client separately, such as clipping for differential privacy, needs shards of
-one client.
+parallel. The differential of a client is the change in its model. A shard's mean differential enters the overall mean
+with the weight of the whole shard, so up to rounding the result is the same as with one value per client. Every client
+samples with its own key, which does not depend on the shard. An aggregator that processes each client separately, such
+as clipping for differential privacy, needs shards of one client.
 
-`GradientEpsilon` and `FederatedUcb` average more than the action values. The paper lists both as remedies for federated
-exploration, in one line each; the equations are this project's.
+With `GradientEpsilon` and `FederatedUcb`, the server averages more than the action values. The paper lists both as
+remedies for federated exploration, in one line each. The equations are this project's.
 """
 
 import dataclasses
@@ -74,9 +74,8 @@ class GradientEpsilon(decision_rules.EpsilonGreedy):
     """Epsilon-greedy whose exploration rate follows the gradient of the expected reward.
 
     The expected reward is (1 - epsilon) max_a Q(a) + epsilon mean_a Q(a), where epsilon is the exploration rate. Each
-    reward therefore lowers it by epsilon_step times max_a Q(a) - mean_a Q(a): the clearer the best action, the faster
-    it falls. This difference is never negative, so the rate never rises, neither on a client nor in the mean over
-    clients. Only noise for privacy can raise it.
+    reward therefore lowers epsilon by epsilon_step times max_a Q(a) - mean_a Q(a). This difference is never negative,
+    so epsilon never rises, on a client or in the mean over clients. Only noise for privacy can raise it.
 
     Attributes:
       epsilon: Exploration rate before the first reward.
@@ -117,7 +116,7 @@ class FederatedUcb(decision_rules.Ucb):
 
     def _learn(self, state: IntervalState, tried: tf.Tensor, rewards: tf.Tensor) -> IntervalState:
         values, counts = super()._learn(decision_rules.ValueState(state.values, state.counts), tried, rewards)
-        # Noise for differential privacy can push an averaged interval below 0. Such an interval cannot get narrower.
+        # Noise for differential privacy can push an averaged interval below 0. It is then set to 0.
         positive = tf.maximum(state.interval, 0.0)
         interval = positive / tf.sqrt(1 + tried * tf.square(positive / self.c))
         return IntervalState(values, counts, interval)
@@ -129,7 +128,7 @@ def averaged_vector(state: Any) -> tf.Tensor:
 
 
 def server_state(fresh: Any, vector: decision_rules.Array) -> Any:
-    """The server's state: the averaged fields, and the initial values of all other fields.
+    """A rule's state at the start of a round: averaged fields from the server, and initial values of all other fields.
 
     Args:
       fresh: The rule's `init(num_actions)`.
@@ -204,7 +203,7 @@ def pull(
       state: State of the rule, with or without a leading axis of clients.
       clicks: uint8 [..., pulls, actions].
       key: int32 [..., 2]; pull i samples with the key plus (0, i).
-      count: int32 scalar, number of impressions that are shown, from the first on; None for all.
+      count: int32 scalar, number of impressions to show, beginning with the first; None for all.
     """
     num_actions = clicks.shape[-1]
     batch_dims = clicks.shape.rank - 2
@@ -242,7 +241,7 @@ def start_model(rule: decision_rules.DecisionRule, num_actions: int) -> np.ndarr
 
 @dataclasses.dataclass(frozen=True)
 class AdsProcess:
-    """Everything that defines the rounds.
+    """Definition of the rounds.
 
     Attributes:
       rule: The decision rule of every client.
@@ -261,7 +260,7 @@ class AdsProcess:
 
         Args:
           model: float32 [numbers], see `AdsState`.
-          shard: The clients.
+          shard: Clicks and keys of the clients.
 
         Returns:
           Each client's differential from the model, float32 [clients, numbers], and the pulls.
@@ -326,8 +325,8 @@ class RoundState(NamedTuple):
     """State between rounds.
 
     Attributes:
-      server: The federation's state.
-      federated: Totals of the federation.
+      server: The federated bandit's server state.
+      federated: Totals of the federated bandit.
       central: State of the centralised bandit's decision rule.
       centralised: Totals of the centralised bandit.
       cohort_seed: uint32 [4], seed of the cohorts if privacy depends on keeping them secret. Otherwise it is empty, and
@@ -379,7 +378,7 @@ def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, siz
 
     Args:
       shown: uint8 [cohort, pulls, ads].
-      cohort: int [cohort], the clients.
+      cohort: int [cohort], indices of the clients.
       seed: Seed of the run.
       round_num: The round.
       size: Maximum number of clients per shard.
@@ -392,15 +391,14 @@ def shards(shown: np.ndarray, cohort: np.ndarray, seed: int, round_num: int, siz
 
 
 class AdsRounds(runner.Rounds):
-    """The rounds of a run."""
+    """The rounds of a run.
+
+    Attributes:
+      mechanism: Privacy mechanism of the aggregation; its noise multiplier is 0 without noise.
+    """
 
     def __init__(self, options: flags.AdsOptions, impressions: ads.Impressions):
-        """Builds the computations.
-
-        Args:
-          options: Options of the study.
-          impressions: The impressions of all clients.
-        """
+        """Builds the computations for the impressions of all clients."""
         self._options, self._impressions = options, impressions
         self._num_clients, _, self._num_actions = impressions.clicks.shape
         self._rule = options.rule.build()
@@ -442,7 +440,7 @@ class AdsRounds(runner.Rounds):
         return np.sort(attending(sampled, round_num, fill=self._options.cohorts.sampling == "fixed"))
 
     def run_round(self, state: RoundState, round_num: int) -> tuple[RoundState, dict[str, float]]:
-        """Runs one round of the federation, and one of the centralised bandit on the same impressions.
+        """Runs one round of the federated bandit, and one of the centralised bandit on the same impressions.
 
         Clients that do not participate show no ads, so neither bandit uses their impressions of this round.
         """
@@ -457,7 +455,7 @@ class AdsRounds(runner.Rounds):
         # The centralised learner samples with the key of an additional client.
         key = keys.tensorflow_key(seed, keys.Purpose.CACHE, round_num, self._num_clients)
         stream = central_stream(shown)
-        # XLA compiles again for each new length, so all rounds have the same length.
+        # XLA would compile again for each new length, so the stream has the same length in all rounds.
         padded = np.pad(stream, [(0, self._num_clients * pulls - len(stream)), (0, 0)])
         central, clicks, central_executed = self._pull_central(state.central, padded, tf.constant(len(stream)), key)
         federated, row = _count(state.federated, reached, executed, rates, "federated")

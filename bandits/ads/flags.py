@@ -15,7 +15,7 @@ from optimization.selection import availability
 from optimization.study import cli, selector_flags, task_flags
 
 USAGE = """
-Simulates a federated multi-armed bandit over ads: clients pull locally, and the server averages the changes of their
+Simulates a federated multi-armed bandit over ads: clients pull locally, and the server averages the changes in their
 estimates. A centralised bandit runs beside it on the same impressions.
 
   run_ads --data_file=Ads_CTR_Optimisation.csv
@@ -27,13 +27,13 @@ _RULES_OF_STUDY = {
     "gradient_epsilon": PolicyEntry(
         "bandits.ads.experiment:GradientEpsilon",
         dict(registry.RULES["epsilon_greedy"].parameters)
-        | {"epsilon_step": Parameter(0.02, "step size: a reward lowers epsilon by this times (best - mean estimate)")},
-        "epsilon-greedy whose exploration rate is learned, can only fall, and is averaged by the server, too",
+        | {"epsilon_step": Parameter(0.02, "step size: a reward lowers epsilon by step size * (best - mean estimate)")},
+        "epsilon-greedy with a learned exploration rate, which the server averages, too; only noise can raise it",
     ),
     "federated_ucb": PolicyEntry(
         "bandits.ads.experiment:FederatedUcb",
         registry.RULES["ucb"].parameters,
-        "upper confidence bound whose interval is averaged by the server, too",
+        "upper confidence bound with a learned interval, which the server averages, too",
     ),
 }
 _SAMPLINGS = {name: words for name, words in mechanisms.SAMPLINGS.items() if name != "cyclic_poisson"}
@@ -41,7 +41,7 @@ _SAMPLINGS = {name: words for name, words in mechanisms.SAMPLINGS.items() if nam
 RULES: Mapping[str, PolicyEntry] = {
     name: entry for name, entry in registry.RULES.items() if name not in registry.EXTREME
 } | _RULES_OF_STUDY
-# A client's execution counts are reset in each round, so these rules start over in each round, too.
+# A client's execution counts are reset in each round, so these rules try all actions again in each round.
 _TRIES_ALL_FIRST = frozenset({"ucb", "discounted_ucb"})
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
@@ -55,12 +55,12 @@ class _Weights:
         "Weight of each client in the mean of differentials",
         {
             "uniform": "equal weights",
-            "exploration": "1, plus a weight for each pull of an action that was not the client's best",
+            "exploration": "1, plus a weight for each pull of an action without the client's highest estimate",
         },
     )
     exploration_weight: Positive = setting(
         None,
-        "Weight of each pull of an action that was not the client's best",
+        "Weight of each pull of an action without the client's highest estimate",
         only={"client_weighting": ("exploration",)},
         applied_default=1.0,
         unset=0.0,
@@ -140,7 +140,7 @@ class AdsOptions(_Weights, _RoundsAndClients, _Data):
       rule: The decision rule of every client, and of the centralised bandit.
       tries_all_first: Whether the rule shows every ad once per round before it chooses.
       cohorts: Sampling of the clients that participate in a round.
-      aggregation: Aggregation of the differentials: a mean over shards, or over clipped clients with or without noise.
+      aggregation: Mean of the differentials over shards, or of clipped ones over clients, with optional noise.
       rates: Click rates of synthetic impressions; empty for a table.
       rounds_per_checkpoint: Number of rounds between checkpoints.
     """
@@ -174,7 +174,7 @@ def check(settings: cli.Settings) -> None:
     """Checks flags against each other.
 
     Raises:
-      UsageError: If a flag has no effect, or values are incompatible.
+      UsageError: If a click rate is invalid, or values are incompatible.
     """
     if settings.rates is not None:
         ads.parse_rates(settings.rates)

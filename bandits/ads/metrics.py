@@ -1,4 +1,4 @@
-"""Metrics of an ad run: METRICS and LEARNED for each of LEARNERS, the number of clients, and the privacy spent."""
+"""Metrics of an ad run: METRICS and LEARNED for each of LEARNERS, and clients, bytes and privacy loss per round."""
 
 from bandits.metrics import EPSILON
 from optimization.study.metrics import BYTES_DOWN, BYTES_UP, Better, Metric
@@ -13,7 +13,7 @@ CLIENTS = Metric("clients", "Clients that participated")
 
 LEARNERS = ("federated", "centralised")
 METRICS = (AVERAGE_CLICKS, OPTIMAL_SHARE, TOTAL_REWARD, REGRET)
-# Learned in addition to the values; empty for rules that do not learn them.
+# Quantities that some rules learn besides the action values; empty for all other rules.
 LEARNED = (EXPLORATION_RATE, UPPER_INTERVAL)
 _ABOUT: dict[str, tuple[str, Better | None, bool]] = {
     AVERAGE_CLICKS: ("clicks per impression", "up", True),

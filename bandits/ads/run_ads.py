@@ -25,7 +25,7 @@ _MOST_CLICKS = 10**9
 
 
 class AdsStudy(frame.PlainStudy[AdsOptions, ads.Impressions]):
-    """Federated MAB: devices run epsilon-greedy or another rule, and the server averages changes of action values."""
+    """Federated MAB: devices run epsilon-greedy or another rule, and the server averages changes in action values."""
 
     flags = flags
     usage = flags.USAGE

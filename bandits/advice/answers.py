@@ -48,7 +48,7 @@ class Context:
     """Facts that the answers report.
 
     Attributes:
-      session: Session of all runs.
+      session: The session that executed all runs.
       results: Results of all stages.
       data: Facts about the data.
       deployment: Mechanism of the deployment.
@@ -107,7 +107,7 @@ def paragraphs(text: str) -> list[tuple[str, list[str]]]:
 
 
 def scope(context: Context) -> str:
-    """The horizon, the deployment period and the clients."""
+    """Number of rounds and decisions, deployment period, and number of clients."""
     plan, data, greedy = context.session.plan, context.data, context.results.configurations.get(GREEDY)
     rounds = counted(plan.rounds, "round")
     if plan.rounds < context.session.full.rounds:

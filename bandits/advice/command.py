@@ -158,7 +158,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
       command: The command to record; by default this process's.
 
     Raises:
-      UsageError: If flags conflict, or do not fit the data.
+      UsageError: If flags conflict or do not fit the data, or the folder holds a run or another recommendation.
       Failure: If no run can be executed.
     """
     settings = settings.checked()
@@ -221,18 +221,18 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
 
 
 def _command(current: session.Session, results: findings.Findings, data: inputs.Data, base: Sequence[str]) -> str:
-    """The command to paste, for the recommended strategy or training without acting; empty if neither is possible."""
+    """The command to copy, which runs the recommended strategy or else trains offline; empty if neither is possible."""
     more = [f"--experiment_name={current.folder.name}_recommended"]  # A run with the default name may exist.
     more += [f"--total_rounds={current.plan.rounds}"] * bool(current.plan.doublings)
     points = {name: strategy.flags for name, strategy in results.configurations.items()}
     if name := results.verdict.recommended:
         return planning.command(base, name, points[name], *more)
-    # Training without acting uses all available rewards.
+    # Offline training uses all available rewards.
     return planning.offline_command(base, points, bool(data.scores), *more) if data.references and points else ""
 
 
 def write(context: Context) -> dict[str, Any]:
-    """Writes the page, then `advice.json`, which marks both as complete; returns the content of the latter.
+    """Writes the page, then `advice.json`, which marks both as complete; returns the content of `advice.json`.
 
     Raises:
       Failure: If a file cannot be written.

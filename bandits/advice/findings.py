@@ -33,7 +33,7 @@ def with_point(name: str, point: planning.Point) -> Configuration:
 
 
 def with_runs(name: str, point: planning.Point, outcomes: Iterable[Outcome], folder: pathlib.Path) -> Configuration:
-    """A configuration with the values of its runs after the planned rounds, even if the runs continued.
+    """A configuration with the values of its runs after the planned rounds, even if they were continued later.
 
     Args:
       name: Name of the configuration.
@@ -78,8 +78,8 @@ class Verdict:
     Attributes:
       against: Comparisons by reference and by strategy. The references are greedy, the uniform policy and the best
         fixed action. All comparisons belong to one family of tests.
-      best: The recommended strategy if it explores, and otherwise the exploring strategy with the highest mean. None if
-        all of them diverged or none was run.
+      best: The recommended strategy if it explores, and otherwise the exploring strategy with the largest gain over
+        greedy. None if all of them diverged or none was run.
       recommended: The strategy to deploy. Only strategies that are significantly better than the uniform policy
         qualify. The first choice is the best of those that are also significantly better than greedy. If there is none,
         the choice is greedy, with two exceptions that lead to the best other strategy: if that strategy is
@@ -165,11 +165,11 @@ class Findings:
       noise: Noise multipliers and guarantee of each epsilon, and of runs without noise, by name.
       with_noise: Results of the recommended strategy at each noise level that was run.
       clip_norm: Clip norm of the runs with noise.
-      why_no_noise: The reason in words why there were no runs with noise; empty if there were.
+      why_no_noise: The reason in words why noise cannot be added or would show nothing; empty if there is none.
       federation: Results of one strategy by kind, `federating.FEDERATED` or `ALONE`.
       by_client: Fractions of clients that federated training helps and hurts, from `federating.helped`; empty if
         unknown.
-      why_no_federation: The reason in words why no client trained alone; empty if clients did.
+      why_no_federation: The reason in words why no client can train alone; empty if clients can.
     """
 
     searches: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -191,7 +191,7 @@ def plain(value: Any) -> Any:
     """Converts a value for JSON, with null for numbers that are not finite.
 
     A comparison also includes its minimum detectable difference and the seeds required for the observed difference.
-    Results include their values by metric and seed, and the mean reward with its interval.
+    A configuration includes its flags, diverged seeds, values by metric and seed, and mean reward with its interval.
     """
     if isinstance(value, Configuration):
         content = {"flags": value.flags, "diverged": sorted(value.diverged), "mean_reward": value.estimate(REWARD)}

@@ -42,7 +42,7 @@ def base_flags(run_flags: Sequence[str]) -> tuple[str, ...]:
       run_flags: Run flags of the command.
 
     Raises:
-      UsageError: If a flag is unknown, or set by the recommendation itself.
+      UsageError: If a flag is unknown, is set by the recommendation itself, or adds noise.
     """
     settings = studies.parse(BINARY, run_flags)
     parameters = [f"bandits_{name}" for entry in registry.POLICIES.values() for name in entry.parameters]

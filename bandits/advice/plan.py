@@ -88,7 +88,7 @@ class Space:
         return math.prod(map(len, self.axes))
 
     def points(self, count: int) -> list[Point]:
-        """The points in `tried_first`, then others that are spread evenly; at most `size` in all.
+        """The points in `tried_first`, then others that are spread evenly; at most `count` and at most `size` in all.
 
         All strategies try the same learning rates, so that sampling does not favour any of them.
         """
@@ -159,22 +159,13 @@ def _text(value: float) -> str:
 
 
 def runs(base: Sequence[str], name: str, point: Point, first_seed: int, seeds: int, *more: str) -> list[Run]:
-    """Runs of a strategy at a point.
-
-    Args:
-      base: Flags of all runs.
-      name: `--bandits_type`.
-      point: Searched flags.
-      first_seed: The first seed.
-      seeds: Number of consecutive seeds.
-      *more: Further flags.
-    """
+    """Runs of a strategy at a point with `seeds` consecutive seeds; `base` and `more` are the other flags."""
     block = {"bandits_type": (name,)} | {flag: (value,) for flag, value in point.items()}
     return Grid(BINARY, (*base, *more), (block,), tuple(range(first_seed, first_seed + seeds))).runs()
 
 
 def label(strategy: Configuration) -> str:
-    """Name of a strategy, including its parameter."""
+    """Printed name of a strategy, with its searched parameters."""
     values = {flag.removeprefix("bandits_"): value for flag, value in strategy.flags.items() if "bandits" in flag}
     parameters = ", ".join(f"{parameter} {value}" for parameter, value in values.items())
     return f"{NAMES[strategy.name]} ({parameters})" if parameters else NAMES[strategy.name]
@@ -249,8 +240,7 @@ class Plan:
       independent_seeds: Number of new seeds on which the best strategy and greedy are run again; these seeds were not
         used to select the strategy.
       epsilons: Number of epsilons.
-      doublings: How many times the search's rounds were doubled because no model came close to the central linear
-        model.
+      doublings: How many times the search's rounds were doubled because models or strategies earned too little.
       federation_seeds: Number of seeds for clients that train alone, and for the federated runs that report metrics per
         client.
       alone_rounds: Number of federated rounds that take as long as one round in which clients train alone.
@@ -274,7 +264,7 @@ class Plan:
 
     @property
     def rungs(self) -> list[int]:
-        """Rounds of each rung in a search. A rung spans a few deployments, before which all strategies act alike."""
+        """Rounds of each rung in a search; at least two deployments, as all strategies act alike before the first."""
         return sweep.rungs(self.search_rounds, self.points, FACTOR, self.least)
 
     @property
@@ -373,8 +363,8 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Iterable[str] = STAGES)
       left: Remaining stages; finished ones stay as they are.
 
     Returns:
-      The plan. If even the smallest plan does not fit, its runs get fewer rounds. The rounds of a run still take at
-      least as long as its overhead, such as startup, so the plan can exceed the time.
+      The plan. If even the smallest plan does not fit and the search is still to come, runs get fewer rounds. These
+      still take at least as long as a run's overhead, such as startup, so the plan can exceed the time.
     """
     plan = full
     for name, value in _LADDER:
@@ -395,12 +385,7 @@ def fitted(full: Plan, pace: Pace, seconds: float, left: Iterable[str] = STAGES)
 
 
 def left_out(full: Plan, plan: Plan) -> list[str]:
-    """Parts of the full plan that a plan omits, in words.
-
-    Args:
-      full: The plan with nothing omitted.
-      plan: The plan.
-    """
+    """Parts of the full plan that a plan omits, in words."""
     missing = [NAMES[name] for name in full.configurations if name not in plan.configurations]
     parts = [listed(missing)] if missing else []
     for name, what in _PARTS.items():

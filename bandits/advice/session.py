@@ -121,18 +121,20 @@ class State:
 
 
 class Session:
-    """Executes the runs of a recommendation within its time budget."""
+    """Executes the runs of a recommendation within its time budget.
+
+    Attributes:
+      folder: The recommendation's folder.
+      state: Decisions of this and of earlier starts.
+      full: The plan with nothing omitted.
+      base: Flags of all runs.
+      plan: The current plan.
+      failed: Errors of failed runs, by name.
+      executor: Executes the runs.
+    """
 
     def __init__(self, folder: pathlib.Path, state: State, full: Plan, base: Sequence[str], workers: int):
-        """Initializes the session.
-
-        Args:
-          folder: The recommendation's folder.
-          state: Decisions of earlier starts.
-          full: The plan with nothing omitted.
-          base: Flags of all runs.
-          workers: Number of concurrent runs.
-        """
+        """Starts with the full plan; `workers` is the number of concurrent runs."""
         self.folder, self.state, self.full, self.base = folder, state, full, tuple(base)
         self.plan = full
         self.failed: dict[str, str] = {}
@@ -141,7 +143,7 @@ class Session:
         self._began: tuple[float, float] | None = None
 
     def measure(self, spaces: Mapping[str, planning.Space]) -> None:
-        """Measures how long a round and a run take, with short runs. The search continues the runs with its seeds.
+        """Measures how long a round and a run take, with short runs. The search continues those that have its seeds.
 
         Raises:
           Failure: If a run fails.
@@ -216,7 +218,7 @@ class Session:
             print_status(f"  left out: {part}")
 
     def lengthen(self) -> bool:
-        """Doubles the rounds if the rest of the search and the comparison still fit into the remaining time."""
+        """Doubles the rounds if the search, comparison and confirmation then still fit; returns whether they do."""
         plan = dataclasses.replace(self.plan, rounds=2 * self.plan.rounds, doublings=self.plan.doublings + 1)
         num_runs = len(plan.configurations) * plan.tuning_seeds
         seconds = self.pace.seconds(Work(0, num_runs, num_runs * self.plan.rounds))

@@ -34,13 +34,13 @@ class Stages:
     """Runs the stages of a recommendation.
 
     Attributes:
-      session: Executes runs.
+      session: The session that executes all runs.
       spaces: Search spaces by strategy.
       data: Facts about the data.
       deployment: Privacy mechanism of the deployment in which the model would be trained.
       epsilons: Epsilons to try.
       results: Results so far.
-      can_lengthen: Whether the command leaves the number of rounds open.
+      can_lengthen: Whether the search may double the number of rounds.
     """
 
     session: Session
@@ -59,7 +59,7 @@ class Stages:
             self.session.end()
 
     def search(self, plan: Plan) -> None:
-        """Tunes each strategy with the same number of points and rounds."""
+        """Tunes each strategy with the same number of points and rounds, or takes the defaults without a search."""
         results = self.results
         if plan.points < 2:
             defaults = {name: self.spaces[name].tried_first[0] for name in plan.configurations}
@@ -99,9 +99,9 @@ class Stages:
         self.results.searched = self._run("search", self.results.configurations, *seeds, rounds=rounds)
 
     def _is_far(self) -> bool:
-        """Whether every model is far below the central linear model, or no strategy's reward reflects its learning.
+        """Whether no model comes close to the central linear model, or no strategy earns half of that model's gain.
 
-        Without references, or if the linear model is no better than the uniform policy, the answer is no.
+        The gain is over the uniform policy. Without references, or without a gain, the answer is no.
         """
         references, searched = self.data.references, self.results.searched
         if references is None or math.isnan(references.near_linear):
@@ -175,7 +175,7 @@ class Stages:
             results.confirmed = self._run("confirm", both, planning.INDEPENDENT_SEED, plan.independent_seeds)
 
     def add_noise(self, plan: Plan) -> None:
-        """Trains the recommended strategy with noise."""
+        """Trains the recommended strategy without noise, and with the noise of each epsilon."""
         results, name = self.results, self.results.verdict.recommended
         if not name or not plan.epsilons or results.why_no_noise:
             return
@@ -196,7 +196,7 @@ class Stages:
         results.with_noise = self._run("noise", dict.fromkeys(flags, strategy), *seeds, flags)
 
     def federate(self, plan: Plan) -> None:
-        """Trains the clients separately, and together."""
+        """Trains each client alone, and all clients together."""
         results, name = self.results, self.results.verdict.recommended or GREEDY
         if not plan.federation_seeds or name not in results.configurations:
             return

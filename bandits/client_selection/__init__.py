@@ -1,4 +1,4 @@
-"""The comparison of client selection; `run` starts it from Python."""
+"""Comparison of client-selection strategies. `run` starts this study from Python."""
 
 from bandits import running
 

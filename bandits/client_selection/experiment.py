@@ -1,8 +1,8 @@
 """Federated training with selected clients, as rounds for the shared training loop.
 
-In each round, the selector may poll candidates and then chooses the cohort, the inputs of the cohort are prepared, the
-TFF round of `optimization.supervised` runs, and the selector observes the reported losses. The losses of all clients,
-which a server could not observe, are evaluated separately in plain TensorFlow.
+In each round, the selector chooses the cohort, after a poll of candidates if it needs one. The TFF round of
+`optimization.supervised` then trains the cohort, and the selector observes the reported losses. The losses of all
+clients, or of a sample of them, are evaluated in plain TensorFlow. A server could not observe these losses.
 """
 
 import functools
@@ -84,7 +84,7 @@ class SelectionRounds(training.TrainingRounds):
 
     @functools.cached_property
     def _evaluated(self) -> tuple[np.ndarray, clients.Examples]:
-        """Indices of the evaluated clients, all of which have examples, and their concatenated examples."""
+        """Indices of the evaluated clients, int64 [clients], all with examples, and these examples, concatenated."""
         ids = np.flatnonzero(self.sizes)
         if len(ids) > MOST_EVAL_CLIENTS:
             draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, 0, 0)
@@ -96,21 +96,21 @@ class SelectionRounds(training.TrainingRounds):
         return clients.pool(self._task.held_out, self._options.max_validation_samples, self._options.seed)
 
     def _measured(self, weights: models.Weights, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-        """Each example's loss and whether its prediction is correct."""
+        """Each example's loss, and whether its prediction is correct, float32 and bool [examples]."""
         measure = self._evaluation(_losses_and_hits)
         batches = self._task.batches(examples, self._options.eval_batch_size)
         losses, is_right = zip(*(measure(tuple(weights), *batch) for batch in batches), strict=True)
         return np.concatenate(losses), np.concatenate(is_right)
 
     def client_losses(self, weights: models.Weights) -> tuple[np.ndarray, np.ndarray]:
-        """Ids (int64) of the evaluated clients, and a model's mean loss (float64) on each client's examples."""
+        """Indices of the evaluated clients, int64 [clients], and a model's mean loss for each, float64 [clients]."""
         ids, examples = self._evaluated
         losses, _ = self._measured(weights, examples)
         starts = np.cumsum(self.sizes[ids]) - self.sizes[ids]
         return ids, np.add.reduceat(losses.astype(np.float64), starts) / self.sizes[ids]
 
     def evaluate(self, state: RoundState) -> dict[str, float]:
-        """Metrics of the model on all clients' examples and on held-out examples."""
+        """Metrics of the model on the evaluated clients' examples and on held-out examples."""
         ids, losses = self.client_losses(state.server.weights)
         return {
             metrics.GLOBAL_LOSS: float(np.average(losses, weights=self.sizes[ids])),

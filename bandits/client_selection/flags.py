@@ -1,4 +1,4 @@
-"""Flags of `run_client_selection`, and every check that needs no data and no TensorFlow."""
+"""Flags of `run_client_selection`, and all checks that need neither data nor TensorFlow."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from optimization.options import Training
 from optimization.study import cli, presets, selector_flags, task_flags, training_flags
 
 USAGE = """
-Which clients should train? Federated training whose clients are chosen at random or by their losses.
+Which clients should train? Compares federated training in which clients are chosen at random or by their losses.
 
   run_client_selection                                    # Synthetic(1,1), UCB-CS
   run_client_selection --client_selection=rand,pow_d,ucb_cs --clients_per_round=1,2 --repeat=3
@@ -60,7 +60,7 @@ class _Clients:
     client_weighting: str = setting("uniform", "Weight of each client in the mean", ["uniform", "num_examples"])
     max_examples_per_client: int = setting(
         functools.partial(registry.default, "max_examples_per_client"),
-        "Maximum number of examples per client, sampled with the seed; 0 for no limit",
+        "Maximum number of examples per client; larger clients use a seeded sample; 0 for no limit",
     )
 
 
@@ -78,9 +78,9 @@ class SelectionOptions(_Training, _Clients, _Evaluation, Training):
 
 @dataclasses.dataclass(frozen=True)
 class _Resplit:
-    """Synthetic clients."""
+    """Partition into clients."""
 
-    resplit: bool = setting(False, "Make new clients for each seed: --partition_seed is then equal to --seed")
+    resplit: bool = setting(False, "Make new clients for each seed: --seed then replaces --partition_seed")
 
 
 def define(flags: cli.FlagSet) -> None:
@@ -135,7 +135,7 @@ def check(settings: cli.Settings) -> None:
     """Checks the flags of one run's selector and task; see `variants`.
 
     Raises:
-      UsageError: If `--learning_rate_drops` are not rounds, or the task's clients cannot be sampled again.
+      UsageError: If `--learning_rate_drops` are not rounds, `--resplit` has no effect, or flags of the task conflict.
     """
     _numbers("learning_rate_drops", settings.learning_rate_drops)
     if settings.resplit and "partition_seed" not in registry.TASKS[settings.task_type].options:
@@ -155,7 +155,7 @@ def _numbers(flag: str, text: str | None) -> list[int]:
     """Distinct integers of a comma-separated flag; empty for None.
 
     Raises:
-      UsageError: If a value is not an integer, or is below 1.
+      UsageError: If a value is repeated, is not an integer, or is below 1.
     """
     return cli.whole_numbers(flag, ",".join(_words(flag, text))) if text is not None else []
 

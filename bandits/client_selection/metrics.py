@@ -16,7 +16,7 @@ BYTES_UP = metrics.BYTES_UP
 LOSS_POLLS = Metric("communication/loss_polls", "Clients asked for their exact loss", better="down")
 GLOBAL_LOSS = Metric(
     "eval/global_loss",
-    "Training loss over all clients, weighted by their data",
+    "Training loss over the evaluated clients, weighted by their data",
     better="down",
     evaluated=True,
     in_summary=True,

@@ -1,4 +1,4 @@
-"""Compares strategies of client selection; see `--help`."""
+"""Compares client-selection strategies; see `--help`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -28,7 +28,7 @@ _PER_ROUND = [metrics.MODEL_TRANSFERS, metrics.LOSS_POLLS]
 
 
 def final_table(rounds: pd.DataFrame) -> pd.DataFrame:
-    """Final metrics, with deviations over seeds, and communication per round, for each cohort size and selector.
+    """Final metrics with standard deviations over seeds, and communication per round, by cohort size and selector.
 
     Standard deviations divide by n - 1, as in all tables of this project. They are NaN for a single seed.
 
@@ -47,7 +47,7 @@ def final_table(rounds: pd.DataFrame) -> pd.DataFrame:
 
 
 class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
-    """Cho et al. 2020: federated training whose clients are chosen at random or by their losses."""
+    """Cho et al. 2020: federated training in which clients are chosen at random or by their losses."""
 
     flags = flags
     usage = flags.USAGE

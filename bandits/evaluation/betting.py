@@ -2,17 +2,18 @@
 
 Both need rewards in [0, 1] (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024;
 Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro, "Anytime-valid off-policy inference for contextual bandits", 2022,
-arXiv 2210.10768). The capital is a mean of products. Each factor is at least 0, and if v is the true value, its
-expectation is at most 1. The capital therefore reaches 2 / alpha with probability at most alpha / 2. It falls as v
-grows, so it excludes exactly the values below some number, which is the lower limit. The upper limit is 1 minus the
-lower limit of the missed rewards, 1 - r.
+arXiv 2210.10768). Both bet against each possible value v, and exclude v if the capital of the bets reaches 2 / alpha.
+The capital is a mean of products. Each factor is at least 0, and if v is the true value, its expectation is at most 1,
+so the true value is excluded with probability at most alpha / 2. The capital falls as v grows, so the excluded values
+are those below some number, which is the lower limit. The upper limit is 1 minus the lower limit of the missed rewards,
+1 - r.
 
 **Few distinct outcomes.** Without a single success, a large-sample interval has no width at all. A client has weights w
 that sum to k, and payoffs w r that sum to P, which is between 0 and k. Over clients, E[P - v k] = 0. For a fixed stake
 f in [0, 1], the capital is the product over clients of 1 + f (P / v - k) / max k. Clients are independent, so its
-expectation is at most 1, and the limit follows from Markov's inequality. Neither limit depends on the unit of the
-rewards or on their direction. The largest k in the log is used as the largest possible k. The limits of a difference
-follow from the limits of both values, which then hold jointly.
+expectation is at most 1, and the limit follows from Markov's inequality. The interval depends neither on the unit of
+the rewards nor on their direction. The largest k in the log is used as the largest possible k. The limits of a
+difference follow from the limits of both values, which then hold jointly.
 
 **Confidence sequences.** The unit is a cohort of clients, and the estimand is a ratio of totals over clients. Each
 client has at most m rows per round. Round t gives the means over the clients of its cohort of a = sum min(w, W) r,
@@ -72,7 +73,7 @@ _MOST_NUMBERS = 4_000_000  # Maximum number of floats in memory at once.
 
 
 class Outcomes(NamedTuple):
-    """Sums over each client's rows that bound the value of a policy or of the log.
+    """Sums over each client's rows, from which limits for the value of a policy or of the log follow.
 
     Attributes:
       mode: The most frequent reward, by weight.
@@ -149,7 +150,7 @@ def few_outcomes(terms: Terms, bounds: RewardBounds | None) -> tuple[FewOutcomes
 
 
 def _largest_excluded(is_excluded: Callable[[float], bool]) -> float:
-    """Largest excluded value in [0, 1], given that all values below it are excluded, too; errs on the safe side."""
+    """Largest excluded value in [0, 1], rounded down. All values below an excluded value must be excluded, too."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
@@ -189,7 +190,7 @@ class ConfidenceSequence(NamedTuple):
 
     Attributes:
       looks: int [looks], rounds or periods of the observations.
-      estimates: Sum of weighted rewards divided by number of rows, so far.
+      estimates: Sum of the weighted rewards so far, divided by the number of rows so far.
       lows: Lower limits, which never fall.
       highs: Upper limits, which never rise. If an upper limit is below the lower limit, an assumption does not hold.
       sentences: The last interval and its assumptions, in words.
@@ -230,7 +231,7 @@ def observations(
 
     Args:
       terms: Terms of the log's rows.
-      looks: int [rows], the row's round or period (see `unit`).
+      looks: int [rows], the row's round or period (see `unit`); None if the log has none.
       bounds: Bounds of a client's rows at one look.
       client_ids: Name of the client for each number in `terms.clients`.
       seed: Random seed of the sample of rows for clients with more rows than `bounds` allows.
@@ -285,7 +286,7 @@ def log_capital(payoffs: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np
 
 
 def _limits(payoffs: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Lower limit after each observation, float64 [looks]; bets against all lower values have reached the level."""
+    """Lower limit after each observation, float64 [looks]. Bets against all smaller values have reached the level."""
     level = math.log(2 / (1 - intervals.CONFIDENCE))
 
     def first_rejection(values: np.ndarray) -> np.ndarray:
@@ -305,7 +306,7 @@ def _limits(payoffs: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def cohorts(path: str) -> dict[str, Any]:
-    """Flags of the run that wrote a log. They decide whether its rounds are independent samples of one value.
+    """The flags of a log's run that decide whether its rounds are independent samples of one value.
 
     Args:
       path: The run's folder or one of its files. Without a readable configuration, there are no flags.
@@ -327,11 +328,11 @@ def is_own_model(log: str, target: Target) -> bool:
 
 
 def check(settings: cli.Settings, target: Target, *, is_runs: bool) -> None:
-    """Rejects `--anytime` for a log without rounds or without uniform cohorts, before the log is read.
+    """Rejects `--anytime` if no confidence sequence is valid, before the log is read.
 
     Args:
       settings: The flags.
-      target: The policy, which must not have learned from the log.
+      target: The policy. `logged` and the model of the log's own run are rejected.
       is_runs: Whether a run wrote the log.
 
     Raises:
@@ -377,11 +378,11 @@ def of_log(
     looks = log.periods if when == "periods" else log.rounds
     result = sequence(*observations(rows, looks, limits, log.client_ids, settings.seed))
     in_unit = {name: rewards.to_user(getattr(result, name)) for name in ("estimates", "lows", "highs")}
-    return result._replace(**in_unit, sentences=tuple(sentences(result, limits, rewards)))
+    return result._replace(**in_unit, sentences=tuple(sentences(result, limits, rewards, when)))
 
 
-def sentences(result: ConfidenceSequence, limits: bounds_lib.Bounds, rewards: RewardBounds) -> list[str]:
-    """The last interval of a sequence in the user's unit, and its assumptions, in words."""
+def sentences(result: ConfidenceSequence, limits: bounds_lib.Bounds, rewards: RewardBounds, when: str) -> list[str]:
+    """The last interval in the user's unit, and its assumptions, in words; `when` is `rounds` or `periods`."""
     size, weight = len(result.looks), limits.largest_weight
     mean, low, high = (float(values[-1]) for values in (result.estimates, result.lows, result.highs))
     last = intervals.Interval(mean, low, high, size)
@@ -392,9 +393,9 @@ def sentences(result: ConfidenceSequence, limits: bounds_lib.Bounds, rewards: Re
         ]
     shown = last.scaled(rewards.span, rewards.low).text(label="95% confidence sequence ")
     return [
-        f"Anytime: {shown} after {size:,} rounds. With probability 95% the intervals of "
-        "all rounds contain the value for the population that cohorts are sampled from, with at most "
-        f"{limits.max_rows:,} rows per client and round."
+        f"Anytime: {shown} after {size:,} {when}. With probability 95% the intervals of all {when} contain the value "
+        f"for the population that cohorts are sampled from, with at most {limits.max_rows:,} rows per client and "
+        f"{when.removesuffix('s')}."
         + (f" Clipping weights at {weight:g} widens the intervals without bias." if math.isfinite(weight) else ""),
         "It assumes uniform cohorts, correct propensities, and a target and bounds that were fixed without this log. "
         "The policies that acted may have learned from it.",

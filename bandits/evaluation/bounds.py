@@ -94,7 +94,7 @@ def check(settings: cli.Settings) -> None:
     """Checks the flags of bounds and of private values together.
 
     Raises:
-      UsageError: If a flag is missing or has no effect.
+      UsageError: If a flag is missing, has no effect, or conflicts with another one.
     """
     reward_bounds(settings)
     reader = "private" if settings.private else "anytime" if settings.anytime else None
@@ -146,7 +146,7 @@ class Bounds:
     """Bounds on one client's contribution.
 
     Attributes:
-      largest_weight: Upper limit to which importance weights are clipped. It is at least 1, which is their mean, and
+      largest_weight: Upper limit to which importance weights are clipped. It is at least 1, the expected weight, and
         infinite for no limit.
       max_rows: Maximum number of rows that count for a client, in total or per round. If there are more, a keyed sample
         is used, and the client counts like a client with this many rows.

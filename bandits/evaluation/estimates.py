@@ -28,7 +28,7 @@ HEADLINES = {
     "ips": "is unbiased if the propensities are right",
     "clipped_ips": "is the same as IPS, because no weight exceeds --clip: unbiased if the propensities are right",
 }
-_LAST = 1 / 3  # Last part of a log, compared with the earlier rows. Fixed, not chosen from the data.
+_LAST = 1 / 3  # The last third of a log is compared with the earlier rows. This share is fixed in advance.
 _LEVEL = 0.05  # Significance level of the tests for changes.
 _COLUMNS = (
     "estimator", "parameter", "value", "low", "high", "difference", "difference_low", "difference_high",
@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
       value: The policy's value with its interval over clients; the interval is NaN if the estimator is biased.
       difference: The value minus the log's mean reward; None for the log's mean itself, and for a biased estimator.
       bootstrap: The value with a bootstrap interval; None without bootstrap samples or without an interval.
-      is_biased: Whether the bias has an unknown size: DM, DRos, and any estimator that limits some of the weights.
+      is_biased: Whether the bias has an unknown size, as for DM, DRos, and estimators that limit some of the weights.
       value_by: Kind of the value's interval: `DELTA`, `BOOTSTRAP`, `BETTING`, or empty if there is none.
       difference_by: Kind of the difference's interval.
     """
@@ -80,7 +80,7 @@ _WithKind = tuple[Interval, Interval | None, str]  # An interval, the bootstrap 
 
 
 def headline(results: Sequence[Estimate]) -> tuple[Estimate, str] | None:
-    """Reported estimate and the reason for the choice; None if no unbiased estimator has a value."""
+    """The estimate to report, and the reason for this choice; None if no unbiased estimator has a value."""
     by_name = {each.name: each for each in results if math.isfinite(each.value.mean) and not each.is_biased}
     for name, reason in HEADLINES.items():
         if name in by_name:
@@ -171,8 +171,8 @@ def estimates(
       seed: Random seed of the bootstrap.
       draws: Number of bootstrap samples.
       by_bootstrap: Whether values and differences have bootstrap intervals.
-      few: Outcomes that are too few for the intervals above. Finite-sample intervals then replace those of all
-        estimators, and are widened to contain the estimates. None if there are no such outcomes.
+      few: Sums for finite-sample intervals. These replace the intervals of a value whose outcomes are few, and of all
+        differences, and are widened to contain the estimate. None if large-sample intervals are valid.
     """
     totals = {each: each.totals(rows) for each in (LOGGED, *asked)}
     drawn = estimators.ratio(estimators.resampled(np.stack([*totals.values()], axis=1), names, seed, draws))
@@ -226,9 +226,9 @@ def changes(rows: Terms, is_last: np.ndarray, estimator: Estimator) -> tuple[np.
     """Values before and after a cut, their changes with intervals, and Holm-adjusted p-values.
 
     The two quantities are the policy's difference from the log and the log's mean reward. A change's error is computed
-    from each client's residuals of both parts together, since a client may have rows in both. The degrees of freedom of
-    Student's t are the effective number of clients (Kish) by these residuals, minus one. They are few if only a few
-    clients determine the change.
+    from the differences between each client's residuals in the two parts, because a client may have rows in both. The
+    degrees of freedom of Student's t are Kish's effective number of clients by these differences, minus one. They are
+    few if only a few clients determine the change.
 
     Args:
       rows: Terms of the log's rows.
@@ -269,7 +269,7 @@ def findings_on_changes(
 ) -> list[log_checks.Finding]:
     """Findings about changes, as warnings if they are significant.
 
-    They are empty without times, or if the last third of the rows begins at the earliest time.
+    There are none without times, or if the last third of the rows begins at the earliest time.
 
     Args:
       rows: Terms of the log's rows.

@@ -181,7 +181,7 @@ def interval(
 
     Args:
       totals: float64 [clients, 2], numerator and denominator; see `Estimator.totals`.
-      minus: Totals of the same clients for a value to subtract; None to subtract nothing.
+      minus: float64 [clients, 2], the same clients' totals for a value to subtract; None to subtract nothing.
       confidence: Confidence level.
     """
     both, size = [totals] if minus is None else [totals, minus], len(totals)

@@ -29,7 +29,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
     """Evaluates a policy, and prints, writes and returns the results.
 
     Args:
-      settings: The flags of `evaluate_policy`. Results are written only with `output_dir`.
+      settings: The flags of `evaluate_policy`. If set, `output_dir` gets the results, and `save_log` the log.
       target: The policy.
       models: Models whose privacy loss a private evaluation counts; see `private.models`.
 
@@ -46,7 +46,7 @@ def evaluate(settings: cli.Settings, target: Target, models: Sequence[ledger.Spe
     is_runs = interactions.is_logged(settings.log) or interaction_log.is_log_file(settings.log)
     betting.check(settings, target, is_runs=is_runs)
     with_contexts = has_model or of_run is not None or settings.save_log is not None
-    with_contexts = with_contexts or (target.kind == "logged" and not settings.private)  # The features are checked.
+    with_contexts = with_contexts or (target.kind == "logged" and not settings.private)  # To check features.
     log = _read(settings, target, is_runs=is_runs, with_contexts=with_contexts)
     if settings.save_log:
         with files.whole(pathlib.Path(settings.save_log), 0o600) as file:

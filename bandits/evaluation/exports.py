@@ -45,7 +45,8 @@ def export(run: results.Run, folder: pathlib.Path) -> pathlib.Path:
     """Writes a run's final model to a folder, and returns the folder; see `results.Run.export`.
 
     Raises:
-      UsageError: If the run has no final model, or its policy or columns cannot be exported.
+      UsageError: If there is no final model, its policy or columns cannot be exported, or the folder has other files.
+      Failure: If a file cannot be written.
     """
     predictor = predictions.of_run(run)
     inputs = kinds(predictor.known, predictor.task)
@@ -92,7 +93,7 @@ def _quiet() -> Iterator[None]:
 def _save(predictor: predictions.Predictor, kinds: Kinds, folder: pathlib.Path, dtype: tf.DType) -> None:
     """Writes a SavedModel whose numeric inputs have this dtype; TensorFlow Lite needs float32.
 
-    It is built as a graph, since a `tf.function` renames arguments that contain spaces or special characters.
+    The model is built as a graph, because a `tf.function` renames arguments that contain spaces or special characters.
     """
     v1, known, options = tf.compat.v1, predictor.known, predictor.task
     with tf.Graph().as_default(), v1.Session() as session:
@@ -167,14 +168,14 @@ def why_not_lite(known: statistics.OfTable) -> str:
 def features(
     inputs: Mapping[str, tf.Tensor], known: statistics.OfTable, options: TaskOptions, *, is_lite: bool
 ) -> tf.Tensor | ActionSets:
-    """Features in the form that the model expects.
+    """Features in the form that the model expects: float32 [rows, features], or sets of actions.
 
     Args:
       inputs: The columns of `kinds`, [rows] each. Numbers have one dtype, and are NaN if missing; categories are text,
         and empty if missing. Columns of actions are [rows, slots], and so is `OFFERED`, bool.
       known: Statistics of the columns.
       options: The run's options.
-      is_lite: Whether to use only operations of TensorFlow Lite; spaces around text are then not removed.
+      is_lite: Whether to use only operations of TensorFlow Lite. Spaces around text then stay.
     """
     words = schema.listed(options.missing_values)
 

@@ -42,13 +42,13 @@ class Evaluation:
     Attributes:
       settings: The flags.
       log: The log.
-      policy: The policy.
+      policy: Description of the policy.
       estimates: Estimates from all estimators, beginning with the mean logged reward.
       rows: Terms of the log's rows.
       findings: Results of the log's checks.
-      refusal: The check that rules out a conclusion; None if there is no such check.
+      refusal: The finding that rules out a conclusion; None if there is none.
       has_model: Whether a reward model was trained.
-      anytime: The interval after each observation; None without `--anytime`.
+      anytime: The interval after each observation; None without `--anytime`, or if a refusal rules it out.
       reward_bounds: Declared or recognized bounds of the rewards; None if they are unknown.
     """
 
@@ -74,7 +74,7 @@ def _shown(interval: Interval, *, signed: bool = False, without: str = "no inter
 
 
 def _conclusion(evaluation: Evaluation) -> list[str]:
-    """The conclusion: first whether the policy differs from the logging policy, then the policy's value."""
+    """The conclusion, such as whether the policy differs from the logging policy, and then the policy's value."""
     policy = evaluation.policy
     if evaluation.refusal:
         values = {each.name: each.value for each in evaluation.estimates}
@@ -206,7 +206,7 @@ def write_files(
     Args:
       output_dir: The folder to write to.
       rows: Rows of `estimates.csv`.
-      description: Content of `evaluation.json` apart from the rows, whose nonfinite numbers become null.
+      description: Content of `evaluation.json` apart from the rows, in which nonfinite numbers become null.
       printed: The printed text, which the page also contains.
       intervals: Intervals by label, for the figure on the page.
 

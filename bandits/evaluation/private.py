@@ -57,7 +57,7 @@ def models(settings: cli.Settings, target: Target) -> list[ledger.Spent]:
     """Checks the flags of private and anytime-valid values; returns the models that count as releases on the clients.
 
     Raises:
-      UsageError: If a flag would break privacy, or has no effect.
+      UsageError: If a flag is missing, would break privacy, or has no effect.
     """
     bounds_lib.check(settings)
     if not settings.private:
@@ -132,7 +132,7 @@ def pay(
       target_epsilon: Total epsilon that may be spent; None for no limit.
 
     Raises:
-      UsageError: If the release would spend more; nothing is written in that case.
+      UsageError: If the release would exceed `target_epsilon`; nothing is written in that case.
     """
     with ledger.opened(path) as book:
         new = [*(model for model in models if model not in book.entries), ledger.Spent(_RELEASE, mechanism)]
@@ -180,7 +180,7 @@ def evaluate(
     log: interaction_log.InteractionLog,
     probabilities: np.ndarray,
 ) -> list[dict[str, Any]]:
-    """Makes the release, prints it, writes it and returns its rows; nothing else from the log is released.
+    """Makes, prints and returns the release, and writes it to `output_dir`; nothing else from the log is released.
 
     Args:
       settings: The flags.
@@ -254,7 +254,7 @@ def checks(answer: Answer) -> list[Finding]:
 def sentences(values: Sequence[Value], policy: str, limits: bounds_lib.Bounds) -> list[str]:
     """Text of private values, each with its interval and bias."""
     said = [
-        f"Estimates with weights above {limits.largest_weight:g} clipped, at most {limits.max_rows:,} rows per client. "
+        f"Weights above {limits.largest_weight:g} are clipped, and clients have at most {limits.max_rows:,} rows. "
         "The 95% intervals are for the values without clipping, account for clients and noise, and are conservative."
     ]
     for value in values:

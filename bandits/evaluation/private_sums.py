@@ -262,7 +262,7 @@ class _Noised:
 
 
 def _upper_limit(mean: float, level: float) -> float:
-    """Largest expectation of numbers in [0, 1] to which their mean has at most a given relative entropy."""
+    """Largest expectation v at which the relative entropy of a mean in [0, 1] to v is at most `level`."""
     mean = min(max(mean, 0.0), 1.0)
     if mean == 1:
         return 1.0

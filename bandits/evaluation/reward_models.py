@@ -115,7 +115,7 @@ def _trained(
     fold: np.ndarray,
     settings: cli.Settings,
 ) -> "models.Weights":
-    """A model trained on the clients of a fold; untrained if the fold has no clients."""
+    """Weights of a model that is trained on the clients of a fold; zeros if the fold has no clients."""
     # A model without a hidden layer can learn from any initial weights. Zeros give unseen contexts the mean reward.
     start = tuple(np.zeros(shape, np.float32) for shape in model.shapes.values())
     if not len(fold):

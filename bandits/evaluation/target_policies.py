@@ -40,7 +40,7 @@ class Target(NamedTuple):
 
     Attributes:
       kind: `logged`, `uniform`, `constant`, `column` or `run`.
-      name: The action, the columns, or the folder; empty for the first two.
+      name: The action, the columns, or the folder; empty for `logged` and `uniform`.
       run: The folder of the run whose predictions are in the columns; empty for other policies.
     """
 
@@ -106,7 +106,7 @@ def probabilities(target: Target, log: interaction_log.InteractionLog) -> np.nda
 
 
 def where_not_offered(target: Target, log: interaction_log.InteractionLog) -> list[log_checks.Finding]:
-    """Says what a policy of kind `constant` does in rows that do not offer its action; empty for other policies."""
+    """Finding on rows that do not offer a `constant` policy's action; empty for other policies and without sets."""
     if target.kind != "constant" or not log.has_sets:
         return []
     missing = len(log) - int((log.slot_actions == log.action_names.index(target.name)).sum())
@@ -118,7 +118,7 @@ def options_of_run(folder: str) -> BanditOptions:
     """The options that a run's flags define.
 
     Raises:
-      UsageError: If the folder is not a run of run_federated, or has no model yet.
+      UsageError: If the folder is not a run of run_federated, or its model is not saved.
     """
     try:
         run = runs.read(pathlib.Path(folder))
@@ -142,7 +142,7 @@ def known_statistics(folder: str) -> statistics.OfTable | None:
 
 
 def policy_sums(folder: str) -> dict[str, np.ndarray]:
-    """Deployed sums of a run's policy; empty if there are none."""
+    """Deployed sums of a run's policy, float32 by name; empty if there are none."""
     path = pathlib.Path(folder) / run_folder.POLICY_FILE
     sums = files.read_arrays(path) if path.is_file() else {}
     return {name: total.astype(np.float32) for name, total in sums.items()}
@@ -153,7 +153,7 @@ class RunModel:
     """A model and policy of a run.
 
     Attributes:
-      phase: The run's options.
+      phase: Options of the run's last phase.
       num_actions: Number of actions.
       model: The model.
       weights: Weights of the model.
@@ -209,7 +209,7 @@ class RunModel:
         try:
             for number, part in enumerate(_batches(contexts, count)):
                 seen = models.dense(tf.nest.map_structure(tf.convert_to_tensor, part))
-                key = tf.constant([0, number])  # A policy that uses random numbers samples them once here.
+                key = tf.constant([0, number])  # A policy that samples random numbers gets fixed keys here.
                 with policies.shows_invalid_rows():
                     rows, _ = process.probabilities(policy, self.model, self.weights, self.loss, seen, key, self.state)
                 parts.append(rows.numpy().astype(np.float64))
@@ -242,7 +242,7 @@ def outputs(model: "models.Model", weights: "models.Weights", contexts: clients.
 def of_final_model(
     log: interaction_log.InteractionLog, folder: str, chosen: BanditOptions, settings: cli.Settings
 ) -> np.ndarray:
-    """Action probabilities of a run's final model, float64 [rows, actions].
+    """Action probabilities of a run's final model, float64 [rows, actions], or [rows, slots] if actions have features.
 
     A scheduled parameter has its value for the next deployment after the run.
 

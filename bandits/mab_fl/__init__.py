@@ -1,4 +1,4 @@
-"""MAB-FL; `run` starts it from Python."""
+"""MAB-FL, in which a bandit chooses whose models to average. `run` starts this study from Python."""
 
 from bandits import running
 

@@ -1,8 +1,8 @@
 """MAB-FL (Lundahl 2021, Algorithm 7) as rounds for the shared training loop.
 
-In a round, the rule chooses a combination, and its participants' inputs are prepared. `process` trains, measures,
-averages, and measures again. Then the reward is computed, and the rule is updated. The state also has the best model so
-far and the number of exchanges.
+In a round, the rule chooses a combination. The TFF round of `process` trains the combination's participants, measures
+the target's model, averages the models, and measures the averages. Then the reward is computed, and the rule is
+updated. The state also holds the best model so far and the number of exchanges.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,11 +36,11 @@ class RoundState(NamedTuple):
       best_weights: The model with the highest validation AUC so far.
       best_auc: float64, AUC of that model.
       best_round: int64, round of that model; 0 for the untrained model.
-      global_auc: float64, validation AUC of the global model.
+      global_auc: float64, validation AUC of the global model; 0.5 before round 1.
       history: float64 [32], validation AUC of the target's own model in the latest rounds, newest last; NaN before
         the first round. Unlike the global model's AUC, it does not dip whenever a bad combination is tried.
-      increases: float64 [increases], the latest AUC increases of all tried combinations, newest last; NaN for those
-        still to come. Empty if no threshold depends on them.
+      increases: float64 [1024], the latest AUC increases of all tried combinations, newest last; NaN where there are
+        fewer. Empty if no threshold depends on them.
       falling_rounds: int64, number of consecutive rounds, up to the latest, in which early stopping's spline fell.
       stopped_after: int64, round after which early stopping ended the training; 0 if it did not.
       communications: int64, number of exchanges between the server and the participants so far.
@@ -79,14 +79,7 @@ class MabFlRounds(runner.Rounds):
     """
 
     def __init__(self, options: flags.MabFlOptions, participants: silos.Silos, target: int, choices: Sequence[str]):
-        """Prepares the data of all rounds.
-
-        Args:
-          options: Options of the study.
-          participants: All participants' rows.
-          target: Index of the target.
-          choices: The combinations to choose from.
-        """
+        """Prepares the data of all rounds; labels of a corrupted participant are flipped here."""
         self._options, self._names, self.target = options, participants.names, target
 
         def normalized(rows: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
@@ -205,7 +198,7 @@ class MabFlRounds(runner.Rounds):
     def _without_worse(
         self, state: RoundState, tried: Sequence[int], reward: np.ndarray, reward_sums: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`reward_products` and `is_kept` after a round, once significantly worse combinations are dropped."""
+        """`reward_products` and `is_kept` after a round, in which significantly worse combinations are dropped."""
         if not self._options.drop_level:
             return state.reward_products, state.is_kept
         products = np.copy(state.reward_products)
@@ -227,7 +220,7 @@ class MabFlRounds(runner.Rounds):
         auc: np.float64,
         round_num: int,
     ) -> tuple[RoundState, Mapping[str, Any]]:
-        """State with the AUC of its model and with the best model so far, and the round's metrics."""
+        """The state, completed by its model's AUC and by the best model so far; and the round's metrics."""
         after = after._replace(global_auc=auc)
         if auc > before.best_auc:
             after = after._replace(
@@ -270,11 +263,11 @@ class MabFlRounds(runner.Rounds):
         return process.ParticipantInput(*self._training_rows[participant], features, labels, shares, key)
 
     def _exchanged(self, tried: Sequence[int]) -> tuple[int, Mapping[str, int]]:
-        """Number of exchanges in a round (section 8.3.2), regardless of their size, and the payload of the round.
+        """Number of exchanges in a round (section 8.3.2), and their sizes in bytes; both 0 if the target trains alone.
 
         The model is sent to each participant that trains, and back. Unless the combination is fixed, the averages are
-        also sent to the target, which sends back their measurements. With delayed rewards, both are sent with the
-        models of the next round.
+        also sent to the target, which sends back their AUCs. With delayed rewards, averages and AUCs are sent with
+        the models of the next round.
         """
         if self._options.choices == flags.TARGET_ALONE:
             return 0, payloads.row(0, 0, 0, 0)
@@ -285,7 +278,7 @@ class MabFlRounds(runner.Rounds):
         return 2 * trained + extra, payloads.row(size, size, trained + measured, trained, measured)
 
     def global_weights(self, state: RoundState) -> tuple[np.ndarray, ...]:
-        """The global model."""
+        """The global model's weights, float32, in the order of the classifier's `shapes`."""
         return tuple(np.asarray(candidates)[state.server.chosen] for candidates in state.server.candidates)
 
     def test_auc(self, weights: models.Weights) -> float:
@@ -303,7 +296,7 @@ class MabFlRounds(runner.Rounds):
         return {metrics.TEST_AUC: auc, metrics.BEST_TEST_AUC: auc if is_best else self.test_auc(state.best_weights)}
 
     def model(self, state: RoundState) -> Mapping[str, np.ndarray]:
-        """The best global model's weights by name."""
+        """The best global model's weights, float32 by name."""
         return dict(zip(self._classifier.shapes, state.best_weights, strict=True))
 
     def combinations_csv(self, state: RoundState) -> bytes:
@@ -321,7 +314,7 @@ class MabFlRounds(runner.Rounds):
 
 
 def _newest(before: np.ndarray, added: np.ndarray) -> np.ndarray:
-    """The newest values, with the same length as `before`."""
+    """Appends to a history, and drops as many of its oldest values. An empty history stays empty."""
     return np.append(before, added)[len(added) :] if len(before) else before
 
 

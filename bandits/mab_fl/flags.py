@@ -20,7 +20,7 @@ from optimization import corrections
 from optimization.study import cli, presets, task_flags, training_flags
 
 USAGE = """
-Who should a target participant learn with? A bandit chooses the combination that is averaged, round by round.
+Who should a target participant learn with? In each round, a bandit chooses whose models are averaged.
 
   run_mab_fl                                              # synthetic participants; the best pair is 0110
   run_mab_fl --task_type=heart_disease --target=va --decision_rule=extreme_explore
@@ -34,7 +34,7 @@ PRESETS = pathlib.Path(__file__).parent / "presets"
 
 TASKS = {
     "generator": "synthetic participants; worker_2 and worker_3 share one concept; needs no file",
-    "heart_disease": "UCI's four hospitals; needs --data_dir with heart_disease_4sites.csv",
+    "heart_disease": "UCI's four hospitals; needs heart_disease_4sites.csv in --data_dir",
     "tabular": "your own table: --data_file, --client_column and --label_column",
 }
 _FRACTIONS = {"generator": (0.01, 0.4), "heart_disease": (0.2, 0.4), "tabular": (0.2, 0.4)}
@@ -112,8 +112,8 @@ class _Decisions:
     )
     drop_level: PositiveFraction = setting(
         None,
-        "Extreme Explore drops combinations that a paired t test finds worse than the best so far. This is the "
-        "probability of dropping the best one during the run (default: drop none)",
+        "Extreme Explore drops combinations that are worse than the best so far in a paired t test. This is the "
+        "maximum probability of dropping the best one in a run (default: drop none)",
         below=True,
         only={"decision_rule": ("extreme_explore",), "reward": ("increment",)},
     )
@@ -138,7 +138,7 @@ class _Stopping:
     """Early stopping."""
 
     early_stopping: bool = setting(
-        False, "Stop when the spline through the target's own validation AUC falls, after every combination was tried"
+        False, "Stop when the spline through the target's own validation AUC falls and all combinations have been tried"
     )
     early_stopping_patience: Count = setting(
         5, "Number of consecutive rounds in which the spline must fall", only={"early_stopping": True}
@@ -155,7 +155,7 @@ class _Data:
         only={"task_type": ("heart_disease", "tabular")},
     )
     train_fraction: PositiveFraction = setting(
-        lambda settings: _FRACTIONS[settings.task_type][0], "Fraction of participants' rows to train on", below=True
+        lambda settings: _FRACTIONS[settings.task_type][0], "Share of each participant's rows to train on", below=True
     )
     validation_fraction: Fraction = setting(
         lambda settings: _FRACTIONS[settings.task_type][1],
@@ -211,15 +211,15 @@ class MabFlOptions(_Study, _Decisions, _Rounds, _Stopping, _Corruption):
     """Options of a run.
 
     Attributes:
-      seed: Random seed, except for the data.
-      setting: Name of the study's setting, or empty.
-      silos: The participants.
+      seed: Random seed of everything except the data.
+      setting: Name of the preset's setting, such as `ucb`; empty without a preset.
+      silos: Options of the participants' data.
       decision_rule: Name of the decision rule or baseline.
       rule: The decision rule.
       delays_rewards: Whether Extreme Explore observes a round's rewards in the next round, and therefore uses its
         estimates to choose which average to adopt.
       choices: The set of combinations to choose from: a value of `--combinations`, or a baseline.
-      reward: Reward of an increase.
+      reward: Function that maps an increase in the AUC to a reward.
       corrections: Corrections of the SGD gradients.
       rounds_per_checkpoint: Rounds between checkpoints.
     """
@@ -255,7 +255,7 @@ def check(settings: cli.Settings) -> None:
     """Checks flags against each other.
 
     Raises:
-      UsageError: If a flag has no effect, or if values conflict.
+      UsageError: If a flag is missing, or if values conflict.
     """
     if settings.decision_rule == FIXED and not settings.fixed_combination:
         raise UsageError("--decision_rule=fixed needs --fixed_combination, such as 0110.")
@@ -329,7 +329,7 @@ def chosen_settings(preset: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _grid(table: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Names and flags of a table's settings."""
+    """Yields the name and the flags of each setting in a table."""
     varied = {name: choices for name, choices in values.items() if isinstance(choices, list)}
     for combination in itertools.product(*varied.values()):
         chosen = dict(zip(varied, combination, strict=True))

@@ -32,8 +32,8 @@ class BinaryClassifier:
     """Two logits from linear layers, with batch normalization and ReLU in between (section 8.5).
 
     Batch normalization's statistics are part of a model: a participant measures them once, on its training rows with
-    its trained weights, and they are sent, averaged and adopted like every other weight. A moving
-    average is not needed, and would lag far behind after a few steps on a hundred rows.
+    its trained weights, and they are sent, averaged and adopted like every other weight. Moving averages are not
+    needed, and would lag far behind after a few steps on a hundred rows.
 
     Attributes:
       num_features: Width of the input.
@@ -45,7 +45,7 @@ class BinaryClassifier:
 
     @property
     def trained(self) -> models.Model:
-        """The part that SGD trains; its `forward` normalizes by the mini-batch."""
+        """The part that SGD trains; its `forward` normalizes with the statistics of the mini-batch."""
         sizes = [self.num_features, *self.hidden, _NUM_CLASSES]
         shapes: dict[str, tuple[int, ...]] = {}
         for layer, (width_in, width_out) in enumerate(itertools.pairwise(sizes)):
@@ -77,7 +77,7 @@ class BinaryClassifier:
         return tuple(weights)
 
     def statistics(self, trained: Sequence[tf.Tensor], features: tf.Tensor) -> list[tf.Tensor]:
-        """Mean and variance of each normalization's input, over `features`, float32 [rows, features]."""
+        """Mean and variance over rows of each normalization's input, float32 [width], for features [rows, features]."""
         return self._run(trained, features)[1]
 
     def scores(self, weights: Sequence[tf.Tensor], features: tf.Tensor) -> tf.Tensor:
@@ -94,7 +94,7 @@ class BinaryClassifier:
     def _run(
         self, trained: _Layer, features: tf.Tensor, statistics: _Layer | None = None
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Logits, and the statistics that were used: the given ones, or otherwise those of these rows."""
+        """Logits, float32 [rows, 2], and the used statistics: `statistics`, or by default those of these rows."""
         values, used, weights = features, [], iter(trained)
         for layer in range(len(self.hidden)):
             values = tf.nn.bias_add(values @ next(weights), next(weights))
@@ -146,7 +146,8 @@ class RoundMetrics(NamedTuple):
     Attributes:
       local_auc: float32, AUC of the target's locally trained model on the target's validation rows (step 4).
       candidate_auc: float32 [combinations], AUC of the averages on the same rows (step 6).
-      nonfinite_participants: int32, participants whose training diverged; they contribute the model they received.
+      nonfinite_participants: int32, participants whose training diverged. They contribute the weights that they
+        received, with statistics measured anew.
     """
 
     local_auc: float
@@ -174,12 +175,12 @@ def auc(scores: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class MabFlProcess:
-    """Everything that defines the rounds.
+    """Definition of the rounds.
 
     Attributes:
       classifier: The network.
       work: Local training.
-      num_combinations: Combinations averaged in a round: 1, or all of them if the rule can try all.
+      num_combinations: Number of combinations that a round averages: 1, or all of them for Extreme Explore.
     """
 
     classifier: BinaryClassifier
@@ -194,7 +195,7 @@ class MabFlProcess:
     def build(self) -> tff.templates.IterativeProcess:
         """Iterative process: `next(GlobalModel, participants) -> (GlobalModel, RoundMetrics)`.
 
-        The first combination is the new global model until the caller replaces `chosen`.
+        The first average is the new global model until the caller replaces `chosen`. `initialize` returns zeros.
         """
         shapes = self.classifier.shapes.values()
         weights_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))
@@ -243,7 +244,7 @@ class MabFlProcess:
         return tff.templates.IterativeProcess(initialize, next_round)
 
     def _train(self, weights, participant: ParticipantInput) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Weights after local training, recomputed statistics, and whether all values are finite."""
+        """Weights after local training, with statistics measured anew; and whether the update was finite."""
         network = self.classifier.trained
         before = weights[: len(network.shapes)]
         batches = {"features": participant.features, "labels": participant.labels}

@@ -12,7 +12,7 @@ KINDS = {
     "binary": "1 for an increase above --threshold, else 0",
 }
 _QUANTILE = "quantile:"
-MIN_POINTS = 5  # A cubic fits 4 exactly.
+MIN_POINTS = 5  # A cubic fits 4 points exactly.
 _LEAST_VARIANCE = 1e-10  # With a variance of 0, the fit might not terminate.
 
 
@@ -34,11 +34,11 @@ class Reward:
         return isinstance(self.threshold, str)
 
     def threshold_after(self, increases: np.ndarray) -> float:
-        """Threshold of a round's binary rewards.
+        """Threshold of a round's binary rewards: the fixed one, or a quantile of earlier increases.
 
         Args:
-          increases: float [...], the increases of all combinations tried in earlier rounds (section 9), NaN for others.
-            If none was tried, the quantile is 0, so that any improvement earns a reward.
+          increases: float [...], the increases of combinations that earlier rounds tried (section 9); NaN is ignored.
+            If there are none, the threshold is 0, so that any improvement earns a reward.
         """
         if isinstance(self.threshold, str):
             seen = increases[~np.isnan(increases)]
@@ -60,7 +60,7 @@ class Reward:
 def is_falling(values: np.ndarray) -> bool:
     """Whether the spline of a learning curve falls at its end; False with fewer than `MIN_POINTS` points.
 
-    It is the smoothest cubic spline over 0, 1, 2, ... whose residuals equal the curve's noise. The noise is estimated
+    This is the smoothest cubic spline over 0, 1, 2, ... whose residuals equal the curve's noise. The noise is estimated
     from second differences, which a straight line does not have (Gasser, Sroka and Jennen-Steinmetz 1986).
 
     Args:

@@ -1,4 +1,4 @@
-"""Executors of runs: processes on this machine, a Ray cluster, or a job array.
+"""Executors of runs: processes on this machine or a Ray cluster; and the flags that choose them or a job array.
 
 Each process executes several runs, so that it imports TensorFlow Federated only once.
 """
@@ -60,7 +60,7 @@ class Result(NamedTuple):
 
     Attributes:
       status: Exit status as in `optimization.study.cli`.
-      message: Reason for a failure.
+      message: Reason for a failure; otherwise empty.
     """
 
     status: int
@@ -172,7 +172,7 @@ class Executors:
 
 
 def shares_cores(settings: cli.Settings) -> bool:
-    """Whether several runs share this machine. Otherwise, each run has all cores of this machine."""
+    """Whether several runs share this machine. Otherwise, each run gets as many cores as this machine has."""
     return settings.executor in RUNNING and not settings.ray_address
 
 
@@ -327,13 +327,13 @@ class Local(Executor):
 
 
 class Ray(Executor):
-    """A Ray cluster with one task per run. Ray repeats a task if its process or machine is lost."""
+    """A Ray cluster with one task per run. Ray repeats a task up to twice if its process or machine is lost."""
 
     def __init__(self, address: str | None, workers: int, cores: int):
         """Connects to a cluster, or starts a local one.
 
         Args:
-          address: Address of the cluster. None starts one on this machine, which ends with this object.
+          address: Address of the cluster. None starts one on this machine, which `close` stops.
           workers: Number of runs that a local cluster executes at the same time.
           cores: CPU cores of each run.
 
@@ -420,7 +420,7 @@ def check_nodes(nodes: Sequence[Mapping[str, Any]], cores: int) -> None:
       cores: CPU cores of each run.
 
     Raises:
-      Failure: If no living node has `cores`.
+      Failure: If no living node has this many cores.
     """
     available = [(node["NodeManagerAddress"], node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
     if any(cpus >= cores for _, cpus in available):

@@ -38,8 +38,8 @@ class Run:
       module: Module of the binary.
       point: Name of the point, which runs with other seeds share. It ends with the key of the point's flags.
       seed: Random seed.
-      configuration: Values of swept flags that are words. The search selects the best numbers for each configuration.
-      numbers: Names of swept flags that are numbers.
+      configuration: Swept words, such as `bandits_type=softmax`. A search selects the best numbers for each of them.
+      numbers: Names of swept flags whose values are numbers.
       arguments: Flags from the command line, the grid and the point.
       settings: Values of all flags, with defaults filled in.
     """
@@ -235,7 +235,7 @@ class Configuration:
 def published() -> dict[str, dict[str, Any]]:
     """Tables of published grids, by name; see `published/`.
 
-    `blocks` has the flags and the values to try. An axis with a single value is a word that names a configuration.
+    `blocks` has the flags and the values to try. A flag whose value is a word defines a configuration.
     """
     tables = {name: table for _, _, some in presets.tables(_PUBLISHED) for name, table in some.items()}
     for table in tables.values():
@@ -259,7 +259,7 @@ def build(
       grid: Name of a published grid. Flags and sweeps override its values.
 
     Raises:
-      UsageError: If the flags conflict.
+      UsageError: If the grid is unknown, or flags are invalid or conflict.
     """
     known = published()
     if grid is not None and grid not in known:
@@ -331,7 +331,7 @@ def _sweeps(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def is_edge(values: Sequence[float], best: float) -> bool:
-    """Whether a value is the smallest or largest of several."""
+    """Whether a value is the smallest or largest of several that are not all equal."""
     return len(set(values)) > 1 and best in (min(values), max(values))
 
 

@@ -42,7 +42,7 @@ class Outcome:
       status: One of the status constants of this module.
       rounds: Number of finished rounds, after which the metric is `value`.
       value: Value of the metric; NaN if it is missing or not finite, or if the run diverged.
-      error: Reason of a failure.
+      error: Reason for a failure; otherwise empty.
       is_reporting: Whether the seed is fresh. Runs with fresh seeds are neither ranked nor used to select points.
     """
 
@@ -183,7 +183,7 @@ def claim(folder: pathlib.Path, binary: str, blocks: Sequence[plan.Axes] = ()) -
 
 
 def refused(groups: Mapping[str, Sequence[Run]]) -> dict[str, list[str]]:
-    """Opens the data of groups of runs before any run starts; returns the names of invalid groups, by message."""
+    """Opens the data of groups of runs before any run starts; returns the names of invalid groups, by error message."""
     names: dict[str, list[str]] = {}
     for name, runs_of_group in groups.items():
         try:
@@ -253,7 +253,13 @@ def rungs(total_rounds: int, points: int, factor: int, least: int = 1) -> list[i
 
 
 class Sweep:
-    """Executes runs and keeps their outcomes."""
+    """Executes runs and keeps their outcomes.
+
+    Attributes:
+      metric: Metric by which points are ranked.
+      smallest: Whether smaller values of the metric are better.
+      outcomes: Outcomes of all runs, by name.
+    """
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric
 
 
 def verdicts_by_point(points: ComparableRuns) -> dict[str, str]:
-    """Returns how each point compares with the baselines, in words; empty where this is unknown."""
+    """Returns how each point compares with the baselines, or which baseline it is, in words; empty if unknown."""
     return {one.name: one.role.value if one.role else points.baseline_summary(one) for one in points.configurations}
 
 
@@ -176,13 +176,7 @@ def report(
 
 
 def results_table(outcomes: Sequence[Outcome], swept: Sequence[str], metric: str) -> pd.DataFrame:
-    """Returns a table with one row per run: its folder, status and flags, with the swept flags first.
-
-    Args:
-      outcomes: Outcomes of the runs.
-      swept: Names of swept flags.
-      metric: Name of the metric.
-    """
+    """Returns a table with one row per run: its folder, status, metric, rounds and flags, swept flags first."""
     rows: list[dict[str, Any]] = []
     has_reporting = any(outcome.is_reporting for outcome in outcomes)
     for outcome in outcomes:

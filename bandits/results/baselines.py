@@ -42,7 +42,7 @@ class BaselineComparison:
       uniform: Comparison with the uniform policy; None if that is unknown.
       fixed: Comparison with the best fixed action; None if that is unknown.
       full_feedback: Comparison with the full-feedback baseline; None if that is unknown.
-      score: The normalized score; NaN if the two baselines that define it overlap, or if one is unknown.
+      score: The normalized score; NaN if the baselines that define it are unknown, overlap or are reversed.
       summary: The result in words; empty if no baseline is known.
     """
 
@@ -95,7 +95,7 @@ def family_key(known: Baselines, metric: str) -> Hashable:
 
 
 def regret(against: Comparison, better: Better = "up") -> Interval | None:
-    """Returns the reference's reward minus the configuration's, with its interval; None without a common seed.
+    """Returns by how much the reference is better on average, with an interval; None without a common seed.
 
     This is equation 4 of Agarwal et al. 2023, as a mean instead of a sum and with the sign of a regret. It can be
     negative.
@@ -140,7 +140,7 @@ _SCALE = Baseline.uniform_policy, Baseline.full_feedback  # Baselines with the s
 
 
 def _scale(known: Baselines, metric: str, better: Better) -> tuple[float, float] | None:
-    """Rewards that correspond to the scores 0 and 1; None if a baseline is unknown or the two overlap."""
+    """Values with the scores 0 and 1; None if a baseline is unknown, or if the two overlap or are reversed."""
     if not all(baseline in known for baseline in _SCALE):
         return None
     low, high = (interval(known[baseline], metric) for baseline in _SCALE)

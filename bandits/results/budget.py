@@ -1,4 +1,4 @@
-"""Builds the privacy mechanism that flags or a run's folder describe."""
+"""Flags of `privacy_budget`, and the privacy mechanism that they or the folder of a run describe."""
 
 import dataclasses
 import pathlib
@@ -84,7 +84,7 @@ def build(settings: cli.Settings) -> tuple[mechanisms.Mechanism, int]:
     The noise multiplier is 0 if it must still be computed.
 
     Raises:
-      UsageError: If the flags contradict each other.
+      UsageError: If flags are missing or contradict each other.
     """
     if settings.noise_multiplier is not None and settings.target_epsilon is not None:
         raise UsageError("Give either --noise_multiplier or --target_epsilon, not both.")

@@ -1,4 +1,4 @@
-"""Comparisons of configurations with their references over seeds. All significance tests are defined here.
+"""Comparisons of configurations with their references over seeds. All tests between configurations are defined here.
 
 Runs with the same seed share cohorts, initial weights and samples, so they are paired: the mean difference gets
 Student's t interval and test. Runs with secret cohorts or secret noise are unpaired and use Welch's test. All
@@ -43,7 +43,8 @@ class Comparison:
       difference: The configuration's mean minus the reference's.
       low: Lower end of the difference's 95% interval, not adjusted for other configurations.
       high: Upper end of the same interval.
-      p: P value of the two-sided t test, which is paired or Welch's.
+      p: P value of a two-sided t test: paired, one-sample or Welch's. If all paired differences are equal, that of the
+        sign test.
       adjusted_p: P value after Holm's correction for all tests that are made together; NaN without a test.
       superiority: Probability that the configuration is better than the reference, where a tie counts one half. It is
         estimated over paired seeds, or for unpaired configurations over all combinations of their seeds.
@@ -113,7 +114,7 @@ class Comparison:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the adjusted p value of the t test is below 5%."""
+        """Whether the adjusted p value is below 5%."""
         return self.is_judged and self.adjusted_p < LEVEL
 
     @property
@@ -241,7 +242,7 @@ def _t_test(first: np.ndarray, difference: float, other: tuple[float, int] = (0.
     """Returns the interval and p value of Student's or Welch's t test.
 
     Args:
-      first: Values of the configuration, or paired differences.
+      first: float [seeds], values of the configuration, or paired differences.
       difference: Mean of the values minus the mean of the reference, or the mean of the paired differences.
       other: For Welch's test, the standard error of the reference's mean and its number of observations. If the error
         is 0, Welch's test is the same as Student's.
@@ -307,8 +308,8 @@ def superiority(first: np.ndarray, second: np.ndarray, *, is_paired: bool, bette
     """Returns the win rate: the fraction of pairs in which the first is better. A tie counts one half.
 
     Args:
-      first: Values of one configuration.
-      second: Values of the other, in the same order if they are paired.
+      first: float [n], values of one configuration.
+      second: float [m], values of the other; in the same order if they are paired.
       is_paired: Whether the values are paired. Otherwise, all combinations count, as in Mann and Whitney's U / (n m).
       better: Whether larger or smaller values are better.
     """

@@ -46,7 +46,7 @@ class ReferenceValue:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Configuration:
-    """A finished set of runs that differ only in their seed, as one table of values.
+    """Finished runs that differ only in their seed, as one table of values.
 
     Reports, grids, recommendations, figures and comparisons are functions of lists of configurations. Two
     configurations are equal only if they are the same object.

@@ -151,7 +151,7 @@ class ComparableRuns:
 
 
 def compare(several: runs.Several, reference: str | None = None) -> pd.DataFrame:
-    """Compares configurations with a reference over seeds: Student's t test, Holm-adjusted within a task.
+    """Compares configurations with a reference by t tests over seeds, Holm-adjusted within a task.
 
     Runs that differ only in their seed form one configuration. See `comparison.Comparison` for the statistics.
 
@@ -219,12 +219,7 @@ def _nearest(one: Configuration, others: Sequence[Configuration]) -> Configurati
 
 
 def comparable(all_runs: Iterable[runs.Run], *, is_judged: bool = True) -> list[ComparableRuns]:
-    """Groups runs into configurations, by study and task.
-
-    Args:
-      all_runs: The runs.
-      is_judged: Whether to give verdicts.
-    """
+    """Groups runs into configurations, by study and task; `is_judged` is that of `ComparableRuns`."""
     groups = runs.grouped(
         all_runs,
         lambda run: (
@@ -267,7 +262,7 @@ def _table_name(run: runs.Run) -> str:
 
 
 def _study(run: runs.Run) -> str | None:
-    """Returns the module of the study that wrote a run's metrics."""
+    """Returns the module of the study that wrote a run's metrics; None if unknown."""
     matching = (module for module in studies.STUDIES.values() if studies.load(module).ranked_by in run.metrics)
     return next(matching, None)
 

@@ -1,6 +1,7 @@
-"""Shows whether federated learning helps, and which clients, from runs with `--report_clients`.
+"""Shows whether federated learning helps, and which clients it helps, from runs with `--report_clients`.
 
-Clients are compared on half B of their examples, in the rounds in which they participate in both configurations.
+Configurations are compared on half B of each client's examples, by the mean over the rounds in which the client took
+part. Only clients that took part in both configurations are compared.
 """
 
 import functools
@@ -41,7 +42,7 @@ def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
     participate.
 
     Raises:
-      UsageError: If a run did not report its clients, or if two runs have different data or the same seed.
+      UsageError: If a run did not report its clients, or two runs have different data, or equal names and seeds.
     """
     tables, first = [], None
     for folder in folders:
@@ -67,12 +68,12 @@ def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
 
 
 def half_b(configurations: Sequence[Configuration]) -> dict[str, pd.DataFrame]:
-    """Returns the rewards on half B of each configuration, as a table of seeds x clients."""
+    """Returns the rewards on half B of each configuration, float64 [seeds, clients]."""
     return {one.name: one.values[HALF_B] for one in configurations}
 
 
 def of_clients(values: np.ndarray) -> np.ndarray:
-    """Returns the mean over seeds for each client that participated, float [clients]."""
+    """Maps rewards, float [seeds, clients], to the mean over seeds of each participating client, float [clients]."""
     took_part = values[:, np.isfinite(values).any(axis=0)]
     return np.nanmean(took_part, axis=0) if took_part.size else np.full(1, math.nan)
 
@@ -102,7 +103,7 @@ def differences(one: pd.DataFrame, other: pd.DataFrame) -> np.ndarray:
 
 
 def between_seeds(one: pd.DataFrame) -> np.ndarray:
-    """Differences between consecutive seeds, for the clients that both have. They are pure noise."""
+    """Differences between consecutive seeds, which are pure noise, float64 [seeds - 1, clients]."""
     result = one.sort_index().diff().to_numpy()[1:]
     return np.where(np.abs(result) <= comparison.EXACT, 0.0, result)
 
@@ -131,7 +132,7 @@ def lines(configurations: Sequence[Configuration]) -> list[str]:
 
 
 def helped(configurations: Sequence[Configuration]) -> dict[str, Any]:
-    """Fractions of clients that federated learning helps, hurts or leaves equal, the same for seeds, and a report."""
+    """Fractions of clients that federating helps, hurts or leaves equal; the same between two seeds; and the report."""
     of_b = half_b(configurations)
     both = {"shares": differences(of_b[FEDERATED], of_b[ALONE]), "between_seeds": between_seeds(of_b[FEDERATED])}
     fractions = {name: {word: share(sign, one) for sign, word in _WORDS.items()} for name, one in both.items()}

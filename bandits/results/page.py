@@ -55,7 +55,7 @@ def report(
       The page's path.
 
     Raises:
-      UsageError: If there are no runs, no configuration matches the reference, or the page cannot be written.
+      UsageError: If there are no runs, a run or the reference is invalid, or the page cannot be written.
     """
     path = pathlib.Path(cli.user_path(os.fspath(output)))
     files.check_output("output", path, (".html",))

@@ -138,7 +138,7 @@ def configuration_names(
 
 
 def task_name(flags: Mapping[str, Any]) -> str | None:
-    """Names a run's task and what is held out, and for a log also `--learn_from`, because rewards depend on them."""
+    """Names a run's task, and the options that change its rewards: `--hold_out`, and for a log `--learn_from`."""
     name = flags.get("task_type")
     source = f" from {flags['learn_from']}" if name == "logged" and "learn_from" in flags else ""
     return name and f"{name}{source}{' held out by time' * (flags.get('hold_out') == 'time')}"
@@ -151,7 +151,7 @@ def _descriptive(owner: pathlib.Path) -> pathlib.Path:
 
 
 def _by_importance(flags: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> list[str]:
-    """Sorts the flags that differ: choices, then flags in lists of presets, and last rounds, which have a column."""
+    """Sorts the flags that differ: choices, flags in lists of presets, others, and last the number of rounds."""
 
     def rank(name: str) -> tuple:
         values = {json.dumps(settings.get(name), default=str) for settings in flags}

@@ -28,7 +28,7 @@ __all__ = ("Run", "band", "find", "labels", "newest_command", "read_json", "read
 
 _DRAWS = 2000
 LEAST_CLIENTS = 20  # Coverage of the percentile interval: 93% with 20 clients, 83% with 5, 50% with 2.
-_SEARCHES = frozenset(("search", "estimate"))  # Folders of recommendations and reproductions.
+_SEARCHES = frozenset(("search", "estimate"))  # Folders in recommendations, grids and reproductions.
 Several = Run | Runs | Iterable[Run | Runs]
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -56,7 +56,7 @@ def plot(runs: Several, *names: str, band: str = "ci") -> "panels.Figure":
 
     Args:
       runs: Runs, or sequences of runs. A configuration's seeds are drawn as a mean with a band.
-      *names: Columns of `metrics.csv`; by default those that the study marks for summaries.
+      *names: Columns of `metrics.csv`; by default those that the study marks as drawn.
       band: `ci`, 95% interval of the seeds' mean; `minmax`, their range; or `sd`, one standard deviation.
 
     Raises:
@@ -119,7 +119,7 @@ def about(column: str) -> str:
 
 
 def final_value(run: Run, column: str) -> float | None:
-    """A run's last finite value of a metric; for a recent metric, the mean over the last tenth of the rounds."""
+    """Last finite value of a metric, or of a recent one the mean over the last tenth of the rounds; None if unknown."""
     if column not in run.metrics:
         return None
     values = run.metrics[column].to_numpy(float)

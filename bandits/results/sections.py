@@ -58,7 +58,7 @@ Styles = Mapping[Configuration, Mapping[str, Any]]
 
 
 def summary(part: ComparableRuns, styles: Styles, compared: Compared) -> Section:
-    """The main table: the first metric, also over the last tenth of the rounds, and differences from the reference.
+    """The main table: the metric that ranks, means over the last tenth of the rounds, and differences from references.
 
     Args:
       part: The configurations, which have at least one known metric.
@@ -154,7 +154,7 @@ def regret(part: ComparableRuns, configuration: Configuration) -> Interval | Non
 
 
 def comparisons(part: ComparableRuns, compared: Compared, *, is_narrow: bool = False) -> Section | None:
-    """Comparisons of a part's configurations with one of them; None if there is nothing to compare.
+    """Comparisons of a part's configurations with their references; None if there is nothing to compare.
 
     Args:
       part: The configurations.
@@ -334,7 +334,7 @@ def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedb
     Args:
       one: The configuration.
       metric: The reward per round.
-      shares: The environment of each round.
+      shares: Maps rounds to the mean weights of the environments; see `environment_shares`.
       full_feedback: Full-feedback baselines of all environments in these rounds.
     """
     needed, last = environments(one, shares), one.finished_rounds
@@ -367,7 +367,7 @@ def regret_per_round(one: Configuration, metric: str, shares: Shares, full_feedb
 
 
 def environment_shares(one: Configuration) -> Shares | None:
-    """Environments of a configuration's rounds; None in a stationary environment."""
+    """Maps rounds to the mean weights of a configuration's environments; None in a stationary environment."""
     flags = one.runs[0].flags
     if not flags.get("reward_drift"):
         return None

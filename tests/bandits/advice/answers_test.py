@@ -204,7 +204,7 @@ def test_parts_that_were_left_out_are_listed_once_with_the_minutes_that_all_need
     assert {printed.count(item) for item in left_out(FULL, LONGEST)} == {1}
     long = _context(_findings(_better()), minutes=0.1, spent=61.0)
     assert answers.not_tried(long.session) == "Nothing was left out for lack of time."
-    assert "It took 55 s longer than --minutes=0.1." in answers.details(long)["not_tried"]
+    assert "The recommendation took 55 s longer than --minutes=0.1." in answers.details(long)["not_tried"]
 
 
 def test_whether_federating_pays():

@@ -169,7 +169,11 @@ def test_the_record_of_widths_is_repeated_and_clipping_only_widens():
 )
 def test_the_last_interval_is_put_into_words(low, high, words):
     result = betting.ConfidenceSequence(np.array([5]), np.array([0.5]), np.array([low]), np.array([high]))
-    assert words in " ".join(betting.sentences(result, bounds.Bounds(4.0, 5), UNIT))
+    in_rounds, in_periods = (
+        betting.sentences(result, bounds.Bounds(4.0, 5), UNIT, when) for when in ("rounds", "periods")
+    )
+    assert words in " ".join(in_rounds)
+    assert in_periods == [sentence.replace("round", "period") for sentence in in_rounds]
 
 
 def _estimated(rows, bounds=UNIT):
