@@ -82,9 +82,9 @@ def of_greedy(environment: FiniteEnvironment, predicted: np.ndarray) -> np.ndarr
 
 
 def error(environment: FiniteEnvironment, predicted: np.ndarray, logged: np.ndarray) -> np.ndarray:
-    """E[(f - r)^2 - (f* - r)^2] = E[(f - f*)^2] under a log, float64 [runs]: what eq. 7 bounds.
+    """E[(f - r)^2 - (f* - r)^2] = E[(f - f*)^2] under a log, float64 [runs], which equation (7) bounds.
 
-    The two are equal because E[r | context, action] = f* (Assumption 1).
+    The two expectations are equal because E[r | context, action] = f* (Assumption 1).
 
     Args:
       environment: The environment.
@@ -115,8 +115,8 @@ def simulate(
       generator: Random generator.
 
     Returns:
-      After the last period, float64 [runs]: the greedy part's regret, and E[(f - f*)^2] under the mean of all policies
-      so far.
+      After the last period, float64 [runs]: the greedy part's regret per sample, and E[(f - f*)^2] under the mean of
+      all policies so far.
     """
     predicted = np.broadcast_to(environment.candidates[:, 0], (runs, *environment.rewards.shape))
     counts = successes = np.zeros(1, np.int64)
@@ -157,7 +157,7 @@ def slope(places: Sequence[float], values: np.ndarray) -> intervals.Interval:
 def rates(seed: int) -> pd.DataFrame:
     """Measured slopes next to those of equation (8), one row for each quantity that it depends on.
 
-    Equation (7)'s constant is the smallest with which it holds at all points.
+    The constant of equation (7) is the smallest with which the equation holds at all points.
     """
     generator = keys.generator(seed, keys.Purpose.LABORATORY, 2)
     regrets, terms, constant = {}, {}, 0.0
