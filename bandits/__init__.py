@@ -1,6 +1,6 @@
-"""Federated bandits from Python: `run` trains one; `compare`, `report` and `plot` describe finished runs.
+"""Federated bandits from Python: `run` runs one; `compare`, `report` and `plot` describe finished runs.
 
-`evaluate` estimates a policy's reward from a log, and `advise` recommends a strategy for a table. `bandits.ads.run`,
+`evaluate` estimates a policy's reward from a log, and `advise` recommends a strategy for your data. `bandits.ads.run`,
 `bandits.client_selection.run` and `bandits.mab_fl.run` run other studies, and `load` reads the runs of any study.
 Importing `bandits` is fast, because slow packages are imported only when a name is used.
 """

@@ -60,7 +60,7 @@ class AloneRounds(round_parts.FederatedRounds):
           process_of: Returns the process of a federated round, given the round number. All rounds use that of round 1.
           definition: Definition of the process.
           states: The clients' states.
-          population: Number of clients.
+          population: Number of clients. Their indices are below this number.
         """
         super().__init__(process_of, definition)
         self.states, self._deploy_every, self._population = states, definition.deploy_every, population

@@ -30,7 +30,7 @@ MOST_ENVIRONMENTS = 10
 _MOST_ROUNDS = 1e9  # More rounds than any run has.
 DELAYS: Mapping[str, str] = {
     "uniform": "each reward is observed after 0 to --delay_rounds rounds, uniformly at random",
-    "geometric": "each reward is observed after --delay_rounds rounds on average, with equal probability per round",
+    "geometric": "each reward is observed after --delay_rounds rounds on average, with the same probability each round",
 }
 
 _LEAST_IN_TIME = 0.01  # If a smaller fraction of the rewards is observed in time, almost nothing is learned.

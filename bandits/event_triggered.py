@@ -4,8 +4,8 @@ Clients share one parameter vector. Each client acts with the sums of its last d
 interactions since its last upload. It uploads them when they raise the determinant of its precision matrix by more than
 a given factor, and only then downloads the server's new totals.
 
-Uploads reveal something about a client's data, so rounds with a privacy mechanism or secure sums must not use this
-module.
+Whether a client uploads reveals something about its data. Therefore, rounds with a privacy mechanism or secure sums
+must not use this module.
 """
 
 import dataclasses
@@ -60,7 +60,7 @@ def precision(outer: tf.Tensor, regularization: float) -> tf.Tensor:
 
 
 def triggers(downloaded: tf.Tensor, local: tf.Tensor, regularization: float, threshold: float) -> tf.Tensor:
-    """Whether a client uploads, a bool scalar: whether det(V + local) > (1 + threshold) det(V).
+    """Whether a client uploads, which is the case if det(V + local) > (1 + threshold) det(V); a bool scalar.
 
     Args:
       downloaded: float64 [..., features, features], the sum of x x' of the last download, which defines V. With leading
@@ -80,7 +80,7 @@ class FedLinUcb:
 
     Attributes:
       regularization: lambda, above 0.
-      width: beta, the number of standard errors that are added to the predicted reward.
+      width: beta, the factor of the deviation sqrt(x' V^-1 x) that is added to the predicted reward.
       threshold: alpha, at least 0; see `triggers`.
     """
 

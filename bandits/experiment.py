@@ -63,12 +63,12 @@ class BanditRounds(runner.Rounds):
         initial_weights: models.Weights | None,
         folder: run_folder.RunFolder | None = None,
     ):
-        """Builds the computations. A client selector, or time zones by label, also read every client once.
+        """Builds the computations. Also reads each client once for a client selector, or for time zones by label.
 
         Args:
           task: The task.
           phase: The phase.
-          mechanism: The mechanism whose privacy loss is accounted for.
+          mechanism: The mechanism that adds noise and is accounted for.
           initial_weights: Model to start from; None for a random one.
           folder: The run's open folder, in which clients' states are stored; None if there are no such states.
 
@@ -208,8 +208,8 @@ def read_clients(
 ) -> list[Participation]:
     """Reads the clients of a cohort, given their `positions` in the phase's population, int [clients].
 
-    `population` holds the task's clients with capped examples, and `changes` are what the optional parts of the round
-    change. The participations are returned in decreasing order of their numbers of examples.
+    `population` holds the task's clients with capped examples, and `changes` are the functions with which optional
+    parts of the round change a participation. Participations are sorted by the number of examples, largest first.
     """
     acts_at = period(phase, round_num) if phase.keeps_cache else round_num
     participations = []

@@ -126,8 +126,9 @@ def aggregation(settings: cli.Settings) -> Aggregation:
 def check_layers(options: BanditOptions, task: tasks.Task) -> None:
     """Refuses models whose layers do not suit the personalization or the linear bandit.
 
-    A local head needs a model with several layers. Training only the last layer is impossible for a Keras model. Linear
-    bandits without "neural" in their name need a model without hidden layers, and the others one with hidden layers.
+    A local head needs a model with several layers. Training only the last layer is impossible for a Keras model, and
+    linear bandits are impossible for Keras and bilinear models. `linucb` and `lints` need a model without hidden
+    layers; `neural_linucb` and `neural_lints` need one with hidden layers.
 
     Raises:
       UsageError: If the model does not suit.
@@ -149,7 +150,7 @@ def check_layers(options: BanditOptions, task: tasks.Task) -> None:
 
 
 def warnings(options: BanditOptions, population: int) -> list[str]:
-    """Warns if clients train alone but participate less than twice on average.
+    """Returns a warning if clients train alone but participate less than twice on average.
 
     Args:
       options: The run's options.

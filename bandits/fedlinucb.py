@@ -1,4 +1,4 @@
-"""The synthetic experiment of He, Wang, Min and Gu 2022, as a compiled simulation, and its published results.
+"""Simulates the synthetic experiment of He, Wang, Min and Gu 2022, and compares it with the published results.
 
 M clients share theta = (1, ..., 1) / sqrt(d). In each step, a uniformly sampled client is offered K new actions with
 features that are uniform on [-1, 1] / sqrt(d), and the reward has normal noise. The published code differs from the

@@ -66,7 +66,7 @@ _EXPORT = Setting(
 
 
 def _adapts_clipping(settings: cli.Settings) -> bool:
-    """Default of `--adaptive_clipping`: False for aggregations that need each client's model."""
+    """Default of `--adaptive_clipping`: False for aggregations that need unclipped updates or whole models."""
     keeps_updates = settings.client_algorithm or settings.model_aggregation in posterior_flags.MODES
     return adapts_clipping(settings) and not keeps_updates
 

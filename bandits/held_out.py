@@ -87,8 +87,8 @@ class Evaluation:
     def evaluate(self, server: fed_avg.State) -> dict[str, float]:
         """Metrics of the trained model's greedy policy on held-out examples, and its fairness across clients.
 
-        Empty if clients train alone, because no held-out client has a model. With a local head, only adapted models
-        are evaluated.
+        With personalization, adapted models are evaluated, too; with a local head, only these. Empty if clients train
+        alone, because no held-out client has a model.
         """
         self.is_evaluated = True
         if self._phase.is_alone:

@@ -179,7 +179,7 @@ class LoggedRun:
         If actions have features, the log also gets their catalogue and their names.
 
         Raises:
-          UsageError: If the data has changed or no longer exists.
+          UsageError: If the data has changed, no longer exists, or does not fit the log.
         """
         fields: dict[str, Any] = {}
         contexts, task = action_sets.joined(_contexts(self.log, self.task, self.folder)), self.task

@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from bandits import policies
 
-_ROUNDING = 2.0**-23  # Largest relative rounding error of float32.
+_ROUNDING = 2.0**-23  # Bound on the relative rounding error of float32.
 
 
 def cholesky(gram: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
@@ -48,7 +48,7 @@ class Projected(NamedTuple):
       vectors: float64 [groups, units, columns], L^-1 x. If all actions share a group, columns are pairs of a row and an
         action; otherwise they are rows.
       center: float64 [groups, units], L^-1 moment.
-      features: The features x.
+      features: The features x, in the shape that `project` takes.
     """
 
     vectors: tf.Tensor

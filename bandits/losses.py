@@ -1,7 +1,7 @@
 """Losses of a mini-batch (Agarwal et al. 2023, eq. 5 and 6, Algorithm 3 lines 11-12).
 
-The paper's losses are half sums. The losses in this module are means over the mini-batch by default (supervised losses:
-also over actions), as in the published code, because the learning rates in the paper's tables were tuned for means.
+The paper's losses are half sums. The losses in this module are means over the mini-batch by default (for supervised
+losses, also over actions), as in the published code, because the paper's learning rates were tuned for means.
 
 A bandit loss uses the chosen action's reward and no other information from the labels. Examples of a mini-batch may
 have a `weight`, float32 [batch].

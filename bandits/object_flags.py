@@ -126,7 +126,7 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
 
 
 def metric_columns(given: Iterable[UserObject]) -> list[Metric]:
-    """Columns of `metrics.csv` for the user's metrics, with their optional attributes name, about, better and shown.
+    """Columns of `metrics.csv` for the user's metrics, which can have the attributes name, about, better and shown.
 
     Raises:
       UsageError: If an object cannot be imported or called, or if its name is invalid or not unique.

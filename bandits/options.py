@@ -134,7 +134,7 @@ class Deployments:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Learning:
-    """Losses, sums and logs of clients."""
+    """How clients learn from their interactions."""
 
     importance_weighting: bool = setting(
         lambda settings: settings["learn_from"] == "ips" or _bandit(settings).importance_weighted,
@@ -287,7 +287,7 @@ class OwnParts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Federation:
-    """Federation."""
+    """Who trains a model, and on which data."""
 
     federation: str = setting(
         "federated",
@@ -334,7 +334,7 @@ class ClientReports:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Evaluation."""
+    """When the model is evaluated."""
 
     rounds_per_eval: int = setting(
         of_task("rounds_per_eval"), "Rounds between evaluations on held-out data; 0 to evaluate only at the end"
@@ -369,7 +369,7 @@ class InitialTraining:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Personalization:
-    """Personalization."""
+    """How clients adapt the deployed model."""
 
     kind: str = setting(
         "none",
@@ -577,7 +577,7 @@ def phases(chosen: BanditOptions, task: tasks.Task) -> tuple[Phase, ...]:
     """Phases of a run: the initial training, if it has one, and the bandits.
 
     Raises:
-      UsageError: If the task has too few clients.
+      UsageError: If the task has too few clients, or the selection of clients is not valid.
     """
     return _phases(chosen, len(task.clients))
 
@@ -617,7 +617,7 @@ def populations(chosen: BanditOptions, num_clients: int) -> tuple[range, range]:
     """Clients of the initial training, and clients of the bandits.
 
     Raises:
-      UsageError: If the task has too few clients.
+      UsageError: If the task has too few clients, or the selection of clients is not valid.
     """
     population = population_range(chosen.population_client_selection, num_clients)
     count = 0

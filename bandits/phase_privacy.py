@@ -46,7 +46,7 @@ class Trained:
     simulated: mechanisms.Mechanism | None = None
 
     def is_apart(self, checksum: str, clients: range) -> bool:
-        """Whether none of these clients of a population trained the model."""
+        """Whether none of these clients of a population trained the model; False if this is not known."""
         if not self.clients or self.checksum != checksum:
             return False
         return all(end <= clients.start or clients.stop <= start for start, end in self.clients)

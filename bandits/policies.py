@@ -416,8 +416,8 @@ class Bag(Policy):
     """Chooses each action with probability equal to the fraction of the model's heads that predict it to be the best.
 
     The heads are a bootstrap ensemble (Oza and Russell 2001; Bietti, Agarwal and Langford 2021, Algorithm 4), see
-    `losses.Bootstrapped`. A head splits its vote among tied actions. For given predictions, this is the same as Vowpal
-    Wabbit's `--bag`.
+    `losses.Bootstrapped`. By default, a head splits its vote among tied actions. For given predictions, this is the
+    same as Vowpal Wabbit's `--bag`.
 
     Attributes:
       first_of_ties: Whether ties go to the first of the tied actions instead of a random one.

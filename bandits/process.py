@@ -40,13 +40,13 @@ class ClientInput(NamedTuple):
     """The input of one client to a round.
 
     Attributes:
-      features: Contexts, [examples, ...], or bags of words.
+      features: Contexts, [examples, ...], bags of words, or sets of actions.
       labels: int32 [examples] or float32 [examples, labels]. The environment uses them; the policy never sees them.
       keys: The client's keys.
       delay: int32, staleness of the client's model, in deployments.
       position: int32, the client's position in the cohort, from 0.
       scheduled: float32, value of the policy's scheduled parameter in the deployment that the client acts with.
-      environment_position: float32, the mixture of environments when the client acted; see `mixture`.
+      environment_position: float32, the client's position among the environments when it acted; see `mixture`.
       observed: bool [examples], whether each reward is observed; empty without delays.
       half: bool [examples], whether each example is in half B of the client's examples; empty without halves.
       counted: bool [examples], whether the policy's statistics count each example's interaction in this round; empty
@@ -351,9 +351,9 @@ def probabilities(
     key: tf.Tensor,
     state: Any = (),
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns a policy's probabilities, float32 [batch, actions], and whether each row's predictions are finite.
+    """Returns a policy's probabilities, float32 [batch, actions], and which rows' predictions are finite, bool [batch].
 
-    A row whose predictions, bool [batch], are not finite is uniform; see `policies.Policy.__call__`.
+    All other rows are uniform; see `policies.Policy.__call__`.
 
     Args:
       policy: Exploration policy.

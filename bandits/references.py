@@ -72,8 +72,8 @@ class References:
 def simple_policies(task: tasks.Task, matrix: np.ndarray) -> References:
     """Returns the references of a table or a log.
 
-    On a table, the linear model is a ridge regression of every action's reward. On a log, it is the regression of the
-    logged rewards.
+    On a table, the linear model is a ridge regression of every action's reward on the context or, if actions have
+    features, of rewards on pairs of context and action. On a log, it is the regression of the logged rewards.
 
     Args:
       task: A table or a log.
@@ -201,7 +201,7 @@ def compared(
 
 
 def notice(table: "pd.DataFrame", recorded: Mapping[str, Mapping[str, Any]], *, explores_only: bool = False) -> str:
-    """Returns a warning if a run earned no more than the uniform policy or the best fixed action; otherwise "".
+    """Returns a warning if a run is not better than the uniform policy and the best fixed action; otherwise "".
 
     Args:
       table: The rows of the run's `metrics.csv`.

@@ -84,7 +84,7 @@ _INVERSE_GAP = "bandits.policies:InverseGapWeighting"
 _LINEAR = {
     "width": Parameter(0.5, "factor of the deviation sqrt(x' V^-1 x), in units of the reward; higher explores more"),
     "ridge": Parameter(1.0, "lambda of the ridge regression, the inverse of the weights' prior variance", above=True),
-    "theta_norm": Parameter(1.0, "with noise: assumed bound on the norm of the estimated weights"),
+    "theta_norm": Parameter(1.0, "with noise: assumed bound on the distance of the weights from their prior mean"),
     "noise_delta": Parameter(
         0.01, "with noise: probability that the noise exceeds its share of the width", above=True, high=0.5
     ),

@@ -143,7 +143,7 @@ class Part:
         return own, server
 
     def inputs(self, participation: Participation, round_num: int) -> Participation:
-        """Returns a client's participation. May run in another thread before the previous round has ended."""
+        """Changes a client's participation. May run in another thread before the previous round has ended."""
         del round_num
         return participation
 
@@ -184,7 +184,7 @@ class Replay(_OfPhase):
 
 
 class StaleModels(_OfPhase):
-    """Clients that act with the model of a randomly chosen earlier deployment."""
+    """Clients that act with the model of a randomly chosen deployment: the latest, or one of those before."""
 
     def inputs(self, participation: Participation, round_num: int) -> Participation:
         deployment_period = period(self.phase, round_num)
@@ -498,7 +498,7 @@ class RobustAggregation(Part):
 
 @dataclasses.dataclass
 class PrivacySpent(_OfPhase):
-    """The epsilon spent so far. PLD accounting is as slow as a short round, so it only runs with evaluations.
+    """The epsilon spent so far. PLD accounting is as slow as a short round, so it runs only in rounds with evaluations.
 
     Attributes:
       mechanism: The mechanism that is accounted for.

@@ -46,7 +46,7 @@ def _horizon(settings: cli.Settings) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class _Schedules:
-    """Schedules."""
+    """Settings of exploration schedules."""
 
     bandits_schedule: str = setting(
         None,

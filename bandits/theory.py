@@ -138,7 +138,7 @@ def greedy_bound(num_actions: int, epsilon: float, error: npt.ArrayLike) -> np.n
     """Bound of equation (8) on the greedy part's regret per sample, sqrt((2 K / epsilon) error).
 
     Where the greedy action is not the best, f is wrong by half the gap or more at one of the two actions, and any
-    epsilon-greedy log has each of them with probability epsilon / K or more.
+    epsilon-greedy policy chooses each of them with a probability of at least epsilon / K.
     """
     return np.sqrt(2 * num_actions / epsilon * np.asarray(error))
 
@@ -155,7 +155,7 @@ def slope(places: Sequence[float], values: np.ndarray) -> intervals.Interval:
 
 
 def rates(seed: int) -> pd.DataFrame:
-    """Measured slopes next to those of equation (8), one row for each quantity that it depends on.
+    """Measured slopes next to those of equation (8), with one row for each quantity in the equation.
 
     The constant of equation (7) is the smallest with which the equation holds at all points.
     """
