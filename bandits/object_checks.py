@@ -38,7 +38,7 @@ def check_policy(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
     is_declared = not policy.reads or policy.at_deployment in (policies.ACCUMULATE, policies.RESTART, policies.WITHIN)
     if ("statistics" in policy.asks) != bool(policy.reads) or not is_declared:
         raise UsageError(
-            f"{name}: statistics need a method, an argument of probabilities and at_deployment; see policies.Policy."
+            f"{name}: its statistics need a method, a probabilities argument, and at_deployment; see policies.Policy."
         )
     if "representation" in policy.reads and policy.at_deployment == policies.ACCUMULATE and len(model.shapes) > 2:
         raise UsageError(f"{name}: at_deployment must be restart or within: a deployment changes the representation.")
