@@ -1,7 +1,8 @@
-"""Federated bandits from Python: `run` runs them; `compare`, `report`, `plot`, `advise` and `evaluate` use runs.
+"""Federated bandits from Python: `run` runs one; `compare`, `report` and `plot` describe finished runs.
 
-`bandits.ads.run`, `bandits.client_selection.run` and `bandits.mab_fl.run` run other studies, and `load` reads the runs
-of any study. Importing `bandits` is fast: slow packages are imported when a name is used.
+`evaluate` estimates a policy's reward from a log, and `advise` recommends a strategy for your data. `bandits.ads.run`,
+`bandits.client_selection.run` and `bandits.mab_fl.run` run other studies, and `load` reads the runs of any study.
+Importing `bandits` is fast, because slow packages are imported only when a name is used.
 """
 
 import importlib
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
         """Runs `run_federated` with keywords instead of flags; `help(bandits.run)` lists them."""
 
 
-# Imported when they are first used: they import from this package, which imports nothing from them.
+# Imported on first use: they are slow to import, and they import modules of this package.
 _STUDIES = ("ads", "client_selection", "mab_fl")
 _PLACES = {
     "advise": "bandits.advice.command",
@@ -30,7 +31,7 @@ __all__ = ("advise", "compare", "evaluate", "load", "plot", "report", "run", *_S
 
 
 def load(folder: str | os.PathLike) -> "results.Run | results.Runs":
-    """Reads the run, or all runs, of any study in a folder; see `optimization.study.python.load`.
+    """Reads the run in a folder, or all runs below the folder, of any study; see `optimization.study.python.load`.
 
     Example:
       >>> runs = bandits.load("runs")

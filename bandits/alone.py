@@ -2,7 +2,7 @@
 
 Each client runs federated rounds with a cohort of one, and keeps the state that a server would have: model, optimizer
 and clip norm. A population of one therefore gives the same results as a federated run, bit for bit. States are stored
-on disk; at most 64 are in memory at a time.
+on disk and loaded in batches of at most 64.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from optimization import fed_avg
 from optimization.client_states import ClientStates
 from optimization.runtime import rounds
 
-_MOST_MODELS = 64  # Maximum number of models in memory at a time.
+_MOST_MODELS = 64  # Maximum number of clients whose states are loaded at a time.
 
 
 def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[tuple[fed_avg.State, Any]]:
-    """Runs one round for each client in a single call to the worker; maps (state, input) to (state, metrics)."""
+    """Maps each client's (state, input) to (state, metrics) after one round, in a single call to the worker."""
     results: dict[int, tuple[fed_avg.State, Any]] = {}
     rounds.current_context().each_client(rounds.each_alone(process.next), (), pairs, results.__setitem__)
     return [results[place] for place in range(len(pairs))]
@@ -31,8 +31,9 @@ class AloneState(NamedTuple):
     """State of the server, which only counts rounds, and each client's participation.
 
     Attributes:
-      round_num, weights, deployed, optimizer, aggregator: The fields of the initial `fed_avg.State`.
-      taken_part: int64 [clients, 2], each client's first and last round; 0 for none.
+      round_num: int32, number of finished rounds.
+      weights, deployed, optimizer, aggregator: Fields of the initial `fed_avg.State`, which never change.
+      taken_part: int64 [clients, 2], the first and the last round in which each client took part; 0 for none.
     """
 
     round_num: Any
@@ -56,10 +57,10 @@ class AloneRounds(round_parts.FederatedRounds):
         """Stores the definition of the rounds.
 
         Args:
-          process_of: Returns the process of a federated round, given the round number.
+          process_of: Returns the process of a federated round, given the round number. All rounds use that of round 1.
           definition: Definition of the process.
           states: The clients' states.
-          population: Number of clients.
+          population: Number of clients. Their indices are below this number.
         """
         super().__init__(process_of, definition)
         self.states, self._deploy_every, self._population = states, definition.deploy_every, population
@@ -73,7 +74,7 @@ class AloneRounds(round_parts.FederatedRounds):
         return participations
 
     def next(self, server: Any, inputs: Sequence[Participation], round_num: int) -> tuple[Any, fed_avg.RoundMetrics]:
-        """Runs a round. Its metrics are summed over clients, except for norms, which are averaged."""
+        """Runs a round. Metrics are summed over its clients, except for norms, which are averaged."""
         server = server._replace(round_num=np.int32(round_num))
         if not inputs:
             return server, self._process.next(self._state(0, 0, round_num), [])[1]

@@ -1,9 +1,9 @@
 """Context-free decision rules, which choose the next action from the rewards observed so far.
 
 The same interface serves a server that decides once per round, and thousands of clients who decide in one TensorFlow
-computation. `init`, `select` and `update` are pure functions of TensorFlow operations, and work eagerly and in graphs.
-They take a single state, or a batch of states with leading axes and a key for each state. `bandits.registry`, which
-needs no TensorFlow, has the names and parameter ranges for flags.
+computation. `select` and `update` are pure functions of TensorFlow operations, and work eagerly and in graphs. They
+take a single state, or a batch of states with leading axes; `select` takes one key for each state. `bandits.registry`,
+which does not import TensorFlow, lists the rules' names and the ranges of their parameters.
 
 Unless noted otherwise, sections and equations are those of Lundahl, "Personalization by Combination", Stockholm
 University 2021:14.
@@ -25,7 +25,7 @@ class ValueState(NamedTuple):
 
     Attributes:
       values: float32 [..., actions], estimated expected rewards.
-      counts: float32 [..., actions], times each action was executed, discounted if the rule discounts.
+      counts: float32 [..., actions], number of times each action was executed, discounted if the rule discounts.
     """
 
     values: Array
@@ -36,8 +36,8 @@ class BetaState(NamedTuple):
     """State of a Bayesian rule, without its prior.
 
     Attributes:
-      successes: float32 [..., actions], rewards of 1, discounted if the rule discounts.
-      failures: float32 [..., actions], rewards of 0, discounted if the rule discounts.
+      successes: float32 [..., actions], number of rewards of 1, discounted if the rule discounts.
+      failures: float32 [..., actions], number of rewards of 0, discounted if the rule discounts.
     """
 
     successes: Array
@@ -68,19 +68,19 @@ class DecisionRule(abc.ABC):
 
     @abc.abstractmethod
     def _learn(self, state: Any, tried: tf.Tensor, rewards: tf.Tensor) -> Any:
-        """Next state.
+        """State after a round.
 
         Args:
-          state: State.
+          state: State before the round.
           tried: float32 [..., actions], 1 for the executed actions, else 0.
-          rewards: float32 [..., actions], their rewards, else 0.
+          rewards: float32 [..., actions], rewards of the executed actions, else 0.
         """
 
     def update(self, state: Any, action: Array, reward: Array) -> Any:
         """State after one executed action.
 
         Args:
-          state: State.
+          state: State before the action.
           action: int [...], the executed action.
           reward: float [...], its reward; 0 or 1 for a Bayesian rule.
         """
@@ -88,11 +88,11 @@ class DecisionRule(abc.ABC):
         return self._learn(state, tried, tried * tf.cast(reward, tf.float32)[..., tf.newaxis])
 
     def update_all(self, state: Any, rewards: Array, tried: Array | None = None) -> Any:
-        """State after a round of Extreme Explore (8.3.2).
+        """State after a round of Extreme Explore (section 8.3.2).
 
         Args:
-          state: State.
-          rewards: float [..., actions].
+          state: State before the round.
+          rewards: float [..., actions], finite; those of actions that were not executed are ignored.
           tried: float [..., actions], 1 for executed actions, else 0; None if all were executed.
         """
         rewards = tf.cast(rewards, tf.float32)
@@ -102,10 +102,11 @@ class DecisionRule(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _ValueRule(DecisionRule):
-    """Estimates by sample mean (equation 2) or, with `alpha`, by exponential recency weighting (section 4.1).
+    """Estimates rewards by the sample mean (equation 2) or, with `alpha`, exponential recency weighting (section 4.1).
 
     Attributes:
       alpha: Step size towards each new reward, in (0, 1]; None for the sample mean.
+      gamma: Discount factor of the counts; 1 for rules that do not discount.
     """
 
     alpha: float | None = None
@@ -119,9 +120,9 @@ class _ValueRule(DecisionRule):
         return tf.convert_to_tensor(state.values)
 
     def _learn(self, state: ValueState, tried: tf.Tensor, rewards: tf.Tensor) -> ValueState:
-        # With discounted counts N, steps of 1/N give the mean of the discounted rewards: S/N = q + (r - q)/N.
+        # With discounted counts N and a discounted sum of rewards S, steps of 1/N give S/N = q + (r - q)/N.
         counts = self.gamma * state.counts + tried
-        # An action that was not tried has step 0; its count may be 0 too.
+        # The step is 0 for an action that was not tried, even if its count is 0.
         step = tried * self.alpha if self.alpha is not None else tf.math.divide_no_nan(tried, counts)
         return ValueState(state.values + step * (rewards - state.values), counts)
 
@@ -131,8 +132,8 @@ class Greedy(_ValueRule):
     """Executes the action with the highest estimate (section 4.1).
 
     Attributes:
-      initial_value: Estimate of an action before its first reward. A value above all mean rewards makes the rule try
-        every action first (optimistic initialization).
+      initial_value: Estimate of an action before its first reward. A value above all possible rewards makes the rule
+        try every action first (optimistic initialization).
     """
 
     initial_value: float = 0.0
@@ -147,12 +148,13 @@ class Greedy(_ValueRule):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpsilonGreedy(Greedy):
-    """Executes the greedy action or, with probability `epsilon`, a random action.
+    """Executes the greedy action or, with probability `epsilon`, a uniformly random action.
 
-    The random action may also be the greedy one (Sutton and Barto, "Reinforcement Learning", section 2.2).
+    The random action can be the greedy one (Sutton and Barto, "Reinforcement Learning", section 2.2).
 
     Attributes:
       epsilon: Exploration rate, in [0, 1].
+      spares_greedy: Whether the random action is chosen from the other actions only.
     """
 
     epsilon: float = 0.1
@@ -178,7 +180,7 @@ class Ucb(_ValueRule):
 
     Attributes:
       c: Exploration coefficient, above 0.
-      gamma: Discount: weight of a reward relative to the next one, in (0, 1]; 1 is the undiscounted rule.
+      gamma: Discount factor: weight of a reward relative to the next one, in (0, 1]; 1 is the undiscounted rule.
     """
 
     c: float = 1.0
@@ -197,11 +199,11 @@ class Ucb(_ValueRule):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Thompson(DecisionRule):
-    """Thompson sampling with Beta prior and Bernoulli rewards (Algorithms 3 and 4).
+    """Thompson sampling with a Beta prior and Bernoulli rewards (Algorithms 3 and 4).
 
     Attributes:
-      gamma: Discount of earlier successes and failures at each new reward, in (0, 1]; 1 is the undiscounted rule
-        (Raj and Kalyani, 2017).
+      gamma: Factor by which each new reward discounts earlier successes and failures, in (0, 1]; 1 is the undiscounted
+        rule (Raj and Kalyani, 2017).
       prior_alpha: Prior successes, alpha_0 of Algorithm 4, above 0; never discounted.
       prior_beta: Prior failures, beta_0, above 0; never discounted.
     """
@@ -236,10 +238,10 @@ class Thompson(DecisionRule):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExtremeExplore(Greedy):
-    """Executes every action in every round (section 8.3.2), with the estimates of the value rules.
+    """Executes every action in every round (section 8.3.2), and estimates rewards like `Greedy`.
 
-    The caller adopts `best_action` of the round's rewards. If rewards are observed one round later, it adopts
-    the action that `select` returns, which has the highest estimate.
+    The caller then keeps the result of one action: `best_action` of the round's rewards or, if rewards are observed one
+    round later, `best_action` of the estimates.
     """
 
     explores_all = True
@@ -272,7 +274,7 @@ def select_epsilon_greedy(values: Array, epsilon: float | Array, key: Array, *, 
       values: float32 [..., actions].
       epsilon: Exploration rate, a number or float32 [...].
       key: int32 [..., 2].
-      spares_greedy: Whether the random action is never the best one, unless it is the only action.
+      spares_greedy: Whether the random action always differs from the best one, if there are several actions.
     """
     num_actions = values.shape[-1]
     draws = _uniform(key, num_actions + 2)

@@ -1,4 +1,4 @@
-"""Flags of non-stationary environments and of resets, and their interpretation."""
+"""Flags for non-stationary environments, clients' availability and resets, and their checks."""
 
 from bandits import environments, registry, resets
 from data.errors import UsageError
@@ -8,7 +8,7 @@ from optimization.posterior import flags as posterior_flags
 from optimization.selection import availability
 from optimization.study import cli
 
-# Flags whose defaults depend on the length of the run or of its deployment period.
+# Flags whose defaults depend on the length of the run or of the deployment period.
 OF_LENGTH = ("drift_start", "drift_rounds", "drift_period", "delay_rounds")
 _WITHOUT_REWARDS = (*task_options.OFFLINE, task_options.REPLAY)  # Values of --learn_from without simulated rewards.
 
@@ -24,10 +24,10 @@ def define(flags: cli.FlagSet) -> None:
 
 
 def check(settings: cli.Settings) -> None:
-    """Checks the environment and the resets against the other settings.
+    """Checks the environment, the clients' availability and the resets against the other settings.
 
     Raises:
-      UsageError: If settings contradict each other, there are too many environments, or resets cannot happen.
+      UsageError: If settings conflict or have no effect, there are too many environments, or resets cannot happen.
     """
     if settings.scenario == environments.SCENARIO and not settings.reward_drift:
         raise UsageError(
@@ -38,7 +38,7 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("--environment_seed has an effect only with --reward_drift or --availability.")
     for name in ("reward_drift", "reward_delay"):
         if settings[name] and settings.learn_from in _WITHOUT_REWARDS:
-            raise UsageError(f"--{name} has no effect with --learn_from={settings.learn_from}: all rewards are known.")
+            raise UsageError(f"--{name} has no effect with --learn_from={settings.learn_from}: rewards are logged.")
     if settings.reward_delay and settings.cache != "persistent":
         raise UsageError("--reward_delay needs --cache=persistent, which stores actions until their rewards arrive.")
     if settings.reward_delay == "uniform" and settings.delay_rounds % 1:
@@ -98,7 +98,7 @@ def _environments(settings: cli.Settings) -> int:
 
 
 def drift_of(settings: cli.Settings) -> environments.Drift:
-    """The change in rewards that the flags define."""
+    """Returns the change in rewards that the flags define."""
     if not settings.reward_drift:
         return environments.NO_DRIFT
     return make_options(environments.Drift, settings, environments=_environments(settings))

@@ -4,9 +4,9 @@ The environments are the task's reward matrix and versions of it with permuted a
 client's position among the environments in a round: 0 is the first environment, 1 is the second, and 0.25 is a mixture
 of three quarters of the first and one quarter of the second.
 
-A delay is the number of rounds between an action and the observation of its reward. Delays are not stored: they are
-sampled again in every round of a deployment period, always with the same key for the period, and rewards that have not
-been observed yet are masked.
+A delay is the number of rounds between an action and the observation of its reward. Delays are not stored. Every round
+of a deployment period samples a client's delays again with the same key, and masks the rewards that have not been
+observed yet.
 """
 
 import dataclasses
@@ -20,17 +20,17 @@ from data import keys
 from data.settings import Count, Fraction, none_of, setting
 
 DRIFTS: Mapping[str, str] = {
-    "abrupt": "they change for all clients at --drift_start, and repeatedly with --drift_every",
-    "linear": "from --drift_start on, they blend from old to new over --drift_rounds rounds",
+    "abrupt": "rewards change for all clients at --drift_start, and repeatedly with --drift_every",
+    "linear": "from --drift_start on, rewards blend from old to new over --drift_rounds rounds",
     "seasonal": "two environments alternate within each --drift_period, with an overlap",
-    "client": "each client changes at its own time, within --drift_rounds rounds from --drift_start",
+    "client": "rewards change for each client at its own time, within --drift_rounds rounds from --drift_start",
 }
 SCENARIO = "drift"  # Value of --scenario: random initial weights and non-stationary rewards.
 MOST_ENVIRONMENTS = 10
 _MOST_ROUNDS = 1e9  # More rounds than any run has.
 DELAYS: Mapping[str, str] = {
     "uniform": "each reward is observed after 0 to --delay_rounds rounds, uniformly at random",
-    "geometric": "each reward is observed after --delay_rounds rounds on average, with equal probability per round",
+    "geometric": "each reward is observed after --delay_rounds rounds on average, with the same probability each round",
 }
 
 _LEAST_IN_TIME = 0.01  # If a smaller fraction of the rewards is observed in time, almost nothing is learned.
@@ -63,7 +63,7 @@ class Drift:
     )
     every: Count = setting(
         None,
-        "Rounds between changes, each to another environment (default: one change)",
+        "Number of rounds between changes, each to another environment (default: one change)",
         name="drift_every",
         unset=0,
         only={"reward_drift": ("abrupt",)},
@@ -105,8 +105,8 @@ class Drift:
     )
     only: int | None = setting(
         None,
-        "Run all rounds in this environment of the drift; 0 is the task's own. With --bandits_type=supervised_mse "
-        "this is the full-feedback baseline for dynamic regret (default: all environments in turn)",
+        "Run all rounds in this environment of the drift; 0 has the task's own rewards. With "
+        "--bandits_type=supervised_mse, this is the full-feedback baseline for dynamic regret (default: all in turn)",
         name="drift_environment",
         only={"reward_drift": tuple(DRIFTS)},
         alias="drift_world",
@@ -212,7 +212,7 @@ class Delay:
     )
     rounds: float = setting(
         None,
-        "Maximum or mean delay, in rounds (default: half of --bandits_deploy_freq)",
+        "Maximum (uniform) or mean (geometric) delay, in rounds (default: half of --bandits_deploy_freq)",
         name="delay_rounds",
         unset=0.0,
         high=_MOST_ROUNDS,
@@ -247,7 +247,7 @@ class Delay:
         return (after <= waited) & (draw.random(count) >= self.never)
 
     def warning(self, deploy_every: int) -> str:
-        """Warning if no reward is delayed, or if almost none is observed within a period; otherwise empty."""
+        """Warning if no reward is delayed, or if almost none is observed in its deployment period; otherwise empty."""
         if self.kind == "none":
             return ""
         flags = f"--delay_rounds={self.rounds:g} and --delay_never={self.never:g}"

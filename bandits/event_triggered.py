@@ -2,9 +2,10 @@
 
 Clients share one parameter vector. Each client acts with the sums of its last download, and keeps the sums of its
 interactions since its last upload. It uploads them when they raise the determinant of its precision matrix by more than
-a factor, and then downloads the server's new totals. It never downloads otherwise.
+a given factor, and only then downloads the server's new totals.
 
-Who uploads depends on the clients' data. Rounds with a privacy mechanism or secure sums must not use this module.
+Whether a client uploads reveals something about its data. Therefore, rounds with a privacy mechanism or secure sums
+must not use this module.
 """
 
 import dataclasses
@@ -54,17 +55,17 @@ def added(first: Any, second: Any) -> Any:
 
 
 def precision(outer: tf.Tensor, regularization: float) -> tf.Tensor:
-    """V = lambda I + sum of x x', float64 [..., features, features], of the latter sum and lambda."""
+    """Returns V = lambda I + sum of x x', float64 [..., features, features], given `outer`, the sum of x x'."""
     return outer + regularization * tf.eye(outer.shape[-1], dtype=tf.float64)
 
 
 def triggers(downloaded: tf.Tensor, local: tf.Tensor, regularization: float, threshold: float) -> tf.Tensor:
-    """Whether a client uploads, a bool scalar: whether det(V + local) > (1 + threshold) det(V).
+    """Whether a client uploads, which is the case if det(V + local) > (1 + threshold) det(V); a bool scalar.
 
     Args:
       downloaded: float64 [..., features, features], the sum of x x' of the last download, which defines V. With leading
         axes, such as one for each action, determinants are multiplied.
-      local: The same of the client's interactions since its last upload.
+      local: Same shape, the sum of x x' over the client's interactions since its last upload.
       regularization: lambda, above 0.
       threshold: alpha, at least 0. With 0, every interaction with features other than 0 triggers an upload.
     """
@@ -79,7 +80,7 @@ class FedLinUcb:
 
     Attributes:
       regularization: lambda, above 0.
-      width: beta, the number of standard errors that are added to the predicted reward.
+      width: beta, the factor of the deviation sqrt(x' V^-1 x) that is added to the predicted reward.
       threshold: alpha, at least 0; see `triggers`.
     """
 
@@ -101,7 +102,7 @@ class FedLinUcb:
         return tf.reshape((rows @ theta)[:, 0] + self.width * errors, tf.shape(actions)[:-1])
 
     def choose(self, downloaded: Sums, actions: tf.Tensor) -> tf.Tensor:
-        """Returns the action with the largest upper bound in each row, int32 [rows]; the first of several."""
+        """Returns the action with the largest upper bound in each row, int32 [rows]; the first one in case of a tie."""
         return tf.argmax(self.upper_bounds(downloaded, actions), axis=1, output_type=tf.int32)
 
     def uploads(self, downloaded: Sums, local: Sums) -> tf.Tensor:
@@ -125,10 +126,10 @@ class FedLinUcb:
 
 
 def of_process(definition: Any) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-    """Returns how a client of a federated bandit acts and trains, if its policy sees only what the client downloaded.
+    """Returns the function `act` of `Rounds` for a federated bandit whose policy uses the client's last download.
 
-    In `Rounds`, `shared` is then the pair of the deployed models and the model in training, sums are `policy_sums`, and
-    a report is a client's update and the sums of its metrics.
+    `shared` is then the pair of the deployed models and the model in training; the sums are those of
+    `process.BanditProcess.policy_sums`; and a report is a client's update and the sums of its metrics.
 
     Args:
       definition: Definition of the rounds, a `process.BanditProcess` whose policy has statistics.
@@ -172,8 +173,7 @@ class Rounds:
 
     In a round, each client of the cohort acts on all of its rows with its last download, and then decides whether to
     upload. The server adds all uploads of the round, and each client that uploaded downloads the new totals. With one
-    client and one row per round, this is Algorithm 1. This program is the server. The clients' states are stored on
-    disk.
+    client and one row per round, this is Algorithm 1. The clients' states are stored on disk.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class Rounds:
         Args:
           state: State before the round.
           shared: See `act`.
-          inputs: For each client, its inputs and its number, without duplicates.
+          inputs: Pairs of a client's inputs and its number; no client occurs twice.
           round_num: The round, from 1.
 
         Returns:

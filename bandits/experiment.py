@@ -46,7 +46,14 @@ class RoundState(NamedTuple):
 
 
 class BanditRounds(runner.Rounds):
-    """The rounds of a phase (Agarwal et al. 2023, Algorithms 1 and 4)."""
+    """The rounds of a phase (Agarwal et al. 2023, Algorithms 1 and 4).
+
+    Attributes:
+      columns, secrets: See `runner.Rounds`.
+      loggers: Callbacks that write files of the rounds.
+      evaluation: Evaluates the phase's models.
+      participations: Reads the clients of a cohort: (positions in the population, round) -> participations.
+    """
 
     def __init__(
         self,
@@ -56,14 +63,14 @@ class BanditRounds(runner.Rounds):
         initial_weights: models.Weights | None,
         folder: run_folder.RunFolder | None = None,
     ):
-        """Builds the computations. With a client selector, also reads every client once to count its examples.
+        """Builds the computations. Also reads each client once for a client selector, or for time zones by label.
 
         Args:
           task: The task.
           phase: The phase.
-          mechanism: The mechanism whose privacy loss is accounted for.
+          mechanism: The mechanism that adds noise and is accounted for.
           initial_weights: Model to start from; None for a random one.
-          folder: The run's open folder, which stores the states of clients that train alone; None without such clients.
+          folder: The run's open folder, in which clients' states are stored; None if there are no such states.
 
         Raises:
           UsageError: If memory is too small for the model.
@@ -139,7 +146,7 @@ class BanditRounds(runner.Rounds):
         return make_options(options.Length, vars(self._phase))
 
     def _losses(self, server: fed_avg.State, inputs: list) -> Any:
-        """Losses that some clients report for the server's model."""
+        """Losses that the polled clients report, for a client selector."""
         key = ("poll", len(inputs), self._poll_key)
         losses_of = compiled.cached(key, lambda: self._definition.build_loss_poll(len(inputs)))
         return losses_of(server.deployed, server.weights, inputs)
@@ -199,15 +206,10 @@ def read_clients(
     positions: np.ndarray,
     round_num: int,
 ) -> list[Participation]:
-    """Reads the clients of a cohort.
+    """Reads the clients of a cohort, given their `positions` in the phase's population, int [clients].
 
-    Args:
-      task: The task.
-      phase: The phase.
-      population: The task's clients, with capped examples.
-      changes: Changes that optional parts of the round make: (participation, round) -> participation.
-      positions: int [clients], positions of the cohort's clients in the phase's population.
-      round_num: The round.
+    `population` holds the task's clients with capped examples, and `changes` are the functions with which optional
+    parts of the round change a participation. Participations are sorted by the number of examples, largest first.
     """
     acts_at = period(phase, round_num) if phase.keeps_cache else round_num
     participations = []
@@ -232,6 +234,9 @@ class SampledClients:
     """Cohorts that are sampled with `--seed`, or with a secret seed if the privacy guarantee depends on the sampling.
 
     The state is the secret seed, uint32 [4], or empty.
+
+    Attributes:
+      secrets: Descriptions of the parts of the state that must stay secret.
     """
 
     def __init__(self, task: tasks.Task, phase: Phase, read: Read, prepare: Prepare, is_secret: bool):
@@ -270,7 +275,7 @@ class SampledClients:
 
         Args:
           round_num: The round.
-          seed: Seed of the cohorts. All other random numbers depend only on the client and need not be secret.
+          seed: Seed of the cohorts. Other random numbers, such as clients' absences, do not depend on this seed.
           with_drop_outs: Whether to include clients that start the round but drop out.
         """
         phase = self._phase

@@ -1,4 +1,4 @@
-"""Flags for who trains a model: the federation, each client alone, or the server on pooled logs."""
+"""Flags for who trains a model (the federation, each client alone, or the server), and for personalization."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Personalization", Personalization, ClientReports)
 
 
-_NO_LOG = ((None, False), "the log of interactions records one shared model, and no halves of the examples")
+_NO_LOG = ((None, False), "the log of interactions records neither clients' own models nor halves of the examples")
 _SHARED = {
     "client_selection": (("uniform",), "a selector reads losses of a shared model"),
     "model_aggregation": (("mean",), "it combines the clients' whole models"),
@@ -59,7 +59,7 @@ _OWN_SUMS = "each client acts with the sums of its own last download, which can 
 # For each setting and value: which values of other settings are allowed, and why.
 _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
     ("communication", EVENT_TRIGGERED): {
-        "aggregator_type": (("mean",), "it depends on a client's data whether the client sends its sums"),
+        "aggregator_type": (("mean",), "whether a client sends its sums depends on the client's data"),
         "cache": (("round",), _OWN_SUMS),
         "log_interactions": ((None, False), _OWN_SUMS),
     },
@@ -90,10 +90,10 @@ _GOES_WITH: Mapping[tuple[str, Any], Mapping[str, tuple[tuple, str]]] = {
 
 
 def check(settings: cli.Settings) -> None:
-    """Refuses settings that conflict with the federation or the personalization.
+    """Refuses settings that conflict with the federation, personalization, client reports, or a linear bandit's sums.
 
     Raises:
-      UsageError: If a flag conflicts with them.
+      UsageError: If flags conflict or have no effect.
     """
     for (name, value), allowed in _GOES_WITH.items():
         if settings[name] != value:
@@ -111,12 +111,12 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> Personalization | None:
-    """Options of the personalization; None without personalization."""
+    """Returns the options of the personalization; None without personalization."""
     return None if settings.personalization == "none" else make_options(Personalization, settings)
 
 
 def aggregation(settings: cli.Settings) -> Aggregation:
-    """Aggregation from resolved flags. The server's update on pooled logs is not clipped."""
+    """Returns the options of the aggregation. The server's update on pooled logs is not clipped."""
     chosen = aggregation_flags.options(settings)
     if settings.federation != POOLED:
         return chosen
@@ -124,12 +124,14 @@ def aggregation(settings: cli.Settings) -> Aggregation:
 
 
 def check_layers(options: BanditOptions, task: tasks.Task) -> None:
-    """Refuses a local head for a model with a single layer, and training only the last layer of a Keras model.
+    """Refuses models whose layers do not suit the personalization or the linear bandit.
 
-    Also refuses models whose last layer a linear bandit cannot use.
+    A local head needs a model with several layers. Training only the last layer is impossible for a Keras model, and
+    linear bandits are impossible for Keras and bilinear models. `linucb` and `lints` need a model without hidden
+    layers; `neural_linucb` and `neural_lints` need one with hidden layers.
 
     Raises:
-      UsageError: If the model lacks such a layer.
+      UsageError: If the model does not suit.
     """
     if options.personalization and options.personalization.layers == "last" and task.model == "keras":
         kind = options.personalization.kind
@@ -148,7 +150,7 @@ def check_layers(options: BanditOptions, task: tasks.Task) -> None:
 
 
 def warnings(options: BanditOptions, population: int) -> list[str]:
-    """Warnings about clients that hardly train.
+    """Returns a warning if clients train alone but participate less than twice on average.
 
     Args:
       options: The run's options.

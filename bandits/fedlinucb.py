@@ -1,6 +1,6 @@
-"""The synthetic experiment of He, Wang, Min and Gu 2022, as a compiled simulation, compared with the published results.
+"""Simulates the synthetic experiment of He, Wang, Min and Gu 2022, and compares it with the published results.
 
-M clients share theta = (1, ..., 1) / sqrt(d). In each step, one client, drawn uniformly, is offered K new actions with
+M clients share theta = (1, ..., 1) / sqrt(d). In each step, a uniformly sampled client is offered K new actions with
 features that are uniform on [-1, 1] / sqrt(d), and the reward has normal noise. The published code differs from the
 paper's Algorithm 1 in one respect, which changes the number of messages; see `Experiment.starts_empty`.
 """
@@ -53,8 +53,8 @@ class Experiment:
       num_clients: M.
       num_features: d.
       num_actions: K.
-      noise: Standard deviation of the noise.
-      receivers: Number of clients that download after an upload, as messages are counted.
+      noise: Standard deviation of the noise in rewards.
+      receivers: Number of downloads that are counted for each upload.
       starts_empty: Whether clients start as in the published code, with V = 0 in place of V = lambda I. Before its
         first download, a client then chooses the first of its random actions, because all upper bounds are 0. It
         uploads if the determinant of a singular matrix is above 0, which depends on rounding. In 10 of the 20
@@ -77,7 +77,7 @@ class Experiment:
         return Progress(np.int32(0), clients, none, np.float64(0), np.int32(0))
 
     def draw(self, key: tf.Tensor, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Draws what is random in a step.
+        """Samples the random variables of a step.
 
         Args:
           key: int32 [2], key of the run.
@@ -100,7 +100,7 @@ class Experiment:
         """Simulates one step."""
         client, actions, noise, coin = self.draw(key, before.step)
         downloaded, local = tf.nest.map_structure(lambda part: part[client], before.clients)
-        # No feature of a chosen action is 0, so a client that has downloaded has a positive sum.
+        # Features of sampled actions are almost never 0, so this sum is positive once a client has downloaded.
         is_empty = tf.equal(downloaded.outer[0, 0], 0) & self.starts_empty
         action = tf.where(is_empty, 0, self.learner.choose(downloaded, actions[tf.newaxis])[0])
         expected = tf.reduce_sum(actions, axis=-1) * self.num_features**-0.5  # x' theta.
@@ -123,7 +123,7 @@ class Experiment:
 
     @tf.function(autograph=False)
     def advance_to(self, key: tf.Tensor, progress: Progress, last: tf.Tensor) -> Progress:
-        """Simulates all steps up to number `last`, int32, in one compiled loop."""
+        """Simulates steps in one compiled loop until `last` steps, int32, are finished."""
         return tf.while_loop(lambda step, *_: step < last, lambda *parts: self.advance(key, Progress(*parts)), progress)
 
     def run(self, seed: int, times: Sequence[int]) -> np.ndarray:
@@ -161,7 +161,7 @@ def largest_difference(own: np.ndarray, means: np.ndarray, deviations: np.ndarra
     A measure that has no variance in either group counts only if its means differ, as an infinite statistic.
 
     Args:
-      own: float64 [..., runs, measures].
+      own: float64 [..., runs, measures], values of the first group.
       means: float64 [..., measures], means of the other group.
       deviations: float64 [..., measures], standard deviations of the other group.
       num_runs: Number of runs of the other group.
@@ -173,14 +173,14 @@ def largest_difference(own: np.ndarray, means: np.ndarray, deviations: np.ndarra
 
 
 def joint_test(own: np.ndarray, means: np.ndarray, deviations: np.ndarray, num_runs: int) -> tuple[float, float]:
-    """Tests whether all measures have the same means in two groups of runs, of which one is only summarized.
+    """Tests whether all measures have the same means in two groups of runs, given only a summary of the other group.
 
-    The statistic is the largest absolute Welch statistic. Its distribution under equal means is that of normal samples
-    of both sizes, with each group's standard deviations and the correlations of `own`, because those of the other group
-    are not known. A Bonferroni correction would have less power, because measures at neighbouring times are correlated.
+    The statistic is the largest absolute Welch statistic. Its distribution under equal means is simulated with normal
+    samples of both sizes, which have each group's standard deviations and the correlations of `own`; the other group's
+    correlations are not known. A Bonferroni correction would have less power, because the measures are correlated.
 
     Args:
-      own: float64 [runs, measures].
+      own: float64 [runs, measures], values of the first group.
       means: float64 [measures], means of the other group.
       deviations: float64 [measures], standard deviations of the other group.
       num_runs: Number of runs of the other group.

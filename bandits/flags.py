@@ -1,4 +1,4 @@
-"""Flags of the main experiment, and all checks of them that need neither data nor TensorFlow."""
+"""Flags of the main study, and all their checks that need neither data nor TensorFlow."""
 
 import dataclasses
 import pathlib
@@ -42,7 +42,7 @@ PRESETS = pathlib.Path(__file__).parent / "presets"
 _WITH_AGGREGATOR = {"aggregator_type": ("mean",), "model_aggregation": ("mean",), "federation": ("federated",)}
 _PUBLISHED_FIRST_CLIP_NORM = 1.0  # The default of TFF's robust aggregator.
 
-# Algorithms of run_posterior that are not separate algorithms here, or are not available.
+# Algorithms of run_posterior that this study refuses, and why.
 _NOT_HERE: Mapping[str, str] = {
     "fedavg": "the mean: use --client_weighting=num_examples",
     "fedopt": "the mean with a --server_optimizer: use those",
@@ -66,7 +66,7 @@ _EXPORT = Setting(
 
 
 def _adapts_clipping(settings: cli.Settings) -> bool:
-    """Default of `--adaptive_clipping`: False for aggregations that need each client's model."""
+    """Default of `--adaptive_clipping`: False for aggregations that need unclipped updates or whole models."""
     keeps_updates = settings.client_algorithm or settings.model_aggregation in posterior_flags.MODES
     return adapts_clipping(settings) and not keeps_updates
 
@@ -82,7 +82,7 @@ def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     by_bandit = {name: registry.POLICIES[entry.policy].settings for name, entry in registry.BANDITS.items()}
     flags.add(task_flags.TASK_TYPE, options_lib.Study)
-    # Unset without heads, so that names of such runs are the same as before models could have several heads.
+    # Without heads, this setting has no value, so it does not change the names of such runs.
     of_policies = [
         dataclasses.replace(one, default=None, applied_default=one.default) if one.name == "bandits_heads" else one
         for one in parameters("bandits_", "bandits_type", by_bandit)
@@ -125,7 +125,7 @@ def check(settings: cli.Settings) -> None:
     """Checks flags against each other.
 
     Raises:
-      UsageError: If a flag has no effect, or if values conflict.
+      UsageError: If a flag has no effect, or if flags conflict.
     """
     bandit = registry.chosen(settings)
     logged_flags.check(settings)
@@ -197,7 +197,7 @@ def _check_effect(settings: cli.Settings, bandit: registry.BanditEntry) -> None:
 
 
 def options(settings: cli.Settings) -> BanditOptions:
-    """Options of a run, from its flags."""
+    """Returns the options of a run, given its flags."""
     bandit = registry.chosen(settings)
     policy = registry.POLICIES[bandit.policy]
     parameters = {name: settings[f"bandits_{name}"] for name in policy.parameters}

@@ -1,4 +1,4 @@
-"""Evaluation of a phase's model: its greedy policy on held-out examples, and the rewards of each client."""
+"""Evaluation of a phase's model on held-out examples: rewards of its greedy policy, overall and for each client."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from optimization import fed_avg, models
 from optimization.study import run_folder
 
 _FEW_CLIENTS = 10  # The worst tenth of at most this many clients is a single client.
-_MOST_COMPARED = 2000  # Maximum number of examples that are read to compare participating clients.
+_MOST_COMPARED = 2000  # Maximum number of examples for comparing participating clients, or for adapting models.
 
 
 class _Evaluated(NamedTuple):
@@ -44,7 +44,7 @@ class _Evaluated(NamedTuple):
         return np.add.reduceat(rewards.astype(float), np.cumsum([0, *self.sizes[:-1]]))
 
     def means(self, rewards: np.ndarray) -> dict[str, list]:
-        """Mean reward of each client, from float [examples]."""
+        """Name, number of examples and mean reward of each client, given the rewards, float [examples]."""
         return {"clients": self.names, "examples": self.sizes, "rewards": (self.sums(rewards) / self.sizes).tolist()}
 
 
@@ -87,8 +87,8 @@ class Evaluation:
     def evaluate(self, server: fed_avg.State) -> dict[str, float]:
         """Metrics of the trained model's greedy policy on held-out examples, and its fairness across clients.
 
-        Empty if clients train alone, because no held-out client has a model. With a local head, only adapted models
-        are evaluated.
+        With personalization, adapted models are evaluated, too; with a local head, only these. Empty if clients train
+        alone, because no held-out client has a model.
         """
         self.is_evaluated = True
         if self._phase.is_alone:
@@ -114,7 +114,7 @@ class Evaluation:
         } | self._evaluate_adapted(server)
 
     def files(self) -> dict[str, Mapping[str, Any]]:
-        """Contents of the files with rewards of single clients, by file name; empty if there are none."""
+        """Contents of the files with rewards of single clients, by file name; a file without content is not written."""
         is_held_out = bool(self.client_rewards.get("held_out"))
         return {
             run_folder.CLIENT_REWARDS_FILE: self.client_rewards if is_held_out else {},
@@ -129,7 +129,7 @@ class Evaluation:
 
         Args:
           server: Final state of the server.
-          action: The best fixed action.
+          action: Index of the best fixed action; not used for sets of actions, like `name`.
           name: Name of that action.
 
         Returns:
@@ -195,7 +195,7 @@ class Evaluation:
 
     @functools.cached_property
     def _compared(self) -> _Evaluated:
-        """Clients whose rewards are compared: participating clients if held-out examples do not belong to clients."""
+        """The held-out clients or, if held-out examples do not belong to clients, the participating clients."""
         if len(self._task.held_out) > 1:
             return self._held_out
         return _Evaluated.of(self._clients, self._phase.population, _MOST_COMPARED, self._phase.seed)

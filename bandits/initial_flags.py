@@ -1,4 +1,4 @@
-"""Flags of the initial model, which is trained with full feedback before the bandits."""
+"""Flags for the initial model, which is trained with full feedback before the bandits start."""
 
 import dataclasses
 
@@ -58,7 +58,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def options(settings: cli.Settings) -> InitialTraining | None:
-    """Options of the initial training; None without initial training."""
+    """Returns the options of the initial training; None without initial training."""
     if settings.scenario not in PRETRAINED:
         return None
     return make_options(

@@ -1,4 +1,4 @@
-"""Writes the log of a run into the run's folder (`--log_interactions`), and reads it.
+"""Writes the log of a run's interactions to the run's folder (`--log_interactions`), and reads it.
 
 The log is written in parts, at least one for each checkpoint, along with the deployed model of each period. This module
 does not import TensorFlow.
@@ -23,7 +23,7 @@ from data.errors import UsageError
 from data.tasks import registry
 from optimization.study import cli, loggers, results, run_folder
 
-# Description for `privacy.json` of what no guarantee covers.
+# Description, in `privacy.json`, of data that no privacy guarantee covers.
 IN_WORDS = "the log of interactions, which shows each client's rounds, actions and rewards"
 _PART = re.compile(r"rounds_(\d+)_(\d+)\.parquet")
 _PERIOD = re.compile(r"period_(\d+)\.npz")
@@ -39,9 +39,9 @@ class LoggedRound(NamedTuple):
       period: Deployment period of the round, from 0.
       deployed: The model that is deployed in the period, by variable name.
       columns: Arrays with one row per interaction, named like those of `interaction_log.InteractionLog`. `clients`
-        (int32) are positions in the task's clients, `models` (int32) is the period whose deployed model acted, and
-        `rows` (int64) is the index of the context among all the client's examples. The others are `actions` (int32),
-        and `rewards` and `propensities` (float32).
+        (int32) holds positions among the task's clients, `models` (int32) the periods whose deployed models acted, and
+        `rows` (int64) the positions of contexts among the client's examples. The other columns are `actions` (int32),
+        `rewards` and `propensities` (float32).
     """
 
     round_num: int
@@ -150,7 +150,7 @@ class LoggedRun:
       folder: Folder of the run.
       options: Options of the run.
       models: File of the deployed model, by period.
-      log: Log of the run's clients. Its contexts have the format that the models expect.
+      log: Log of the run's clients, without contexts; `with_contexts` adds them in the format that the models expect.
     """
 
     folder: pathlib.Path
@@ -163,7 +163,7 @@ class LoggedRun:
         """The task of the run.
 
         Raises:
-          UsageError: If its data no longer exists.
+          UsageError: If its data has changed or no longer exists.
         """
         task = object_flags.with_recorded_model(registry.load(self.options.task), self.folder)
         recorded = results.read_json(self.folder / "config.json").get("data_checksum")
@@ -179,7 +179,7 @@ class LoggedRun:
         If actions have features, the log also gets their catalogue and their names.
 
         Raises:
-          UsageError: If the data has changed or no longer exists.
+          UsageError: If the data has changed, no longer exists, or does not fit the log.
         """
         fields: dict[str, Any] = {}
         contexts, task = action_sets.joined(_contexts(self.log, self.task, self.folder)), self.task
@@ -204,14 +204,14 @@ def is_part(path: str | os.PathLike) -> bool:
 def read_run(folder: str | os.PathLike) -> LoggedRun:
     """Reads the log that a finished or unfinished run has written so far, without contexts.
 
-    An interaction trained on several times is counted once: in several rounds of a period, with
-    `--cache=persistent`, or in one round, if a selector sampled its client twice.
+    An interaction is returned once, even if it was trained on several times: in several rounds of a period with
+    `--cache=persistent`, or twice in one round because a selector sampled its client twice.
 
     Args:
       folder: The run's folder.
 
     Raises:
-      UsageError: If the run wrote no log, or a part of it is missing.
+      UsageError: If the run wrote no log, a part of the log is missing, or the run's configuration is not readable.
     """
     path = pathlib.Path(folder)
     parts = _numbered(path / run_folder.INTERACTIONS, _PART)

@@ -1,20 +1,20 @@
 """Linear bandits on the inputs of a model's last layer: upper confidence bounds and Thompson sampling.
 
 The features x of an action are the inputs of the last layer, and a 1 for its bias. If actions have features that change
-from row to row, all actions share one vector of weights; otherwise, each action has its own. Clients send sums over
-their interactions, and the server adds them up. The target of an interaction is its residual: the reward, on the scale
-of the loss, minus the prediction of the deployed model, whose last layer is therefore the prior mean. With
+from row to row, all actions share one vector of weights (one group); otherwise, each action has its own. Clients send
+sums over their interactions, and the server adds them up. The residual of an interaction is the reward, on the scale of
+the loss, minus the prediction of the deployed model, whose last layer is therefore the prior mean. With
 gram = sum x x', moment = sum x residual and V = ridge I + gram, the estimate is the last layer plus V^-1 moment.
 
-**With differential privacy**, both sums of a client are multiplied by one factor, so that they have a bounded norm. It
-depends on the features and on public bounds of rewards, but never on rewards, so the estimate is a weighted least
-squares estimate with weights of at most 1. If each coordinate of the released totals has noise of standard deviation s,
-the symmetric part N of the noise on a gram matrix of d units has a spectral norm of at most
-u = s (sqrt(2 d) + sqrt(2 log(4 groups / delta))), and the noise on its moment a norm of at most
-h = s (sqrt(d) + sqrt(2 log(2 groups / delta))): in a given round, all of them hold with a probability of at least
-1 - delta. The ridge grows by 2 u, so that V is positive definite, and N and the ridge together have eigenvalues
-from ridge + u to ridge + 3 u. The width grows by the bias of the larger ridge and by h / sqrt(ridge + u) (Shariff and
-Sheffet, "Differentially Private Contextual Linear Bandits", 2018, Proposition 4).
+**With differential privacy**, both sums of a client are multiplied by one factor, so that they have a bounded norm. The
+factor depends on the features and on public bounds of rewards, but not on the rewards, so the estimate is a weighted
+least squares estimate with weights of at most 1. Let each coordinate of the released totals have noise of standard
+deviation s. With a probability of at least 1 - delta in a given round, the symmetric part N of the noise on each gram
+matrix of d units has a spectral norm of at most u = s (sqrt(2 d) + sqrt(2 log(4 groups / delta))), and the noise on
+each moment a norm of at most h = s (sqrt(d) + sqrt(2 log(2 groups / delta))). The ridge grows by 2 u, so that V is
+positive definite, and the eigenvalues of N plus the ridge are between ridge + u and ridge + 3 u. The width grows by the
+bias of the larger ridge and by h / sqrt(ridge + u) (Shariff and Sheffet, "Differentially Private Contextual Linear
+Bandits", 2018, Proposition 4).
 """
 
 import dataclasses
@@ -26,15 +26,15 @@ import tensorflow as tf
 
 from bandits import policies
 
-_ROUNDING = 2.0**-23  # Largest relative rounding error of float32.
+_ROUNDING = 2.0**-23  # Bound on the relative rounding error of float32.
 
 
 def cholesky(gram: tf.Tensor, ridge: tf.Tensor | float) -> tf.Tensor:
     """Cholesky factor of V, float64 [groups, units, units].
 
     Args:
-      gram: float [groups, units, units]. The ridge grows by a bound on its rounding to float32.
-      ridge: Scalar.
+      gram: float [groups, units, units].
+      ridge: Scalar. A bound on the error of rounding `gram` to float32 is added to it.
     """
     gram = tf.cast(gram + tf.linalg.matrix_transpose(gram), tf.float64) / 2  # Noise is not symmetric.
     diagonal = tf.cast(ridge, tf.float64) + _ROUNDING * tf.maximum(tf.linalg.trace(gram), 0.0)
@@ -48,7 +48,7 @@ class Projected(NamedTuple):
       vectors: float64 [groups, units, columns], L^-1 x. If all actions share a group, columns are pairs of a row and an
         action; otherwise they are rows.
       center: float64 [groups, units], L^-1 moment.
-      features: The features x.
+      features: The features x, in the shape that `project` takes.
     """
 
     vectors: tf.Tensor
@@ -56,7 +56,7 @@ class Projected(NamedTuple):
     features: tf.Tensor
 
     def products(self, whitened: tf.Tensor) -> tf.Tensor:
-        """Products x' L'^-1 w, float32 [rows, actions]; w is float64 [groups, units]. The center gives estimates."""
+        """Products x' L'^-1 w, float32 [rows, actions], for w [groups, units]; with w = `center`, x' V^-1 moment."""
         return self._by_action(tf.einsum("gu,guc->gc", whitened, self.vectors))
 
     def deviations(self) -> tf.Tensor:
@@ -71,10 +71,10 @@ class Projected(NamedTuple):
 
 
 def project(features: tf.Tensor, gram: tf.Tensor, moment: tf.Tensor, ridge: tf.Tensor | float) -> Projected:
-    """Projects features, float [rows, units], or [rows, slots, units] if all actions share a group.
+    """Multiplies features and moment by the inverse of the Cholesky factor of V.
 
     Args:
-      features: The features.
+      features: float [rows, units], or [rows, slots, units] if all actions share a group.
       gram: float [groups, units, units].
       moment: float [groups, units].
       ridge: Scalar.
@@ -99,12 +99,12 @@ class _Linear(policies.Policy):
       width: Factor of the deviations.
       ridge: Inverse of the prior variance, above 0.
       bound: See `Policy`.
-      theta_norm: With noise, an assumed bound on the norm of each group's weights, relative to the prior mean.
-      noise_delta: Probability with which the widths do not cover the noise.
-      restarts: Whether sums belong to one deployment of a model that trains, instead of to a body that never changes.
-      clip_norm: Largest L2 norm of both sums of a client in a round; None without differential privacy.
-      low: With a clip norm, the smallest target and prediction; others are clipped.
-      high: With a clip norm, the largest target and prediction.
+      theta_norm: With noise, an assumed bound on the distance between each group's weights and the prior mean.
+      noise_delta: Probability that the noise exceeds its share of the width in a round.
+      restarts: Whether sums restart at each deployment, because the model trains; False if the model never changes.
+      clip_norm: Largest L2 norm of a client's two sums together in a round; None without differential privacy.
+      low: With a clip norm, the value to which smaller targets and predictions are clipped.
+      high: With a clip norm, the value to which larger targets and predictions are clipped.
     """
 
     width: float
@@ -140,11 +140,11 @@ class _Linear(policies.Policy):
         largest_moment = (self.high - self.low) * tf.reduce_sum(tf.norm(features, axis=1))
         norm = tf.norm([tf.norm(sums["gram"]), largest_moment])
         factor = tf.minimum(1.0, tf.math.divide_no_nan(self.clip_norm, norm))
-        is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums["moment"]))  # A diverged model's predictions are not.
+        is_finite = tf.math.is_finite(norm + tf.reduce_sum(sums["moment"]))  # False if the model has diverged.
         return {name: tf.where(is_finite, factor * each, 0.0) for name, each in sums.items()}
 
     def regularized(self, statistics) -> tuple[tf.Tensor | float, tf.Tensor | float]:
-        """Ridge and width, which are larger with noise."""
+        """Ridge and width, which are larger if the statistics have noise."""
         if policies.NOISE not in statistics:
             return self.ridge, self.width
         groups, units = statistics["moment"].shape
@@ -155,7 +155,7 @@ class _Linear(policies.Policy):
         return self.ridge + 2 * spectral, self.width + bias + offset / tf.sqrt(self.ridge + spectral)
 
     def projected(self, representation, statistics) -> tuple[Projected, tf.Tensor]:
-        """Features of all actions, projected with the sums; and the width."""
+        """Features of all actions, projected with `project`, and the width."""
         (ridge, width), features = self.regularized(statistics), with_bias(representation)
         return project(features, statistics["gram"], statistics["moment"], ridge), tf.cast(width, tf.float64)
 
@@ -180,10 +180,10 @@ class LinUcb(_Linear):
 
 @dataclasses.dataclass(frozen=True)
 class LinTs(_Linear):
-    """Chooses the best action for weights from N(estimate, width^2 V^-1) (Agrawal and Goyal 2013).
+    """Chooses the best action for weights sampled from N(estimate, width^2 V^-1) (Agrawal and Goyal 2013).
 
-    Probabilities are the actions' shares among several draws, mixed with the uniform policy; see
-    `policies.FromSamples`. All rows of a client have the same weights in a draw.
+    Probabilities are the actions' shares among several draws of the weights, mixed with the uniform policy; see
+    `policies.FromSamples`. In each draw, the same weights apply to all rows of a client.
 
     Attributes:
       num_draws: Number of draws.

@@ -34,7 +34,7 @@ def check(settings: cli.Settings) -> None:
     """Checks that flags do not conflict with learning from a log.
 
     Raises:
-      UsageError: If a flag conflicts with it.
+      UsageError: If a flag conflicts or has no effect, or if names of columns are missing.
     """
     if settings.task_type != _TASK:
         return

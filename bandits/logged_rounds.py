@@ -4,8 +4,8 @@
 the round trains on its output, with `feedback="logged"` in `process.BanditProcess`. The results are the same as if the
 clients acted during the round.
 
-**Pooled logs.** Each client acts as in a federated round. For training, the cohort counts as one client who has all of
-their logs.
+**Pooled logs.** Each client acts as in a federated round. For training, the whole cohort counts as one client who has
+all logs.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ _LOGGED = {"action": tf.int32, "reward": tf.float32, "propensity": tf.float32}
 
 
 def trained(definition: process.BanditProcess) -> process.BanditProcess:
-    """Definition of the same rounds for clients who have already acted."""
+    """Returns the definition of the same rounds for clients who have already acted."""
     return dataclasses.replace(definition, feedback="logged", label_spec=tf.TensorSpec((None, len(_LOGGED))))
 
 
@@ -52,7 +52,7 @@ class Group(NamedTuple):
     half: np.ndarray
 
     def client(self, place: tf.Tensor) -> process.ClientInput:
-        """Input of the client at an index, in TensorFlow. The key of its actions also orders its mini-batches."""
+        """Input of the client at an index, in TensorFlow, with the same key for its actions and its mini-batches."""
         start, end = self.bounds[place], self.bounds[place + 1]
         features = _rows(self.features, start, end)
         keys = process.ClientKeys(cache=self.keys[place], training=self.keys[place])
@@ -61,7 +61,7 @@ class Group(NamedTuple):
 
 
 def _rows(features: Any, start: tf.Tensor, end: tf.Tensor) -> Any:
-    """Features of some consecutive rows, in TensorFlow."""
+    """Features of the rows from `start` up to, but not including, `end`, in TensorFlow."""
     if isinstance(features, ActionSets):
         return ActionSets(
             _rows(features.contexts, start, end), features.entries[start:end], features.actions[start:end]
@@ -169,7 +169,7 @@ class LoggedRounds(round_parts.FederatedRounds):
 
 
 def grouped(cohort: Sequence[process.ClientInput]) -> Group:
-    """Group of at least one client."""
+    """Returns a group of at least one client."""
     features, labels = clients.joined([clients.Examples(each.features, each.labels) for each in cohort])
     return Group(
         features,
@@ -199,7 +199,7 @@ class PooledInput(NamedTuple):
 
 
 def pooled_inputs(cohort: Sequence[process.ClientInput], key: np.ndarray) -> list[PooledInput]:
-    """The cohort as one client; no client for an empty cohort."""
+    """Returns the cohort as one client; no client if the cohort is empty."""
     return [PooledInput(grouped(cohort), key)] if cohort else []
 
 
@@ -218,7 +218,7 @@ class PooledRounds(round_parts.FederatedRounds):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PooledProcess(process.BanditProcess):
-    """Rounds of one client who has the logs of a whole cohort."""
+    """Definition of rounds of one client who has the logs of a whole cohort; see `process.BanditProcess`."""
 
     @property
     def client_type(self) -> tff.Type:
@@ -255,7 +255,7 @@ class PooledProcess(process.BanditProcess):
         return fed_avg.Log(examples, rows, tf.cast(rows, tf.float32), client.key, sums=sums)
 
     def only_chosen(self, examples):
-        return examples  # `log` takes the features from the group, with all sets.
+        return examples  # `log` takes the features of all actions from the group.
 
     @property
     def _columns(self) -> dict[str, tuple[tf.DType, tuple]]:

@@ -1,7 +1,7 @@
 """Losses of a mini-batch (Agarwal et al. 2023, eq. 5 and 6, Algorithm 3 lines 11-12).
 
-The paper's losses are half sums. The losses in this module are means over the mini-batch by default (supervised losses:
-also over actions), as in the published code, because the learning rates in the paper's tables were tuned for means.
+The paper's losses are half sums. The losses in this module are means over the mini-batch by default (for supervised
+losses, also over actions), as in the published code, because the paper's learning rates were tuned for means.
 
 A bandit loss uses the chosen action's reward and no other information from the labels. Examples of a mini-batch may
 have a `weight`, float32 [batch].
@@ -29,7 +29,7 @@ _POISSON = scipy.stats.poisson(1).cdf(np.arange(20)).astype(np.float32)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _RewardLoss:
-    """Common part of `BanditLoss` and `SupervisedLoss`."""
+    """Common part of `BanditLoss` and `SupervisedLoss`, which describe the attributes."""
 
     cross_entropy: bool = False
     sigmoid: bool = False
@@ -51,9 +51,10 @@ class BanditLoss(_RewardLoss):
       cross_entropy: Whether outputs are logits of two or more actions. The predicted reward f is then their softmax,
         and the loss is -r log f - (1 - r) log(1 - f) instead of (f - r)^2. Rewards must lie in [0, 1].
       sigmoid: With `cross_entropy`: whether f is the sigmoid of the action's own logit, as in the published code.
-      half_sum: Whether the loss is half the sum of the squares, as in the paper, instead of their mean.
+      half_sum: Whether the loss is half the sum over the mini-batch, as in the paper, instead of the mean.
       weight_scale: Numerator of the importance weight; 1 makes the loss unbiased.
       weight_cap: Largest importance weight.
+      full_feedback: Whether training sees every action's reward; False.
     """
 
     importance_weighted: bool = False
@@ -72,7 +73,8 @@ class BanditLoss(_RewardLoss):
         Args:
           outputs: float32 [batch, actions]. If `needs_only_chosen_output`, the chosen actions' outputs alone, [batch],
             are also accepted.
-          batch: `action` int32, `reward` and `propensity` float32, each [batch].
+          batch: `action` int32, `reward` and `propensity` float32, each [batch]; and `OFFERED` for sets of actions, if
+            not `needs_only_chosen_output`.
         """
         reward = batch["reward"]
         if not self.needs_only_chosen_output:
@@ -115,14 +117,17 @@ class SupervisedLoss(_RewardLoss):
     Attributes:
       cross_entropy: Whether outputs are logits, trained towards rewards that are scaled to sum to 1.
       sigmoid: With `cross_entropy`: whether each action's own logit is trained towards its reward instead.
-      half_sum: Whether the loss is half the sum of the squares over examples and actions, instead of their mean.
+      half_sum: Whether the loss is half the sum over examples and actions, instead of the mean; without effect on
+        softmax cross entropy.
+      full_feedback: Whether training sees every action's reward; True.
+      needs_only_chosen_output: Whether the loss depends only on the chosen action's output; False.
     """
 
     full_feedback = True
     needs_only_chosen_output = False
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Scalar loss, from outputs and `rewards`, both float32 [batch, actions]; means are over `offered` actions."""
+        """Scalar loss of outputs and `rewards`, both float32 [batch, actions]; a mean is over the `offered` actions."""
         rewards, is_softmax = batch[FULL_FEEDBACK], self.cross_entropy and not self.sigmoid
         if OFFERED in batch:
             outputs = tf.where(batch[OFFERED], outputs, _LOWEST if is_softmax else 0.0)
@@ -177,7 +182,7 @@ class Bootstrapped:
         heads = batch[BOOTSTRAP].shape[1]
         outputs = models.scaled_gradient(outputs, heads)
         flat = tf.reshape(outputs, [-1, *outputs.shape[2:]])
-        names = [name for name in ("action", "reward", "propensity", FULL_FEEDBACK) if name in batch]
+        names = [name for name in ("action", "reward", "propensity", FULL_FEEDBACK, OFFERED) if name in batch]
         of_heads = {name: tf.repeat(batch[name], heads, axis=0) for name in names}
         value = self.loss(flat, of_heads | {"weight": tf.reshape(batch[BOOTSTRAP], [-1])})
         return value / heads if self.loss.half_sum else value

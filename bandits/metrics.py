@@ -37,8 +37,8 @@ RESET = Metric("train/reset", "Whether the round began with a reset")
 UPDATE_NORM = metrics.UPDATE_NORM
 CLIP_NORM = Metric("train/clip_norm", "Clip norm", drawn=True)
 CLIPPED_CLIENTS = Metric("train/clipped_clients", "Clients whose update was clipped")
-# Computed by --accountant (only at evaluations with pld); infinite without a guarantee. With dpsgd and cohorts of a
-# fixed size, it assumes Poisson sampling; privacy.json also has the proven value.
+# Computed by --accountant (with pld, only at evaluations); infinite without a guarantee. With dpsgd and cohorts of a
+# fixed size, this value assumes Poisson sampling; privacy.json also has a proven value.
 EPSILON = Metric("privacy/epsilon", "Privacy: epsilon spent so far", better="down", drawn=True)
 EXAMPLES = metrics.EXAMPLES
 EMPTY_CLIENTS = metrics.EMPTY_CLIENTS
@@ -67,7 +67,7 @@ WORST_TENTH = Metric(
     in_summary=True,
     reward=True,
 )
-# The policy on half B after the adaptation on half A, for the clients of the metric above.
+# Reward of the adapted policy, for clients chosen as above.
 PERSONALIZED_REWARD = Metric(
     "eval/personalized_reward",
     "Expected reward on half B, after adaptation on half A",

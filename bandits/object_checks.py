@@ -1,6 +1,6 @@
 """Tests of a user's policy and metrics before the first round, on a few contexts of the task.
 
-TensorFlow computes them in a graph, as on clients.
+The policy and the metrics are executed in a TensorFlow graph, as on clients.
 """
 
 import itertools
@@ -23,11 +23,11 @@ _ROWS = 16
 def check_policy(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
     """Tests on random predictions whether a policy's rows are distributions, and whether its statistics are sums.
 
-    The policy is tested with two keys, with statistics of random actions, and with statistics of 0.
+    The policy is tested with two keys, in two rounds, with statistics of random actions and with statistics of 0.
 
     Args:
       policy: The policy.
-      task: The task. Its contexts are used.
+      task: The task, which provides the contexts.
       heads: Number of heads of the model.
 
     Raises:
@@ -38,7 +38,7 @@ def check_policy(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
     is_declared = not policy.reads or policy.at_deployment in (policies.ACCUMULATE, policies.RESTART, policies.WITHIN)
     if ("statistics" in policy.asks) != bool(policy.reads) or not is_declared:
         raise UsageError(
-            f"{name}: its statistics need a method, a probabilities argument and at_deployment; see policies.Policy."
+            f"{name}: its statistics need a method, a probabilities argument, and at_deployment; see policies.Policy."
         )
     if "representation" in policy.reads and policy.at_deployment == policies.ACCUMULATE and len(model.shapes) > 2:
         raise UsageError(f"{name}: at_deployment must be restart or within: a deployment changes the representation.")
@@ -112,7 +112,7 @@ def check_metrics(given: Sequence[UserObject], task: tasks.Task) -> None:
     """Calls metrics with the contexts of the first client, and with an empty log.
 
     Raises:
-      UsageError: If one of them fails, or does not return one or two finite numbers.
+      UsageError: If a metric fails, or does not return a finite number or a pair that begins with one.
     """
     first = task.clients.load(0)
     for each, count in itertools.product(given, (len(first.labels), 0)):

@@ -44,7 +44,7 @@ def check(settings: cli.Settings) -> None:
     """Checks the user's objects against the other flags.
 
     Raises:
-      UsageError: If a flag is set that an object replaces, or the run cannot be exported with the object.
+      UsageError: If a flag conflicts with an object or is replaced by it, or the run cannot be exported with it.
     """
     own, bandit = given(settings), registry.BANDITS[settings.bandits_type]
     if "policy" in own:
@@ -70,7 +70,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def recorded(value: Any) -> UserObject:
-    """A Keras model that was passed in Python; runs record its architecture.
+    """Wraps a Keras model that was passed in Python; runs record its architecture.
 
     Raises:
       UsageError: If it is not a valid model.
@@ -81,17 +81,16 @@ def recorded(value: Any) -> UserObject:
 
 
 def policy(text: UserObject | str) -> UserPolicySpec:
-    """The user's policy."""
+    """Returns the specification of the user's policy, given the object or its `module:object`."""
     text = text if isinstance(text, UserObject) else UserObject(text)
     return UserPolicySpec(text, label=text.label)
 
 
 def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
-    """Task with the user's rewards and model.
+    """Returns a task with the user's rewards and model, after testing the user's policy and metrics.
 
     Raises:
-      UsageError: If an object has the wrong type, or does not fit the data, or if the policy does not return
-        probabilities.
+      UsageError: If an object has the wrong type, does not fit the data or the options, or fails its test.
     """
     if options.reward_function:
         if task.has_reward_labels:
@@ -127,7 +126,7 @@ def task(task: tasks.Task, options: BanditOptions) -> tasks.Task:
 
 
 def metric_columns(given: Iterable[UserObject]) -> list[Metric]:
-    """Columns of `metrics.csv` for the user's metrics, with their optional attributes name, about, better and shown.
+    """Columns of `metrics.csv` for the user's metrics, which can have the attributes name, about, better and shown.
 
     Raises:
       UsageError: If an object cannot be imported or called, or if its name is invalid or not unique.
@@ -158,7 +157,7 @@ def _check_state(policy: Any, options: BanditOptions) -> None:
             "value of a client's statistics and of its number of interactions in a round."
         )
     refused = {
-        f"--aggregator_type={kind}": policy.sums and kind in NOISY,  # No accounting covers sums.
+        f"--aggregator_type={kind}": policy.sums and kind in NOISY,  # The accounting does not cover these sums.
         f"--federation={options.federation}": options.federation != "federated",
         "--personalization": options.personalization,
         "--client_selection": not options.selection.is_uniform,
@@ -171,7 +170,7 @@ def _check_state(policy: Any, options: BanditOptions) -> None:
 
 
 def _callable(name: str, given: UserObject) -> Any:
-    """An object that must be a function or have the method `probabilities`."""
+    """Returns the user's object, which must be a function or have the method `probabilities`."""
     value = given.value
     if isinstance(value, type) or not (callable(value) or hasattr(value, "probabilities")):
         raise UsageError(f"{name} must be an object or a function, not {value!r}: see help(bandits.run).")
@@ -184,7 +183,7 @@ def _with_keras(task: tasks.Task, architecture: Any) -> tasks.Task:
 
 
 def with_recorded_model(task: tasks.Task, folder: pathlib.Path) -> tasks.Task:
-    """Task with the Keras model from a run's folder; the task itself if the folder has no Keras model.
+    """Returns a task with the Keras model from a run's folder; the task itself if the folder has no Keras model.
 
     Raises:
       UsageError: If the model cannot be rebuilt.

@@ -91,7 +91,7 @@ class Study:
         basic=True,
     )
     variant: str = setting(
-        "paper", "Which one to follow if the paper and its published code differ", ["paper", "reference_code"]
+        "paper", "What to follow where the paper and its published code differ", ["paper", "reference_code"]
     )
     dist_shift_type: str | None = setting(
         None,
@@ -116,7 +116,7 @@ class Study:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Deployments:
-    """Bandit."""
+    """Deployments of the trained model."""
 
     deploy_every: Count = setting(
         of_task("bandits_deploy_freq"),
@@ -134,11 +134,11 @@ class Deployments:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Learning:
-    """Local learning."""
+    """How clients learn from their interactions."""
 
     importance_weighting: bool = setting(
         lambda settings: settings["learn_from"] == "ips" or _bandit(settings).importance_weighted,
-        "Weight each example by 1 / propensity, instead of the bandit's default",
+        "Weight examples by 1 / propensity (default: depends on --bandits_type and --learn_from)",
         only=_bandits(lambda entry: entry.learns),
     )
     importance_weights: str | None = setting(
@@ -152,7 +152,7 @@ class Learning:
     )
     loss: str | None = setting(
         None,
-        "Squared loss, also for the initial training",
+        "Scale of the squared loss, also in the initial training",
         {
             "mean": "mean of the squares (default); the learning rates in the paper's tables assume it",
             "half_sum": "half the sum over the mini-batch, and over actions with full feedback, as in the paper",
@@ -190,7 +190,7 @@ class Learning:
     )
     communication: str | None = setting(
         None,
-        "Rounds in which a client exchanges sums: every one, or those after which it has learned enough since the last "
+        "When a client exchanges sums with the server: in every round, or once it has learned enough since its last "
         "exchange; see docs/strategies.md",
         ["every_round", EVENT_TRIGGERED],
         only=_bandits(lambda entry: entry.sums and not entry.trains),
@@ -198,7 +198,7 @@ class Learning:
     )
     communication_threshold: float = setting(
         None,
-        "alpha: a client exchanges sums once they raise det V by more than this share",
+        "alpha: a client exchanges sums once they raise det V by more than this fraction",
         only={"communication": (EVENT_TRIGGERED,)},
         applied_default=1.0,
     )
@@ -287,11 +287,11 @@ class OwnParts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Federation:
-    """Federation."""
+    """Who trains a model, and on which data."""
 
     federation: str = setting(
         "federated",
-        "Which party trains a model on which data",
+        "Who trains a model, and on which data",
         {
             "federated": "clients train one model together",
             ALONE: "each client trains its own model, in the same rounds as when federated; nothing leaves the client",
@@ -322,7 +322,7 @@ class Federation:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClientReports:
-    """Personalization."""
+    """Reports on single clients."""
 
     reports_clients: bool = setting(
         False,
@@ -334,7 +334,7 @@ class ClientReports:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Evaluation."""
+    """When the model is evaluated."""
 
     rounds_per_eval: int = setting(
         of_task("rounds_per_eval"), "Rounds between evaluations on held-out data; 0 to evaluate only at the end"
@@ -369,7 +369,7 @@ class InitialTraining:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Personalization:
-    """Personalization."""
+    """How clients adapt the deployed model."""
 
     kind: str = setting(
         "none",
@@ -435,14 +435,14 @@ class BanditOptions(
       rewards: Key of `Task.rewards` for the bandits.
       drift: How rewards change over the bandits' rounds.
       delay: How long rewards are delayed.
-      reset: What is reset, and when.
+      reset: What resets restart, and when.
       cohorts: How clients are sampled, if no selector chooses them.
       selection: How cohorts are selected; uniform selection uses `cohorts`.
       corrections: Corrections of clients' gradients, also in the initial training.
       client_hyperparameters: (name, value) of the client optimizer's hyperparameters that differ from their defaults.
       server_optimizer: Server optimizer.
       aggregation: How client updates are aggregated.
-      posterior: How client models are combined, if `aggregation` is not used.
+      posterior: Posterior aggregation of the clients' models; None for none.
       rounds_per_checkpoint: Rounds between checkpoints; 0 to save only the last round.
       personalization: How clients adapt the deployed model; None if they do not.
     """
@@ -501,7 +501,7 @@ class Phase(BanditOptions):
 
     @property
     def logs(self) -> bool:
-        """Whether clients learn from a bandit's log, which has only the reward of the chosen action."""
+        """Whether clients' logs have only the rewards of chosen actions."""
         return not self.bandit.supervised
 
     def scheduled_value(self, num_actions: int, period: int) -> float | None:
@@ -555,7 +555,7 @@ class Phase(BanditOptions):
 
     @property
     def releases(self) -> bool:
-        """Whether clients send anything: what they trained, or sums of their interactions."""
+        """Whether clients send anything: updates of the model, or sums over their interactions."""
         return (self.bandit.trains or self.bandit.sums) and not self.is_alone
 
     def accounted(self, round_num: int) -> int:
@@ -577,7 +577,7 @@ def phases(chosen: BanditOptions, task: tasks.Task) -> tuple[Phase, ...]:
     """Phases of a run: the initial training, if it has one, and the bandits.
 
     Raises:
-      UsageError: If the task has too few clients.
+      UsageError: If the task has too few clients, or the selection of clients is not valid.
     """
     return _phases(chosen, len(task.clients))
 
@@ -617,7 +617,7 @@ def populations(chosen: BanditOptions, num_clients: int) -> tuple[range, range]:
     """Clients of the initial training, and clients of the bandits.
 
     Raises:
-      UsageError: If the task has too few clients.
+      UsageError: If the task has too few clients, or the selection of clients is not valid.
     """
     population = population_range(chosen.population_client_selection, num_clients)
     count = 0
@@ -629,10 +629,10 @@ def populations(chosen: BanditOptions, num_clients: int) -> tuple[range, range]:
 
 
 def population_range(selection: str | None, count: int) -> range:
-    """Client indices of `START-END`; all for None.
+    """Indices of the clients in a selection `START-END`; of all `count` clients for None.
 
     Raises:
-      UsageError: If it is not START-END with START < END <= count.
+      UsageError: If the selection is not START-END with START < END <= count.
     """
     if selection is None:
         return range(count)

@@ -3,9 +3,9 @@
 A client acts on half A with the deployed model. Then it adapts that model on the resulting log, and acts on half B with
 the adapted model. Each half has the propensities of the policy that acted on it.
 
-Fine-tuning trains the shared model like other rounds. The protocol is that of Wu et al., "Motley: Benchmarking
-Heterogeneity and Personalization in Federated Learning", 2022. With a local head, the last layer never leaves the
-client: Singhal et al., "Federated Reconstruction: Partially Local Federated Learning", 2021, Algorithm 1.
+With fine-tuning, the shared model is trained as in other rounds, on the logs of both halves (Wu et al., "Motley:
+Benchmarking Heterogeneity and Personalization in Federated Learning", 2022). With a local head, the last layer never
+leaves the client (Singhal et al., "Federated Reconstruction: Partially Local Federated Learning", 2021, Algorithm 1).
 """
 
 import dataclasses
@@ -131,7 +131,7 @@ class AdaptedRewards:
     """Expected rewards of clients on half B, with the model that they adapt on half A.
 
     Attributes:
-      definition: The process.
+      definition: Definition of the rounds.
       seed: Seed of the run.
     """
 
@@ -163,12 +163,12 @@ class AdaptedRewards:
           weights: The model.
           names: Names of the clients.
           examples: Examples of each client, with features in the format that the model expects.
-          scheduled: Scheduled value of the policy's parameter.
-          environment: Mixture of environments; see `process.mixture`.
+          scheduled: Value of the policy's scheduled parameter; not used without a schedule.
+          environment: Position among the environments; see `process.mixture`.
 
         Returns:
-          The mean reward over the half B examples of all clients. For each client with a half B, also the number of its
-          examples there, and its mean rewards before and after the adaptation.
+          The mean expected reward over the half B examples of all clients. For each client with examples in half B,
+          also their number, and the client's mean expected rewards before and after the adaptation.
         """
         inputs = []
         for place, (features, labels) in enumerate(examples):

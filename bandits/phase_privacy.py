@@ -20,8 +20,8 @@ from data.tasks.options import TaskOptions
 from optimization.privacy import calibration, mechanisms
 from optimization.study import aggregation_flags, run_folder, selector_flags
 
-# Task options that do not define the clients, such as those of the model, and file paths. The checksum covers the
-# contents of files.
+# Task options that do not define the clients: options of the model, for example, and paths of files, whose contents the
+# checksum covers.
 _NOT_OF_CLIENTS = {"data_file", "missing_values", "public_statistics", "model", "hidden", "norm", "init_labels"}
 _NOT_OF_CLIENTS |= {"ignore_columns", "category_columns", "text_columns", "action_prices", "reward_bounds"}
 _NOT_OF_CLIENTS |= {"decimal", "max_table_rows", "data", "eval_data", "actions"}
@@ -36,7 +36,7 @@ class Trained:
       rounds: Number of rounds.
       checksum: Digest of the population; empty if unknown.
       clients: Ranges [start, end) of the training clients in that population.
-      simulated: The planned mechanism that determines the noise of a simulation.
+      simulated: Mechanism of the planned population, if the run simulates training on it; otherwise None.
     """
 
     mechanism: mechanisms.Mechanism
@@ -46,7 +46,7 @@ class Trained:
     simulated: mechanisms.Mechanism | None = None
 
     def is_apart(self, checksum: str, clients: range) -> bool:
-        """Whether none of these clients of a population trained the model."""
+        """Whether none of these clients of a population trained the model; False if this is not known."""
         if not self.clients or self.checksum != checksum:
             return False
         return all(end <= clients.start or clients.stop <= start for start, end in self.clients)
@@ -67,7 +67,7 @@ class Trained:
 def population_checksum(options: TaskOptions, task: tasks.Task) -> str:
     """Digest of the clients, which are defined by the data and by the flags that partition it."""
     read = registry.TASKS[options.task_type].options - _NOT_OF_CLIENTS
-    if options.task_type == "tabular":  # Keeps the digests of earlier runs.
+    if options.task_type == "tabular":  # Digests of earlier runs do not cover these options.
         read -= {"vocabulary_size", "max_words", "text_normalisation"}
         read -= set() if options.partition_column else {"partition_column", "partition_alpha"}
     made_by = {name: getattr(options, name) for name in sorted(read)}
@@ -76,7 +76,7 @@ def population_checksum(options: TaskOptions, task: tasks.Task) -> str:
 
 
 def of_initial_model(chosen: BanditOptions) -> Trained | None:
-    """Training behind an initial model from another run; None without such a model, or if it is public."""
+    """Private training behind an initial model from another run; None without such a model, or if it is public."""
     if not chosen.initial_model_path or chosen.is_initial_model_public:
         return None
     path = run_folder.find_model(chosen.initial_model_path).parent.parent / run_folder.PRIVACY_FILE
@@ -84,7 +84,7 @@ def of_initial_model(chosen: BanditOptions) -> Trained | None:
 
 
 def _recorded_clients(path: pathlib.Path) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The clients that `Trained.report` recorded; empty if unknown."""
+    """The checksum and the clients that `Trained.report` recorded; empty if unknown."""
     try:
         population = json.loads(path.read_text())["population"]
         ranges = tuple((int(start), int(end)) for start, end in population["clients"])
@@ -110,14 +110,14 @@ def _voids(phase: Phase) -> str:
 
 
 def plan(phase: Phase, dimension: int) -> calibration.Plan | None:
-    """Plan for the privacy of a phase; None if the flags already determine the noise.
+    """Plan for the privacy of a phase; None if it releases nothing, or the flags already determine the noise.
 
     Args:
       phase: The phase.
       dimension: Number of parameters of the model.
 
     Raises:
-      UsageError: If no plan reaches the target epsilon, or if the flags do not fit the population.
+      UsageError: If no noise can reach the target epsilon, or if the flags do not fit the population.
     """
     if not phase.releases:
         return None
@@ -142,7 +142,7 @@ def of_phase(
     before: Trained | None,
     apart_from: Sequence[str] = (),
 ) -> Trained:
-    """Accounting of a phase after `phase.total_rounds`.
+    """Returns the private training behind a phase's model after all of the phase's rounds.
 
     Args:
       options: Options of the task.

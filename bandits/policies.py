@@ -1,8 +1,8 @@
 """Exploration policies: predicted rewards -> action probabilities (Agarwal et al. 2023, Algorithm 2, lines 4-7).
 
 A policy is a function of the predicted rewards. It can request further arguments: see `MORE`. The action is sampled and
-its propensity recorded in a single place, `bandits.process`. A policy can also declare statistics of the clients' logs,
-see `Policy.statistics`. It receives their sum over all clients, as of the last deployment.
+its propensity recorded in a single place, `bandits.process`. A policy can also declare statistics of the clients' logs;
+see `Policy.statistics`. It receives their sums over all clients, for the rounds that `Policy.at_deployment` selects.
 The exploration parameter (epsilon, temperature or gamma) is usually a number. If a schedule changes it from one
 deployment to the next, it is a float32 scalar tensor that a compiled round takes as an input, or None until that tensor
 exists.
@@ -30,7 +30,7 @@ Parameter: TypeAlias = float | tf.Tensor
 Sums: TypeAlias = Mapping[str, np.ndarray]
 
 ROUNDING = 1e-3  # Larger than a row's total rounding error, smaller than any real mistake.
-_LARGEST, _SMALLEST = tf.float32.max, 1e-37  # The latter does not round to 0, nor its inverse to infinity.
+_LARGEST, _SMALLEST = tf.float32.max, 1e-37  # In float32, 1e-37 is above 0, and its inverse is finite.
 
 
 # Arguments besides `predicted_rewards` that a policy receives if its `probabilities` method names them.
@@ -40,8 +40,8 @@ MORE: Mapping[str, str] = {
     "contexts": "the contexts in the model's input form, [batch, ...]; for posts a mapping, see `models.dense`",
     "key": "int32 [2], a random key for the policy alone; depends on the client and on the period or round",
     "round_num": "int32 scalar, the round in which the client acts, from 1",
-    "interactions": "float32 scalar, the number of interactions of all clients up to the last deployment",
-    "statistics": "the policy's `statistics`, summed over all clients, as of the last deployment; at first all are 0",
+    "interactions": "float32 scalar, number of all clients' interactions up to (`within`: since) the last deployment",
+    "statistics": "the policy's `statistics`, summed over all clients and the rounds that `at_deployment` selects",
 }
 # Arguments of `Policy.statistics`.
 LOGGED = ("contexts", "representation", "action", "reward", "propensity", "predicted_rewards", "target")
@@ -56,13 +56,13 @@ class Policy(abc.ABC):
     Attributes:
       asks: Arguments from MORE that `probabilities` names.
       reads: Arguments in LOGGED that `statistics` names.
-      at_deployment: What happens to statistics at a deployment: with `accumulate`, those since the last deployment are
-        added to the deployed sums; with `restart`, they replace these sums. With `within`, clients act with the sums of
-        the earlier rounds since the last deployment. A policy with statistics must declare it.
+      at_deployment: The rounds whose statistics clients act with: all rounds up to the last deployment (`accumulate`),
+        only those of the period that this deployment ended (`restart`), or the rounds since then (`within`). A policy
+        with statistics must declare it.
       bound: Largest absolute value of a client's statistics and of its number of interactions in a round. Needed only
         for secure sums.
       name: Name in messages.
-      is_checked: Whether rows are checked when they are used. Policies of this module cannot return invalid rows.
+      is_checked: Whether rows are checked when they are used. Policies of this module need no check.
     """
 
     asks: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class Policy(abc.ABC):
         Args:
           weights: The trained model.
           deployed: The sums that clients act with, float64 by name.
-          total: The sums of all rounds that belong to the same model.
+          total: The same plus the sums since the last deployment; with noise, also its standard deviation, `noise`.
         """
         del total
         return weights, deployed
@@ -158,7 +158,7 @@ class Policy(abc.ABC):
 
 
 def is_usable(predicted_rewards: tf.Tensor, offered: tf.Tensor | None = None) -> tf.Tensor:
-    """Whether all predictions of a row are finite, bool [batch]; a diverged model's are not. See `Policy.__call__`."""
+    """Whether a row's predictions for offered actions are all finite, bool [batch]; see `Policy.__call__`."""
     is_finite = tf.math.is_finite(predicted_rewards)
     return tf.reduce_all(is_finite if offered is None else is_finite | tf.logical_not(offered), axis=1)
 
@@ -176,7 +176,7 @@ def shows_invalid_rows() -> Iterator[None]:
 
 
 def _asked(name: str, parameters: Sequence[inspect.Parameter], known: Iterable[str] = MORE) -> tuple[str, ...]:
-    """Returns the known arguments that a function names; by default, those from MORE."""
+    """Returns the names of a function's arguments. Raises a TypeError if one is not known; by default, not in MORE."""
     names = tuple(one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL))
     if unknown := set(names) - set(known):
         raise TypeError(f"{name} has unknown arguments {', '.join(sorted(unknown))}: use only {', '.join(known)}.")
@@ -362,7 +362,7 @@ class Softmax(Policy):
             raise ValueError(f"temperature must be above 0, got {self.temperature}")
 
     def probabilities(self, predicted_rewards: tf.Tensor) -> tf.Tensor:
-        # Take the gaps to the best action first: they are exact, and a tiny temperature can only make them -inf.
+        # Gaps to the best action are exact, and a tiny temperature can at most make them infinite, which is clipped.
         return tf.nn.softmax(tf.maximum(-_gaps(predicted_rewards) / _in_range(self.temperature), -_LARGEST))
 
 
@@ -377,9 +377,9 @@ class InverseGapWeighting(Policy):
     both constant.
 
     Attributes:
-      mu: Inverse probability, before scaling, of a tied action that does not count as the best one; above 0. Larger
-        values explore less. `actions - 1` is the smallest value that never needs the scaling. None means the
-        number of actions.
+      mu: Inverse probability, before scaling, of an action that ties with the best one but does not count as the best;
+        above 0. Larger values explore less. `actions - 1` is the smallest value that never needs the scaling. None
+        means the number of actions.
       gamma: Factor of the reward gap in the formula above, at least 0. Larger values are greedier.
       first_of_ties: Whether ties go to the first of the tied actions instead of a random one.
 
@@ -416,8 +416,8 @@ class Bag(Policy):
     """Chooses each action with probability equal to the fraction of the model's heads that predict it to be the best.
 
     The heads are a bootstrap ensemble (Oza and Russell 2001; Bietti, Agarwal and Langford 2021, Algorithm 4), see
-    `losses.Bootstrapped`. A head splits its vote among tied actions. For given predictions, this is the same as Vowpal
-    Wabbit's `--bag`.
+    `losses.Bootstrapped`. By default, a head splits its vote among tied actions. For given predictions, this is the
+    same as Vowpal Wabbit's `--bag`.
 
     Attributes:
       first_of_ties: Whether ties go to the first of the tied actions instead of a random one.

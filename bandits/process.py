@@ -1,8 +1,8 @@
 """The input of a client in a federated bandit, and how the client acts (Agarwal et al. 2023, Algorithms 1 and 2).
 
-`optimization.fed_avg` implements the whole round, Algorithm 4. In Algorithm 1, a client keeps its cache for a whole
-deployment period. That only changes when the cache is sampled, not how: a client that gets the same cache key in all
-rounds of a period samples the same cache each time (see `ClientKeys`).
+`optimization.fed_avg` implements the whole round, Algorithm 4. In Algorithm 1, a client keeps its cache, the log of its
+actions, for a whole deployment period. The cache is not stored: a client that gets the same cache key in all rounds of
+a period samples the same cache each time (see `ClientKeys`).
 """
 
 import dataclasses
@@ -40,20 +40,20 @@ class ClientInput(NamedTuple):
     """The input of one client to a round.
 
     Attributes:
-      features: Contexts, [examples, ...], or bags of words.
+      features: Contexts, [examples, ...], bags of words, or sets of actions.
       labels: int32 [examples] or float32 [examples, labels]. The environment uses them; the policy never sees them.
       keys: The client's keys.
       delay: int32, staleness of the client's model, in deployments.
       position: int32, the client's position in the cohort, from 0.
       scheduled: float32, value of the policy's scheduled parameter in the deployment that the client acts with.
-      environment_position: float32, the mixture of environments when the client acted; see `mixture`.
+      environment_position: float32, the client's position among the environments when it acted; see `mixture`.
       observed: bool [examples], whether each reward is observed; empty without delays.
       half: bool [examples], whether each example is in half B of the client's examples; empty without halves.
       counted: bool [examples], whether the policy's statistics count each example's interaction in this round; empty
         for a policy without sums.
       policy_state: What the policy depends on: int32 `round_num`, the deployed float32 sum `interactions` and the
-        deployed statistics, by name. Empty if the policy depends on none of them. Statistics with noise come with
-        its standard deviation, float32 `noise`, instead of `interactions`.
+        deployed statistics, by name. Empty if the policy depends on none of them. Statistics with noise come with the
+        noise's standard deviation, float32 `noise`, instead of `interactions`.
     """
 
     features: clients.Features
@@ -84,8 +84,8 @@ class BanditProcess(fed_avg.Process):
       is_delayed: Whether a client's log is limited to rewards that are `observed`.
       reward_bounds: Bounds that map rewards to [0, 1] for the loss; None to use the rewards as they are.
       clips_rewards: Whether mapped rewards are clipped. Doubly robust rewards, which can exceed any bounds, are not.
-      halves: Number of separate sums over halves: 1 for sums over the cohort, the cohort's size for sums per client, 0
-        for no sums.
+      halves: Number of separate sums over halves: 1 for sums over the cohort, the largest possible cohort size for sums
+        per client, 0 for no sums.
       own_metrics: The user's metrics.
     """
 
@@ -126,7 +126,7 @@ class BanditProcess(fed_avg.Process):
 
     @functools.cached_property
     def sums_spec(self) -> dict[str, tf.TensorSpec]:
-        """Shapes of what clients sum for the policy, float32: the results of `policy_sums`."""
+        """Shapes and dtypes of the results of `policy_sums`, by name; empty for a policy without sums."""
         if not self.policy.sums:
             return {}
         specs = [self.model.specs, self.feature_spec, tf.TensorSpec((None, 3))]
@@ -142,7 +142,7 @@ class BanditProcess(fed_avg.Process):
     def policy_sums(self, weights, features, cache: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Number of a client's interactions that are `counted`, and their statistics; see `Policy.statistics`.
 
-        Statistics that get noise come without the number, which would get none.
+        If the statistics get noise, the number is left out, because it would get none.
         """
         log = {**cache, "contexts": features}
         if "representation" in self.policy.reads:
@@ -193,7 +193,7 @@ class BanditProcess(fed_avg.Process):
         return {name: tf.stack(parts) for name, parts in sums.items()}
 
     def act(self, deployed, client: ClientInput):
-        """Acts with the deployed model (Algorithm 2); returns the log and the training examples."""
+        """Acts with the deployed model (Algorithm 2), or takes the recorded log; returns log and training examples."""
         if self.feedback == "logged":
             cache, features = self.weighted(logged(client.labels), client.keys.cache), models.dense(client.features)
             if self.policy.sums:
@@ -250,7 +250,7 @@ class BanditProcess(fed_avg.Process):
           policy: Exploration policy.
           weights: The deployed model.
           features: The contexts, in the form that the model takes.
-          rewards: float32 [examples, actions].
+          rewards: float32 [examples, actions]. Only subclasses use them.
           client: The client's input.
         """
         del rewards
@@ -269,7 +269,7 @@ class BanditProcess(fed_avg.Process):
         return self.mapped(log)
 
     def mapped(self, log: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Maps the rewards of a log to [0, 1] for the loss."""
+        """Maps the rewards of a log for the loss; see `reward_bounds` and `clips_rewards`."""
         if (bounds := self.reward_bounds) is None:
             return dict(log)
         name = losses.FULL_FEEDBACK if losses.FULL_FEEDBACK in log else "reward"
@@ -277,7 +277,7 @@ class BanditProcess(fed_avg.Process):
         return {**log, name: tf.clip_by_value(rewards, 0.0, 1.0) if self.clips_rewards else rewards}
 
     def weighted(self, cache: dict[str, tf.Tensor], key: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Adds a weight for each example and head to the log."""
+        """Adds bootstrap weights for each example and head to the log, if the model has several heads."""
         if self.model.heads == 1:
             return cache
         return {**cache, losses.BOOTSTRAP: losses.bootstrap(key, tf.size(cache["action"]), self.model.heads)}
@@ -299,7 +299,7 @@ def metric_sums(given: Sequence[UserObject], log: Mapping[str, tf.Tensor], featu
     values = [metric.value(dict(shown)) for metric in given]
     pairs = [value if isinstance(value, tuple) else (value, np.nan) for value in values]
     if any(len(pair) != 2 for pair in pairs):
-        raise ValueError("a metric returns a number, or a pair of numbers")
+        raise ValueError("a metric must return a number or a pair of numbers")
     return tf.stack([[tf.ensure_shape(tf.cast(part, tf.float32), ()) for part in pair] for pair in pairs])
 
 
@@ -351,9 +351,9 @@ def probabilities(
     key: tf.Tensor,
     state: Any = (),
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns a policy's probabilities, float32 [batch, actions], and whether a row's predictions are finite.
+    """Returns a policy's probabilities, float32 [batch, actions], and which rows' predictions are finite, bool [batch].
 
-    If they are not, the row is uniform; see `policies.Policy`.
+    All other rows are uniform; see `policies.Policy.__call__`.
 
     Args:
       policy: Exploration policy.
@@ -429,7 +429,7 @@ def replay(
 
     Args:
       acted: Result of `bandit_inference` for all rows.
-      labels: float32 [batch, ... + 3]. The last three columns are the log.
+      labels: float32 [batch, columns]. The last three columns are the log.
       features: Contexts of the rows, in the form that models take.
 
     Returns:

@@ -28,7 +28,7 @@ from optimization.study import compiled, payloads, run_folder
 _RATE = "learning_rate"  # Name of the learning rate in the states of TFF's optimizers.
 
 
-# Kind of feedback for values of `TaskOptions.learn_from`; with all others, clients act. `dr` is not listed, because
+# `BanditProcess.feedback` for values of `TaskOptions.learn_from`; with all others, clients act, also with `dr`, because
 # doubly robust rewards have one value for each action.
 _FEEDBACK = {"replay": "replay", "regression": "logged", "ips": "logged"}
 
@@ -141,15 +141,10 @@ def rounds(
     initial_weights: models.Weights,
     folder: run_folder.RunFolder | None = None,
 ) -> round_parts.FederatedRounds:
-    """Returns the rounds of a phase.
+    """Returns the rounds of a phase, which start from `initial_weights`.
 
-    Args:
-      task: The task.
-      phase: The phase.
-      definition: Definition of the rounds.
-      initial_weights: theta_0.
-      folder: The run's opened folder, which stores the states of clients that train alone, keep control variates or
-        decide when to exchange sums; None if there are no such states.
+    `folder` is the run's open folder. It stores the states of clients that train alone, keep control variates or decide
+    when to exchange sums, and is not needed otherwise.
     """
     if phase.logs_interactions and phase.logs:
         process_of = build(task, phase, logged_rounds.trained(definition), initial_weights)
@@ -190,12 +185,7 @@ def parts(
 ) -> list[round_parts.Part]:
     """Returns the optional parts of a phase's rounds, in order.
 
-    Args:
-      task: The task.
-      phase: The phase.
-      mechanism: The privacy mechanism that is accounted for.
-      definition: Definition of the rounds.
-      initialize: Function that returns the server's initial state.
+    `mechanism` is the privacy mechanism that is accounted for, and `initialize` returns the server's initial state.
     """
     trains, length = phase.bandit.trains, make_options(options.Length, vars(phase))
     shapes = list(definition.model.shapes.values())[: -2 if phase.has_local_head else None]
@@ -302,8 +292,8 @@ class ScaffoldRounds(scaffold.Rounds, round_parts.FederatedRounds):
 class EventTriggeredRounds(round_parts.FederatedRounds):
     """Rounds of a linear bandit whose clients decide when to exchange sums; its model does not change.
 
-    The state of `event_triggered.Rounds` takes the place of the aggregator's state, and the number of messages that of
-    its measurements.
+    The state of `event_triggered.Rounds` takes the place of the aggregator's state, and the number of messages takes
+    the place of the aggregator's measurements.
     """
 
     numbers_clients = True
@@ -331,11 +321,7 @@ def build(
 ) -> Callable[[int], Any]:
     """Returns a function that maps a round number (from 1) to the process of that round.
 
-    Args:
-      task: The task.
-      phase: The phase.
-      definition: Definition of the rounds. Its `local_work` is how clients train in burn-in rounds.
-      initial_weights: theta_0.
+    With posterior aggregation, `definition.local_work` is the clients' training in burn-in rounds.
     """
     if phase.posterior is not None:
         return _combined(task, phase, definition, initial_weights)

@@ -3,9 +3,10 @@
 A run records the rewards of the uniform policy and of the best fixed action in `bounds.json`. Both are computed from
 the labels and the reward matrix.
 
-Recommendation tasks also have a linear model that is fitted centrally. A log's simulator (`data.logged_clients`) is
-compared with the log on held-out clients, which its regression was not fitted to. The logging policy is compared with
-the mean logged reward, and the uniform policy with the doubly robust value, which is unbiased for any regression.
+Recommendations (`bandits.advice`) also use a linear model that is fitted centrally. A log's simulator
+(`data.logged_clients`) is compared with the log on held-out clients, to which its regression was not fitted. For the
+logging policy, simulated rewards are compared with the mean logged reward; for the uniform policy, with its doubly
+robust value, which is unbiased for any regression.
 """
 
 import dataclasses
@@ -41,16 +42,16 @@ _DRAWS = 2000  # Number of sampled cohorts.
 
 @dataclasses.dataclass(frozen=True)
 class References:
-    """Held-out rewards of policies that need no rounds. These policies are chosen on all training clients' data.
+    """Held-out rewards of policies that need no rounds. These policies are chosen on the training clients' data.
 
     On a log, the rewards are doubly robust estimates.
 
     Attributes:
       rewards: Rewards of the uniform policy, the best fixed action and the central linear model, by name.
-      linear_gain: Reward of the linear model minus that of the uniform policy. On a log, it is measured on all clients,
-        each with a regression that was fitted without it.
-      measured: Rewards of the uniform policy and the linear model, measured in the way that runs measure a model: on a
-        log, with its simulator.
+      linear_gain: Reward of the linear model minus that of the uniform policy. On a log, it is measured on training and
+        held-out clients, each with a regression that was fitted without that client.
+      measured: Rewards of the uniform policy and the linear model, measured as runs measure a model: on a log, with its
+        simulator.
     """
 
     rewards: Mapping[str, intervals.Interval]
@@ -71,8 +72,8 @@ class References:
 def simple_policies(task: tasks.Task, matrix: np.ndarray) -> References:
     """Returns the references of a table or a log.
 
-    On a table, the linear model is a ridge regression of every action's reward. On a log, it is the regression of the
-    logged rewards.
+    On a table, the linear model is a ridge regression of every action's reward on the context or, if actions have
+    features, of rewards on pairs of context and action. On a log, it is the regression of the logged rewards.
 
     Args:
       task: A table or a log.
@@ -137,7 +138,7 @@ def _predicted_by_pairs(task: tasks.Task) -> np.ndarray:
             features = logged_clients.pairs(text.take(sets.contexts, places[0]), sets.actions[places])
             yield text.design(features, features.shape[1]), examples.labels, places
 
-    products, moments = np.zeros((1, 1)), np.zeros(1)  # They get the shape of the first sums.
+    products, moments = np.zeros((1, 1)), np.zeros(1)  # The first addition broadcasts them to their final shapes.
     for features, labels, places in pairs(task.clients, _some(range(len(task.clients)))):
         products, moments = products + features.T @ features, moments + features.T @ labels[places]
     weights, predicted = np.linalg.solve(products + np.eye(len(products)), moments), []
@@ -148,10 +149,7 @@ def _predicted_by_pairs(task: tasks.Task) -> np.ndarray:
 
 
 def _gain(task: tasks.Task, parts: Sequence[logged_clients.LoggedClients]) -> intervals.Interval:
-    """Doubly robust gain over the uniform policy.
-
-    Each client's actions are chosen by a regression that was fitted without that client.
-    """
+    """Doubly robust gain over the uniform policy, if a regression fitted without a client chooses its actions."""
     gains = []
     for part in parts:
         for index in range(len(part)):
@@ -186,7 +184,7 @@ def compared(
     Args:
       earned: float64 [clients], the sum of the policy's rewards over each client's rows.
       references: The same sums for each reference, by name.
-      counts: int [clients], numbers of rows.
+      counts: int [clients], each client's number of rows.
 
     Returns:
       The comparison as lines of text, and whether the policy is significantly above each reference. Without an
@@ -203,7 +201,7 @@ def compared(
 
 
 def notice(table: "pd.DataFrame", recorded: Mapping[str, Mapping[str, Any]], *, explores_only: bool = False) -> str:
-    """Returns a warning if a run earned no more than the uniform policy or the best fixed action; otherwise "".
+    """Returns a warning if a run is not better than the uniform policy and the best fixed action; otherwise "".
 
     Args:
       table: The rows of the run's `metrics.csv`.
@@ -274,9 +272,8 @@ def simulator_scores(held_out: clients.ClientData, training: clients.ClientData 
 
     Args:
       held_out: Held-out clients.
-      training: Clients that the regression was fitted on. The simulator inherits the sampling error of their rewards,
-        and the intervals of the differences then include that error: with few clicks, the split between training and
-        held-out clients can be uneven by chance.
+      training: Clients that the regression was fitted to. The simulator inherits the sampling error of their rewards,
+        which can be large if rewards are rare, so the intervals of the differences include it. None to leave it out.
 
     Raises:
       TypeError: If the held-out clients do not belong to a log.
@@ -319,9 +316,9 @@ def _sums(part: logged_clients.LoggedClients) -> tuple[np.ndarray, np.ndarray]:
 def row_mean(sums: np.ndarray, rows: np.ndarray, minus: np.ndarray | None = None) -> intervals.Interval:
     """Returns the mean over all rows, or a difference of two means, with a 95% interval over clients.
 
-    The interval uses the delta method for a ratio (Cochran, Sampling Techniques, 1977, chapter 6). There is no interval
-    if all clients have the same mean, or if the difference is 0 for every client. If no row earned anything, the mean
-    is NaN.
+    The interval uses the delta method for a ratio (Cochran, Sampling Techniques, 1977, chapter 6). A mean has no
+    interval if it is the same for all clients, and is NaN if no row earned anything. A difference has no interval if it
+    is 0 for every client.
 
     Args:
       sums: float64 [clients], the sum over each client's rows.
@@ -351,12 +348,12 @@ def scores_as_json(scores: list[Score]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Mean rewards of some clients' examples.
+    """Mean rewards of two baselines on some clients' examples.
 
     Attributes:
       chance: The uniform policy's mean reward.
       constant: The best fixed action's mean reward.
-      action: The best fixed action.
+      action: Index of the best fixed action.
       clients: Number of clients that were read; they are sampled at random.
       population: Total number of clients.
       chance_error: Standard error of `chance` as an estimate for the population; 0 if all clients were read.
@@ -378,7 +375,7 @@ class Values(NamedTuple):
     Attributes:
       mean: float64 [actions]; NaN if the clients have no examples.
       clients: Number of clients that were read.
-      shares: float64 [clients, actions], each client's linearized influence on the mean, centred at about 0.
+      shares: float64 [clients, actions], each client's linearized influence on the mean, about 0 on average.
     """
 
     mean: np.ndarray
@@ -393,8 +390,8 @@ def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -
 
     Args:
       task: A task whose rows offer sets of actions.
-      examples: Examples in the form in which the data holds them.
-      ranking: float64 [actions], the value by which actions are ranked, see `set_values`.
+      examples: Examples as they are loaded, before `Task.normalize`.
+      ranking: float64 [actions], the value by which actions are ranked; see `set_values`.
     """
     rewards, actions = _rewards_of_sets(task, examples)
     is_offered = actions >= 0
@@ -405,8 +402,8 @@ def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -
 def set_values(task: tasks.Task, indices: Sequence[int]) -> np.ndarray:
     """Returns the value by which each action is ranked, float64 [actions], from the rows of some clients.
 
-    It is the action's mean reward when offered, shrunk towards the mean of all actions as if it had been observed
-    `_PRIOR_ROWS` more times with that mean. Otherwise, an action that was offered once would often be the best.
+    The value is the action's mean reward when offered, shrunk towards the mean of all actions as if the action had been
+    offered `_PRIOR_ROWS` more times with that mean. Otherwise, an action that was offered once would often be the best.
     """
     return _ranking(task, (_rewards_of_sets(task, task.clients.load(int(index))) for index in _some(indices)))
 
@@ -422,7 +419,7 @@ def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, .
 
 
 def _rewards_of_sets(task: tasks.Task, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-    """Rewards and actions, [examples, slots]: positions in the task's names, slots if there are no names, or -1."""
+    """Rewards, and actions as positions in the task's names (slots without names) or -1, both [examples, slots]."""
     sets: ActionSets = examples.features  # type: ignore[assignment]
     actions, labels = sets.entries, examples.labels
     if not task.has_action_features:

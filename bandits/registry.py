@@ -21,7 +21,7 @@ class PolicyEntry:
     Attributes:
       target: `module:Class` of a `bandits.policies.Policy` or `bandits.decision_rules.DecisionRule`.
       parameters: The arguments of the class.
-      help: One-line description. Policies are described in BANDITS instead.
+      help: One-line description of a decision rule; policies are described in BANDITS.
       breaks_ties: Whether it breaks ties between best actions, and therefore has the argument `first_of_ties`.
       scheduled: Name of the parameter that a schedule can change; empty for none.
       schedule: Fixed schedule from `schedule_flags` for that parameter; empty if `--bandits_schedule` selects one.
@@ -84,9 +84,9 @@ _INVERSE_GAP = "bandits.policies:InverseGapWeighting"
 _LINEAR = {
     "width": Parameter(0.5, "factor of the deviation sqrt(x' V^-1 x), in units of the reward; higher explores more"),
     "ridge": Parameter(1.0, "lambda of the ridge regression, the inverse of the weights' prior variance", above=True),
-    "theta_norm": Parameter(1.0, "with noise: assumed bound on the norm of the estimated weights"),
+    "theta_norm": Parameter(1.0, "with noise: assumed bound on the distance of the weights from their prior mean"),
     "noise_delta": Parameter(
-        0.01, "with noise: probability that it exceeds its share of the width", above=True, high=0.5
+        0.01, "with noise: probability that the noise exceeds its share of the width", above=True, high=0.5
     ),
     "bound": Parameter(1e4, "with secure sums: largest absolute value of a client's sums in a round", above=True),
 }
@@ -219,12 +219,12 @@ BANDITS = {
 
 
 def chosen(settings: Mapping[str, Any]) -> BanditEntry:
-    """The bandit of a run's settings, which does not train if statistics belong to a frozen model."""
+    """Returns the bandit of a run's settings, which does not train if statistics belong to a frozen model."""
     entry = BANDITS[settings["bandits_type"]]
     return dataclasses.replace(entry, trains=False) if settings["statistics"] == "freeze" else entry
 
 
-# Names that differ in the paper's published code.
+# From names in the paper's published code to the different names here.
 PUBLISHED_NAMES = {"epsilon_greedy_ce_unw": "epsilon_greedy_ce_unweight"}
 
 

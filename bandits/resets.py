@@ -30,13 +30,13 @@ WATCHED: Mapping[str, str] = {
 }
 MOST_LOSSES = 10_000  # Fixed size of the record in the state.
 TOLERATED_RISE = 0.005  # Tolerated rise of the series per round in Page-Hinkley's test.
-FALSE_DETECTION = 0.2  # Probability in ADWIN, whose values are in [0, 1]; a smaller one delays detection.
-ADWIN_SCALE = 100.0  # Scales the series to [0, 1]: the inverse of its spread from round to round.
+FALSE_DETECTION = 0.2  # ADWIN's probability of a false detection; a smaller probability delays true detections.
+ADWIN_SCALE = 100.0  # ADWIN assumes values in [0, 1], but the series varies only by about 0.01 from round to round.
 
 
 @dataclasses.dataclass(frozen=True)
 class Reset:
-    """Resets."""
+    """What resets restart, and when."""
 
     what: str = setting(
         None,
@@ -91,7 +91,7 @@ class Reset:
 
     @property
     def voids(self) -> str:
-        """Why noise gives no privacy guarantee, worded to follow "because"; empty if it gives one."""
+        """Why resets void the privacy guarantee of noise, worded to follow "because"; empty if they do not."""
         if not self.reads_losses:
             return ""
         read = {LOSS: "losses", REWARD: "rewards"}[self.watched]
@@ -102,7 +102,7 @@ class Reset:
         return loss if self.watched == LOSS else -reward
 
     def warning(self, total_rounds: int, is_weighted: bool = False) -> str:
-        """Warning if no reset can happen within the run, or resets happen without a change; otherwise empty.
+        """Warning if a detector cannot trigger within the run, or is likely to do so without a change; otherwise empty.
 
         Args:
           total_rounds: Number of rounds.
@@ -163,7 +163,7 @@ class Watch:
     def _rises(self, losses: list[float]) -> bool:
         """Whether a detector reports a rise at the last of these losses."""
         known = len(self._seen)
-        if self._seen != losses[:known]:  # After a reset or a resumption, a new detector reads all of them.
+        if self._seen != losses[:known]:  # After a reset or a resumption, a new detector reads all losses.
             self._detector, self._seen, self._has_risen, known = self._new_detector(), [], False, 0
         for loss in losses[known:]:
             if self._reset.when == PAGE_HINKLEY:

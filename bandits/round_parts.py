@@ -75,8 +75,9 @@ class FederatedRounds:
     """Rounds that are computed by TFF. Subclasses call TFF differently.
 
     Attributes:
-      loggers: Additional callbacks of a run, which write its files.
-      numbers_clients: Whether `next` takes each client's number beside its input.
+      loggers: Additional callbacks of a run, which write files of the rounds.
+      numbers_clients: Whether `next` takes pairs of a client's input and its number, instead of inputs alone.
+      process_of, definition: See `__init__`.
     """
 
     loggers: Sequence[Callback] = ()
@@ -142,7 +143,7 @@ class Part:
         return own, server
 
     def inputs(self, participation: Participation, round_num: int) -> Participation:
-        """Returns a client's participation. May run in another thread before the previous round has ended."""
+        """Changes a client's participation. May run in another thread before the previous round has ended."""
         del round_num
         return participation
 
@@ -183,7 +184,7 @@ class Replay(_OfPhase):
 
 
 class StaleModels(_OfPhase):
-    """Clients that act with the model of a randomly chosen earlier deployment."""
+    """Clients that act with the model of a randomly chosen deployment: the latest, or one of those before."""
 
     def inputs(self, participation: Participation, round_num: int) -> Participation:
         deployment_period = period(self.phase, round_num)
@@ -239,7 +240,7 @@ class Halves(_OfPhase):
 
 
 class OwnMetrics(_OfPhase):
-    """The user's metrics: sums over the cohort, or quotients of such sums, which are NaN if the denominator is 0."""
+    """The user's metrics: sums over the cohort, or quotients of such sums, which are not finite if divided by 0."""
 
     @property
     def columns(self) -> Sequence[Metric]:  # type: ignore[override]
@@ -285,7 +286,7 @@ class OwnPolicy(_OfPhase):
         return OwnPolicyState(zeros, zeros, np.zeros(self.num_clients, np.int64))
 
     def started(self, own: Any, participations: Sequence[Participation], round_num: int) -> Sequence[Participation]:
-        before = period(self.phase, round_num) * self.phase.deploy_every  # Rounds before this deployment.
+        before = period(self.phase, round_num) * self.phase.deploy_every  # Number of rounds before this period.
         summed = (before, round_num - 1) if self.definition.policy.at_deployment == policies.WITHIN else (0, before)
         sums = {name: total.astype(np.float32) for name, total in {**own.deployed, **self._noise(*summed)}.items()}
         state = {policies.ROUND: np.int32(self.phase.acted_in(round_num)), **sums}
@@ -322,7 +323,7 @@ class OwnPolicy(_OfPhase):
         counted_in, deployed = own.counted_in.copy(), own.deployed
         counted_in[[each.client for each in ended.cohort.participations]] = ended.round_num
         sums = counts.statistics
-        if self.definition.joint_clip_norm is not None:  # Means; NaN in a round without clients and noise.
+        if self.definition.joint_clip_norm is not None:  # Means, which are NaN in a round without clients or noise.
             sums = {name: np.nan_to_num(self.mechanism.cohort * mean, nan=0.0) for name, mean in sums.items()}
         pending = {name: total + sums[name] for name, total in own.pending.items()}
         if policy.at_deployment == policies.WITHIN:
@@ -415,7 +416,7 @@ class ClientReports(Part):
         return [f"Keep {shown} private: they hold what each client earned."]
 
     def content(self, own: np.ndarray) -> dict[str, list]:
-        """Content of `private_client_rewards.json`: participating clients and their means, or None without examples."""
+        """Content of `private_client_rewards.json`: participants, with mean rewards that are None without examples."""
         took_part = np.flatnonzero(own[:, 0])
         times, examples_a, rewards_a, examples_b, rewards_b = own[took_part].T
         halves = {"half_a": (rewards_a, examples_a), "half_b": (rewards_b, examples_b)}
@@ -452,11 +453,7 @@ class Payloads(Part):
 
 @dataclasses.dataclass
 class EventTriggered(Part):
-    """Number and size of the messages, if only some clients of a cohort exchange sums.
-
-    Attributes:
-      size: Number of bytes of a message.
-    """
+    """Number of messages of `size` bytes each, if only some clients of a cohort exchange sums."""
 
     size: int
     columns = (metrics.MESSAGES,)
@@ -476,7 +473,7 @@ class Clipping(_OfPhase):
 
 
 class RobustAggregation(Part):
-    """The share of the coordinates that a median or a trimmed mean does not change.
+    """The share of the model's coordinates that the cohort's median or trimmed mean leaves unchanged.
 
     The state is float64 [2]: the sum of the shares, and the number of rounds with clients.
     """
@@ -501,7 +498,12 @@ class RobustAggregation(Part):
 
 @dataclasses.dataclass
 class PrivacySpent(_OfPhase):
-    """The epsilon spent so far. PLD accounting is as slow as a short round, so it only runs with evaluations."""
+    """The epsilon spent so far. PLD accounting is as slow as a short round, so it runs only in rounds with evaluations.
+
+    Attributes:
+      mechanism: The mechanism that is accounted for.
+      length: The phase's `options.Length`, which says when evaluations run.
+    """
 
     mechanism: mechanisms.Mechanism
     length: Any

@@ -52,7 +52,7 @@ _PLOTTED = (metrics.ROUND_REWARD, metrics.AVERAGE_REWARD, metrics.ROUND_PROBABIL
 
 
 class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
-    """Agarwal, McMahan and Xu 2023: exploration policies on devices, one reward model, generalized FedAvg."""
+    """Study of Agarwal, McMahan and Xu 2023: clients explore, and train one reward model with generalized FedAvg."""
 
     flags = flags
     usage = flags.USAGE
@@ -123,7 +123,7 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
         has_shift = options.scenario == "init_shift" or options.dist_shift_type
         if has_shift and "init" not in task.rewards:
             raise UsageError(
-                f"--task_type={options.task.task_type} has no reward shift to study, as its rewards are one matrix."
+                f"--task_type={options.task.task_type} has no reward shift to study: it has one reward matrix."
             )
         if task.has_action_features and options.heads > 1:
             raise UsageError(

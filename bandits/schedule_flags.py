@@ -1,4 +1,4 @@
-"""Flags of exploration schedules: epsilon, temperature or gamma as a function of the deployment."""
+"""Flags for exploration schedules: epsilon, temperature or gamma as a function of the deployment."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ def _horizon(settings: cli.Settings) -> int | None:
 
 @dataclasses.dataclass(frozen=True)
 class _Schedules:
-    """Schedules."""
+    """Settings of exploration schedules."""
 
     bandits_schedule: str = setting(
         None,
@@ -75,10 +75,10 @@ class _Schedules:
         },
     )
     bandits_schedule_deployments: Count = setting(
-        _horizon, "Deployments until linear and cosine schedules end; for falcon_epochs, I (default: all in the run)"
+        _horizon, "Deployments until linear and cosine schedules end; I of falcon_epochs (default: all in the run)"
     )
     bandits_log_class_size: Positive = setting(
-        None, "Ln |F| for FALCON's function class", only={"bandits_type": _bandits(EPOCHS)}, applied_default=10.0
+        None, "Log size of FALCON's class, ln |F|", only={"bandits_type": _bandits(EPOCHS)}, applied_default=10.0
     )
     bandits_delta: PositiveFraction = setting(
         None,
@@ -88,7 +88,7 @@ class _Schedules:
     )
     bandits_fed_opt: float = setting(
         None,
-        "Epsilon_fed-opt, excess loss of federated training itself",
+        "Excess loss of federated training itself, epsilon_fed-opt",
         only={"bandits_type": _bandits(EPOCHS)},
         applied_default=0.0,
     )
@@ -130,7 +130,7 @@ def check(settings: cli.Settings) -> None:
 
 
 def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
-    """Returns the schedule of resolved flags and the parameter that it changes; None without a schedule."""
+    """Returns the schedule that the flags define, and the parameter that it changes; None without a schedule."""
     kind, entry = _kind(settings), _entry(settings)
     if kind == CONSTANT:
         return None
@@ -145,10 +145,10 @@ def schedule(settings: cli.Settings) -> tuple[schedules.Schedule, str] | None:
 
 
 def check_range(phase: Phase, num_actions: int) -> None:
-    """Refuses a schedule whose parameter leaves its valid range.
+    """Refuses a schedule that takes the parameter out of its valid range.
 
     Raises:
-      UsageError: If it does. The message names the deployment.
+      UsageError: If the first or the last deployment's value is out of range.
     """
     if phase.scheduled_value(num_actions, 0) is None:
         return

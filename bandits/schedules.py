@@ -1,6 +1,6 @@
-"""Schedules of an exploration parameter over deployments, in plain numbers.
+"""Schedules of an exploration parameter over deployments.
 
-A schedule only depends on a run's plan, which is public, and not on clients' data. It therefore has no privacy cost,
+A schedule depends only on a run's plan, which is public, and not on clients' data. It therefore has no privacy cost,
 and a resumed run has the same values as an uninterrupted one.
 """
 
@@ -104,7 +104,7 @@ class FalconEpochs(Schedule):
       scale: Constant factor of the square root.
       log_class_size: ln |F|.
       delta: Probability with which the bound may fail to hold.
-      fed_opt: epsilon_fed-opt.
+      fed_opt: epsilon_fed-opt, the excess loss of federated training itself.
       periods: Number of deployment periods, I.
     """
 
@@ -120,7 +120,7 @@ class FalconEpochs(Schedule):
 
 
 def complexity(log_class_size: float, delta: float, times: float = 1.0) -> float:
-    """ln(|F| times / delta); `times` events hold jointly with probability 1 - delta."""
+    """Returns ln(|F| times / delta), for `times` bounds that hold jointly with a probability of at least 1 - delta."""
     return log_class_size + math.log(times / delta)
 
 
@@ -136,7 +136,7 @@ def falcon_gamma(num_actions: int, log_term: float, samples: float, fed_opt: flo
       samples: n (i - 1), the number of samples that the deployed model was fitted to. If it is 0, gamma is 1, as in
         Algorithm 1.
       fed_opt: epsilon_fed-opt, at least 0.
-      scale: The constant.
+      scale: Constant factor.
     """
     if samples <= 0:
         return 1.0

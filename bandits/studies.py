@@ -12,7 +12,7 @@ from data.errors import UsageError
 from optimization.study import cli, frame
 from optimization.study.metrics import Metric
 
-# Modules with a `STUDY`.
+# For each binary, the module that defines its `STUDY`.
 STUDIES: Mapping[str, str] = {
     "run_federated": "bandits.run_federated",
     "run_client_selection": "bandits.client_selection.run_client_selection",
@@ -23,7 +23,7 @@ STUDIES: Mapping[str, str] = {
 
 
 def load(module: str) -> frame.Study:
-    """The study of a binary, by its module."""
+    """Returns the study of a binary, given the binary's module."""
     return importlib.import_module(module).STUDY
 
 
@@ -60,7 +60,7 @@ def resolve(module: str, arguments: Sequence[str]) -> cli.Settings:
 
 
 def without_file(module: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """The flags, with those in the `--config` file inserted, so that the file may change while runs are executed.
+    """Replaces `--config` by the flags in that file, so that the file may change while runs are executed.
 
     Raises:
       UsageError: If a flag is unknown.

@@ -21,7 +21,7 @@ _USUAL = {
     "rounds_per_checkpoint": 25,
 }
 NAMES = tuple(_USUAL)
-# Agarwal et al. 2023, section 4.2 and appendix A.2, with the learning rates of softmax in Table 1.
+# Agarwal et al. 2023, section 4.2 and appendix A.2. Learning rates are those of softmax in Table 1.
 _STUDY = {
     "total_rounds": 800,
     "clients_per_round": 64,

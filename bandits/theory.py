@@ -82,9 +82,9 @@ def of_greedy(environment: FiniteEnvironment, predicted: np.ndarray) -> np.ndarr
 
 
 def error(environment: FiniteEnvironment, predicted: np.ndarray, logged: np.ndarray) -> np.ndarray:
-    """E[(f - r)^2 - (f* - r)^2] = E[(f - f*)^2] under a log, float64 [runs]: what eq. 7 bounds.
+    """E[(f - r)^2 - (f* - r)^2] = E[(f - f*)^2] under a log, float64 [runs], which equation (7) bounds.
 
-    The two are equal because E[r | context, action] = f* (Assumption 1).
+    The two expectations are equal because E[r | context, action] = f* (Assumption 1).
 
     Args:
       environment: The environment.
@@ -115,8 +115,8 @@ def simulate(
       generator: Random generator.
 
     Returns:
-      After the last period, float64 [runs]: the greedy part's regret, and E[(f - f*)^2] under the mean of all policies
-      so far.
+      After the last period, float64 [runs]: the greedy part's regret per sample, and E[(f - f*)^2] under the mean of
+      all policies so far.
     """
     predicted = np.broadcast_to(environment.candidates[:, 0], (runs, *environment.rewards.shape))
     counts = successes = np.zeros(1, np.int64)
@@ -138,7 +138,7 @@ def greedy_bound(num_actions: int, epsilon: float, error: npt.ArrayLike) -> np.n
     """Bound of equation (8) on the greedy part's regret per sample, sqrt((2 K / epsilon) error).
 
     Where the greedy action is not the best, f is wrong by half the gap or more at one of the two actions, and any
-    epsilon-greedy log has each of them with probability epsilon / K or more.
+    epsilon-greedy policy chooses each of them with a probability of at least epsilon / K.
     """
     return np.sqrt(2 * num_actions / epsilon * np.asarray(error))
 
@@ -155,9 +155,9 @@ def slope(places: Sequence[float], values: np.ndarray) -> intervals.Interval:
 
 
 def rates(seed: int) -> pd.DataFrame:
-    """Measured slopes next to those of equation (8), one row for each quantity that it depends on.
+    """Measured slopes next to those of equation (8), with one row for each quantity in the equation.
 
-    Equation (7)'s constant is the smallest with which it holds at all points.
+    The constant of equation (7) is the smallest with which the equation holds at all points.
     """
     generator = keys.generator(seed, keys.Purpose.LABORATORY, 2)
     regrets, terms, constant = {}, {}, 0.0

@@ -162,3 +162,11 @@ def test_the_body_takes_the_mean_of_what_each_head_would_give_it():
     for place in range(2, 4):
         together = np.concatenate([delta[place] for delta in heads], axis=-1)
         np.testing.assert_allclose(found[place], together, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [losses.BanditLoss(cross_entropy=True), losses.SupervisedLoss()])
+def test_equal_heads_have_the_loss_of_one_head_on_sets_of_actions(loss):
+    outputs, offered = tf.constant([[0.5, -np.inf], [0.1, 0.9]]), tf.constant([[True, False], [True, True]])
+    batch = {**BATCH, "action": tf.constant([0, 0]), losses.OFFERED: offered}
+    found = losses.Bootstrapped(loss)(tf.stack([outputs] * 2, 1), {**batch, losses.BOOTSTRAP: tf.ones((2, 2))})
+    np.testing.assert_allclose(found, loss(outputs, batch), rtol=1e-6)
