@@ -47,7 +47,7 @@ def check_rows(rows: int, most: int, path: str) -> None:
     """Refuses a table with too many rows.
 
     Raises:
-      UsageError: If there are more than `--max_table_rows`.
+      UsageError: If there are more than `most` rows, the value of `--max_table_rows`.
     """
     if rows > most:
         raise UsageError(f"{path} has more than {most:,} rows, the limit of --max_table_rows: raise it or sample rows.")
