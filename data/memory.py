@@ -13,7 +13,7 @@ _REMEDY = "read it on a larger machine, save it as Parquet without unneeded colu
 
 
 def available_bytes() -> int:
-    """Returns the bytes that this process can use without swapping, within the limits of the machine and container."""
+    """Returns how many bytes this process can use without swapping, within the limits of its container."""
     import psutil
 
     return min([psutil.virtual_memory().available, *_left_in_groups(pathlib.Path("/"))])

@@ -112,8 +112,8 @@ def of(value: Any, text: str = "") -> UserObject:
     """Converts an object that is passed in Python.
 
     Args:
-      value: The object. A text describes it if it is an optimizer of TFF, or if it is defined at the top level of a file:
-        a function, or a frozen dataclass with plain parameters. Other objects exist only in memory.
+      value: The object. A text describes an optimizer of TFF, and a function or frozen dataclass at the top level of a
+        file, if parameters are plain. Other objects exist only in memory.
       text: Text of the object, if the caller knows a better one.
     """
     if isinstance(value, UserObject):
