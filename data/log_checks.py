@@ -6,8 +6,7 @@ Errors that make every estimate meaningless raise a `UsageError` with the row an
 `check` tests the assumptions behind conclusions from a log: correct propensities, columns that were recorded before the
 action, and a single set of actions. With correct propensities p, the expectation of 1{A = a} / p * g is at most that of
 g, for each action a and each g >= 0 that is known before the action. If g was recorded after the action, such as
-whether there was a conversion, it can be larger. The expected weight of a policy is 1 if the log supports all of its
-actions.
+whether there was a conversion, it can be larger. The expected weight of a policy is 1 if the log supports it.
 """
 
 import re

@@ -19,7 +19,7 @@ class TaskEntry:
     Attributes:
       opener: Module in `data.tasks` and function `TaskOptions -> data.tasks.Task`, such as `logged:load`.
       help: One line of help.
-      options: Options that this task uses, among those that not all tasks use.
+      options: Options that this task uses, without those that all tasks use.
       defaults: Default values of options, and of the maximum number of examples per client.
     """
 
@@ -114,7 +114,7 @@ def load(options: TaskOptions) -> tasks.Task:
     """Opens a task's data.
 
     Raises:
-      UsageError: If the data is missing.
+      UsageError: If the data is missing or invalid, or if options do not match the task.
     """
     module, _, function = TASKS[options.task_type].opener.partition(":")
     return getattr(importlib.import_module(f"data.tasks.{module}"), function)(options)

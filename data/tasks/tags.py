@@ -36,8 +36,8 @@ _SHA256 = {
 # are left out.
 _RANDOM_POSTS = ((342_477, 135_818_730), (38_758, 16_491_230))
 _FEWEST_POSTS = 100
-_WORDS_OF_A_POST = (5, 130)  # Assumed.
-_TAGS_OF_A_POST = 1.5  # Assumed.
+_WORDS_OF_A_POST = (5, 130)  # Assumed range.
+_TAGS_OF_A_POST = 1.5  # Assumed mean.
 
 # Keys of the task's report.
 POSTS = "posts"
@@ -51,7 +51,7 @@ _SPLIT_SEED = 0  # The split is part of the task: words and tags have the same i
 
 
 def load_stackoverflow(options: TaskOptions) -> tasks.Task:
-    """Task of tag prediction (Agarwal et al. 2023, section 4.1); downloads the data set if no folder is named.
+    """Task of tag prediction (Agarwal et al. 2023, section 4.1); downloads the data set if there is no copy.
 
     Raises:
       UsageError: If a file is missing or damaged, or cannot be downloaded.
@@ -134,7 +134,7 @@ def _most_frequent_tags(content: bytes, size: int) -> dict[str, int]:
 
 
 def random_posts(vocabulary_size: int, num_tags: int, max_words: int) -> list[clients.ClientData]:
-    """Random training and held-out posts in the shapes of TFF's Stack Overflow, with features of L2 norm 1.
+    """Random training and held-out posts in the shapes of TFF's Stack Overflow, with word values of L2 norm 1.
 
     A client has 100 posts, the minimum in the data set, plus an exponentially distributed number; the mean is that of
     the data set. Each post has at least one tag.
@@ -248,7 +248,7 @@ def _parse_line(line: bytes) -> dict[str, Any]:
 
 
 def _read(path: pathlib.Path) -> tuple[list[str], np.ndarray, text.Words, list[tuple[str, ...]]]:
-    """Users in alphabetical order, each post's index into them (int64 [posts]), words and tags."""
+    """Returns the users in alphabetical order, each post's position in them, int64 [posts], its words, and its tags."""
     authors, words, tags = [], text.Words(), []
     for post in read_jsonl(path):
         authors.append(sys.intern(post["user"]))
