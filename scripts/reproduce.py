@@ -87,7 +87,7 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> int:
-    """Reproduces the chosen figures. Returns 0, or 1 if a run failed, or 128 + the signal that stopped the program.
+    """Does what the flags choose. Returns 0, or 1 if a run failed, or 128 + the signal that stopped the program.
 
     Raises:
       UsageError: If the flags choose no figure, or conflict with each other.

@@ -22,7 +22,7 @@ _PARTS = {"train": "train", "test": "t10k"}
 
 
 def mnist_writers(source: pathlib.Path) -> Arrays:
-    """Returns MNIST with the writers from QMNIST's labels.
+    """Returns the digits of MNIST with their writers, from QMNIST's labels.
 
     Args:
       source: Folder with the four files of MNIST, `train-images-idx3-ubyte` and so on, and the two of QMNIST,
