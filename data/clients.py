@@ -96,7 +96,7 @@ class SqliteClients(ClientData):
     """One split of a database with the tables `examples` and `client_metadata`, the format of TFF's data sets.
 
     Clients are sorted by name, and their examples are read when they are loaded. If `examples` has no index of clients,
-    as in TFF's files, the first opening finds the rows of each client, and stores their positions in a file next to it.
+    as in TFF's files, the first opening finds the rows of each client, and stores them in a file beside the database.
     """
 
     def __init__(self, path: str | os.PathLike, split: str, parse: Callable[[list[bytes]], Examples]):
@@ -111,7 +111,7 @@ class SqliteClients(ClientData):
           UsageError: If the file is not such a database, or does not have the split.
         """
         self._path, self._split, self._parse = pathlib.Path(path), split, parse
-        # Clients are prefetched in another thread, which is safe, because SQLite lets in one thread at a time.
+        # Clients are prefetched in another thread, which is safe, because SQLite serves one thread at a time.
         name = f"{self._path.absolute().as_uri()}?mode=ro"
         with self._reading():
             self._connection = sqlite3.connect(name, uri=True, check_same_thread=False)
@@ -244,7 +244,7 @@ def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed:
 
 
 def second_half(seed: int, client: int, rows: np.ndarray) -> np.ndarray:
-    """Returns whether a client's examples are in half B, bool [rows]: one of examples 2n and 2n + 1, at random, is.
+    """Returns whether a client's examples are in half B, bool [rows]. A random one of examples 2n and 2n + 1 is.
 
     Args:
       seed: Seed of the run.
@@ -266,10 +266,6 @@ def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
     """Number of examples of each of these clients, int64 [indices].
 
     Loads all of these clients, with a progress bar in a terminal if that takes long.
-
-    Args:
-      clients: The population.
-      indices: Clients to count.
     """
     counted = tqdm.tqdm(indices, "Counting examples", unit="client", delay=2, leave=False, disable=None)
     return np.array([len(clients.load(index).labels) for index in counted], np.int64)

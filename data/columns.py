@@ -219,7 +219,7 @@ def parse(column: pd.Series, show: Show = _by_row) -> Parsed:
 
     More than half of the cells are enough if the column has more than 50 distinct texts; if it has a single word among
     at least 20 distinct numbers; or if dates have the form 20230131T235959. Cells of another type than their column are
-    refused, and so are numbers with commas or signs.
+    refused, and so are numbers with commas, or with signs such as $.
 
     Args:
       column: Cells of the column.
@@ -348,7 +348,7 @@ def _since_1970(times: pd.Series) -> pd.Series:
 
 
 def _form(texts: pd.Series, days: pd.DataFrame) -> tuple[str, str]:
-    """Order and format in which all texts are dates; if there is none, those in which most of them are."""
+    """Order and format in which all texts are dates; if there is none, those in which the most are."""
     possible = days.loc[:, days.notna().all()]
     if possible.empty:
         return days.notna().sum().idxmax()

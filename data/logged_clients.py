@@ -158,7 +158,7 @@ class Rewards:
         Args:
           predicted: float64 [rows, actions], the predicted rewards of the client's rows, in order.
           seed: Random seed.
-          client: Position of the client in the log.
+          client: Number of the client, as in `LoggedClients.numbers`.
         """
         generator = keys.generator(seed, keys.Purpose.LOGGED_REWARDS, client)
         if not len(self.residuals):
@@ -169,7 +169,7 @@ class Rewards:
 
 
 def halves(num_clients: int) -> np.ndarray:
-    """Cross-fitting fold of each training client, int64 [clients], 0 or 1; neither is empty if there are 2 clients."""
+    """Cross-fitting fold of each training client, 0 or 1, int64 [clients]; with 2 or more clients, neither is empty."""
     order = keys.generator(0, keys.Purpose.LOG_FOLDS).permutation(num_clients)
     fold = np.zeros(num_clients, np.int64)
     fold[order[num_clients // 2 :]] = 1
@@ -256,7 +256,7 @@ class LoggedClients(clients.ClientData):
       feedback: Type of the labels: `simulator` for sampled rewards, `doubly_robust` for doubly robust targets.
       keeps_log: Whether the logged action, reward and propensity are appended to the labels of each row.
       seed: Random seed.
-      numbers: Position of each client in the whole log.
+      numbers: For each client, the number in its random keys, such as its position in the whole log.
       checksum: Digest of the source.
     """
 

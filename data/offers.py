@@ -232,7 +232,7 @@ class Source(NamedTuple):
 
         Args:
           frame: One row per decision, with the index of the file.
-          names: Names of all actions; empty to take those of the catalogue, or the ids in `offered`.
+          names: Names of all actions if there is no catalogue; empty to take the ids in `offered`.
           offered: Offered actions, from `listed` or `decisions`, which may include decisions that are not in `frame`;
             None if every row offers the whole catalogue.
         """

@@ -19,9 +19,9 @@ class Split(NamedTuple):
 
     Attributes:
       is_held_out: bool [rows].
-      is_train: bool [rows].
+      is_train: bool [rows]; a row may be in neither part.
       train: Clients of training rows, ascending.
-      held_out: Clients of held-out rows, ascending; either disjoint from `train` or the same clients.
+      held_out: Clients of held-out rows, ascending; some or all of them may be in `train`, too.
       how: Description of the held-out part.
     """
 
@@ -71,7 +71,7 @@ def rows_of_each(client_of_row: np.ndarray, num_clients: int, seed: int, count_o
 
 
 def split_equally(num_rows: int, num_clients: int, seed: int) -> tuple[list[str], np.ndarray]:
-    """Partitions rows over synthetic clients of equal size; the first ones get one remaining row each.
+    """Partitions rows over synthetic clients of equal size; the first clients get one remaining row each.
 
     Returns:
       The clients' names, and int32 [rows], the client of each row.
@@ -106,8 +106,8 @@ def dirichlet_label_skew(
       num_clients: Number of clients, M.
       concentration: Dirichlet parameter of every label, alpha; small values give clients with few labels.
       draw: Random generator.
-      examples_per_client: Examples per client, N; None to use all examples, where the first clients get one
-        remaining example each.
+      examples_per_client: Examples per client, N; None to use all examples; the first clients then get one
+        of the remaining examples each.
 
     Returns:
       int32 [examples], the client of each example, or `NO_CLIENT`.

@@ -19,7 +19,7 @@ UNOBSERVED = {
 }
 HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of all clients' rows"}
 _TIMED, _CATALOGUE, _LONG = {"time_column": True}, {"action_table": True}, {"decision_column": True}
-POLICY = "--policy=column"  # Names the columns of a target policy.
+POLICY = "--policy=column"  # The flag that names the columns of a target policy.
 _LISTED = 20  # Maximum number of names in a message.
 _ALSO_TIME = ("--feature_columns", "--round_column", "--period_column")
 # Roles that a single column has.
@@ -90,7 +90,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Settings of columns."""
+    """Settings of how columns are read."""
 
     ignore_columns: str | None = setting(None, "Columns to leave out, such as identifiers, separated by commas")
     category_columns: str | None = setting(None, "Numeric or date features to treat as categories")

@@ -214,7 +214,7 @@ def setting(default: Any = None, help: str = "", words: Any = None, /, *, unset:
     Args:
       default: Value if the user sets none, or a function that computes it from the other settings.
       help: Help text, a noun phrase.
-      words: The allowed words, if there are only a few, or a parser; see `Setting.type`.
+      words: `Setting.type`, if the field's type is not enough: the allowed words, `pathlib.Path`, or a parser.
       unset: Value of the field if the setting has no value.
       **others: Further attributes of `Setting`.
     """
@@ -364,7 +364,7 @@ def numbers(*, whole: bool = False, high: float = math.inf) -> Parsed:
 
 
 def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> list[Setting]:
-    """Settings for the parameters that belong to the choices of another setting, named `PREFIX + NAME`.
+    """Settings for the parameters that belong to the choices of another setting. Their names get a prefix.
 
     Several choices may have a parameter of the same name, with different defaults, bounds and help. The value must be
     valid for the choice that the user makes.

@@ -372,10 +372,7 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
 
 
 def _separator(path: str, text: str) -> str:
-    """Separator that splits the first lines into equally many values, or else the header into the most names.
-
-    Refuses a file that several separators split into equally many values.
-    """
+    """The only separator that splits the first lines into equally many values; if none, the one of most names."""
     split: dict[str, list[list[str]]] = {sign: [] for sign in SEPARATORS}
     for sign, rows in split.items():
         records = csv.reader(io.StringIO(text, newline=""), delimiter=sign, skipinitialspace=True)

@@ -24,7 +24,7 @@ class Rows:
       schema: The schema from the flags.
       roles: The columns by role.
       frame: The rows, with their index in the table.
-      client_ids: Names of the clients, in numeric order if all of them are numbers.
+      client_ids: Names of the clients, in alphabetical order, or in numeric order if all of them are numbers.
       clients: int32 [rows], positions in `client_ids`.
       label_names: Names of the labels or actions, ordered in the same way; or the reward columns. Actions of a
         catalogue are in its order.
@@ -32,7 +32,7 @@ class Rows:
       dropped_rows: Number of dropped rows, by reason.
       synthetic_clients: How the rows were partitioned into synthetic clients; empty if the table names the clients.
       times: Times of the rows, in ascending order; None without a time column.
-      notes: Sentences on rows and rewards that `log_time.select` left out or changed.
+      notes: Sentences on the order of rows, omitted rows and changed rewards, from `log_time.select`.
       offered: The actions that rows offer; None if all rows offer all actions, without features.
     """
 
@@ -63,7 +63,7 @@ class Rows:
         Args:
           is_train: bool [rows], the rows from which means, deviations and categories are learned; None for all rows.
           known: Statistics from a file, to be used instead.
-          has_any: Whether there are any features; if not, no columns are read.
+          has_any: Whether to encode the columns; if not, the result has no features.
 
         Raises:
           UsageError: If a column cannot be encoded.

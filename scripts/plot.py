@@ -49,11 +49,7 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> None:
-    """Reads the runs' metrics and draws them.
-
-    Raises:
-      UsageError: If flags conflict, or a run lacks the metric.
-    """
+    """Reads the runs' metrics and draws them."""
     settings = settings.checked()
     folders = runs.named(settings)
     outputs = [pathlib.Path(cli.user_path(output)) for output in settings.output.split(",")]

@@ -30,7 +30,7 @@ def find_folder(source: pathlib.Path, *choices: Sequence[str]) -> Any:
 
     Args:
       source: Folder, or zip archive.
-      *choices: Names of the files.
+      *choices: Alternatives, each of which has the names of all files that the folder must hold.
 
     Returns:
       A `pathlib.Path`, or a `zipfile.Path`.

@@ -41,7 +41,7 @@ class Task:
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]. For a log, the last
         columns may be logged values instead of rewards (`tasks.logged`).
       has_reward_labels: Whether labels are the rewards of actions, so that there is no correct action.
-      label_range: Smallest and largest entry of such labels; approximate if they have normal noise.
+      label_range: Smallest and largest entry of labels [examples, labels]; approximate if they have normal noise.
       reward_bounds: Bounds that training maps to [0, 1]; None if rewards are used unchanged.
       has_learned_bounds: Whether these bounds were learned from training clients.
       clipping: Sentences on the training rewards outside of these bounds; empty if there are none.
@@ -90,7 +90,7 @@ class Task:
         return "-".join(filter(None, (self.clients.checksum, self.public_statistics)))
 
     def batches(self, examples: Examples, size: int, *, even: bool = False) -> Iterator[Examples]:
-        """Yields batches of examples whose features are normalized.
+        """Yields batches of examples whose features `normalize` has mapped to the model's.
 
         Args:
           examples: Examples as the data holds them.
@@ -192,7 +192,7 @@ def sets_model(
       num_features: Number of features of an action.
 
     Raises:
-      UsageError: If the model does not score actions, or has no `hidden` layers or `interaction_bits`.
+      UsageError: If the model does not score actions, or has no use for `hidden` or `interaction_bits`.
     """
     name, arguments = options.model_name or "linear", {"num_contexts": num_contexts, "num_features": num_features}
     if name not in ("linear", "bilinear", "two_tower"):
@@ -240,7 +240,7 @@ def image_model(
       hidden: Default widths of the hidden layers of the model `mlp`.
 
     Raises:
-      UsageError: If the model does not take such images, has no `hidden` layers, or cannot learn from such weights.
+      UsageError: If the model does not take such images, does not use `hidden` although it is set, or would not learn.
     """
     name = options.model_name or default
     published = _PUBLISHED_WEIGHTS.get(name) if options.is_published else None

@@ -1,4 +1,4 @@
-"""Digits and other images without writers, partitioned into clients with Dirichlet label skew; reads image files.
+"""Digits and other images of unknown writers, partitioned into clients with Dirichlet label skew; reads image files.
 
 Scikit-learn's 1,797 handwritten digits (the test set of UCI's optdigits) need no file. Fashion-MNIST, MNIST and
 CIFAR-100 are read from an archive in `--data_dir`, or downloaded from the URLs that Keras uses. Their pixels remain
@@ -58,7 +58,7 @@ class Partitioned(NamedTuple):
       shape: Height, width and channels of an image.
       num_actions: Number of classes.
       num_training: Number of training images, as published; 10,000 other images are held out.
-      model: Model of the task.
+      model: Default model.
       hidden: Widths of the hidden layers if the model is `mlp`.
       archive: Name of the archive in the user's data folder.
       origin: URL of the download.

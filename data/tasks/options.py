@@ -90,7 +90,7 @@ class Tags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Models:
-    """Settings of models for digits, images and tables."""
+    """Settings of models."""
 
     model: str | None = setting(
         None,
@@ -143,7 +143,7 @@ class Models:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SyntheticClients:
-    """Settings of synthetic clients."""
+    """Settings of synthetic clients and generated sets of actions."""
 
     partition_clients: int = setting(
         None, "Number of clients (default: 100, synthetic 30)", low=1, high=10**6, unset=100

@@ -45,7 +45,7 @@ _GENERATED_SETS |= {"partition_clients", "partition_seed", "partition_examples"}
 _FEW = {"partition_clients": 30}
 _WORDS = frozenset({"vocabulary_size", "max_words", "text_normalisation"})
 _TEXT = _WORDS | {"num_tags", "keep_untagged", "init_labels", "public_statistics"}
-# The learning rates were chosen for L2 normalization; with the mean, features and steps are ten times smaller.
+# The learning rates were chosen for L2 normalization; with the mean, features and steps are about ten times smaller.
 _L2_TEXT = {"text_normalisation": "l2"}
 _COLUMNS = frozenset(
     {"data_file", "client_column", "feature_columns", "ignore_columns", "category_columns", "missing_values"}

@@ -95,9 +95,9 @@ def _generated(options: SiloOptions) -> Silos:
     """At least 3 participants, of which only the second and the third share a concept.
 
     The best combination for `worker_2` is therefore known: workers 2 and 3 together. A row's 153 columns, the last
-    two ordinal, are noisy mixtures of 4 hidden factors. Its label is sampled from a logistic model of one direction of
-    the factors. The other participants' directions have cosines from 0.1 to -0.4 with the shared one. Labels are as
-    unbalanced as in Lundahl 2021, Table 1.
+    two ordinal, are noisy mixtures of 4 hidden factors. Its label follows a logistic model of one direction of the
+    factors, with a threshold that makes labels as unbalanced as in Lundahl 2021, Table 1. The other participants'
+    directions have cosines from 0.1 to -0.4 with the shared one.
     """
     num_participants, count = options.num_workers, options.num_rows // options.num_workers
     draw = keys.generator(options.seed, keys.Purpose.SILOS)

@@ -32,8 +32,8 @@ _SHA256 = {
     WORD_COUNTS: "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
     TAG_COUNTS: "6fe281cec490d9384a290d560072438e7e2b377bbb823876ce7bd6f82696772d",
 }
-# Numbers of users and examples in TFF's Stack Overflow, for training and held out. Users with fewer than 100 sentences
-# are left out.
+# Numbers of users and examples in TFF's Stack Overflow, for training and held out. It only has users with at least 100
+# sentences.
 _RANDOM_POSTS = ((342_477, 135_818_730), (38_758, 16_491_230))
 _FEWEST_POSTS = 100
 _WORDS_OF_A_POST = (5, 130)  # Assumed range.
@@ -137,12 +137,7 @@ def random_posts(vocabulary_size: int, num_tags: int, max_words: int) -> list[cl
     """Random training and held-out posts in the shapes of TFF's Stack Overflow, with word values of L2 norm 1.
 
     A client has 100 posts, the minimum in the data set, plus an exponentially distributed number; the mean is that of
-    the data set. Each post has at least one tag.
-
-    Args:
-      vocabulary_size: Number of words.
-      num_tags: Number of tags.
-      max_words: Maximum number of distinct words per post.
+    the data set. Each post has at least one tag, and at most `max_words` words.
     """
     least, most = (min(count, max_words) for count in _WORDS_OF_A_POST)
 
@@ -219,9 +214,6 @@ def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
 
     Each object has `site`, `user`, `title` and `body`, all text, and `tags`, a list of text. Other fields and empty
     lines are ignored.
-
-    Args:
-      path: The file.
 
     Raises:
       UsageError: If the file is not readable, or a line is not such an object; the message names the line.
