@@ -25,7 +25,7 @@ def read(
       with_contexts: Whether to read contexts; some estimators do not need them.
 
     Raises:
-      UsageError: If the file or a column is missing or invalid; if a reward is missing although `unobserved_rewards` is
+      UsageError: If the file or a column is missing or invalid; if a reward is missing and `unobserved_rewards` is
         `refuse`, a propensity is not in (0, 1], or all propensities are 1; or if there is only one client or action.
     """
     rows = tables.read(path, wanted, known=known)

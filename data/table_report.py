@@ -22,7 +22,7 @@ _DETAILS = {
 
 
 def of(rows: tables.Rows, *encoded: columns.Encoded, knows_labels: bool = False) -> dict[str, Any]:
-    """Describes the use and type of each column, and counts rows, and dropped and imputed ones, in JSON types.
+    """Describes the use and type of each column, and counts rows, dropped rows and imputed values, in JSON types.
 
     Args:
       rows: Rows of the table.

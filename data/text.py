@@ -1,4 +1,4 @@
-"""Posts as bags of words. Text is converted to word ids once.
+"""Posts as bags of words.
 
 In memory, and when they are sent to TFF's workers, the distinct words of several posts are concatenated (`Bags`), so
 a post takes memory in proportion to its distinct words. `optimization.models.dense` pads the bags for the models.

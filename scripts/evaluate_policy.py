@@ -31,7 +31,7 @@ Estimates the reward of a policy from the log of another policy, with intervals 
   evaluate_policy --log=runs/mine --policy=run:runs/mine --bandits_type=greedy
   evaluate_policy --log=runs/mine --policy=logged
 
-The column flags are not needed for a run_federated folder with --log_interactions, or for a file of --save_log.
+The column flags are not needed for the folder of a run with --log_interactions, or for a file of --save_log.
 """
 
 

@@ -38,7 +38,7 @@ def vw(source: pathlib.Path, *, client_feature: str | None = None, max_features:
 
     Args:
       source: The file; `.gz` is decompressed.
-      client_feature: Feature `namespace^name` of the shared context that names the client; None for no clients.
+      client_feature: Feature `namespace^name` of the shared context that names the client; None for no such column.
       max_features: Number of columns of features. The features that occur in the most rows are kept.
 
     Raises:

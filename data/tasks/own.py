@@ -130,7 +130,7 @@ class OwnClients(clients.ClientData):
         return clients.Examples(values, labels.astype(np.float32 if has_rewards else np.int32))
 
     def survey(self) -> np.ndarray:
-        """Loads all clients of a dictionary, or a sample of an object's. Returns the labels, and sets the checksum."""
+        """Loads all clients of a dictionary, or some of an object's; sets the checksum, and returns the labels."""
         count = len(self) if self.is_dictionary else min(len(self), _NUM_SAMPLED)
         digest, labels = hashlib.sha256("\n".join(self.client_ids).encode()), []
         for index in np.linspace(0, len(self) - 1, count).astype(int):
