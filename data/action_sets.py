@@ -20,7 +20,7 @@ class ActionSets(NamedTuple):
       contexts: float32 [rows, ...], or bags of words; [rows, 0] without contexts.
       entries: int32 [rows, slots], the catalogue entry in each slot; -1 where no action is offered.
       actions: float32 [rows, slots, features], features of the offered entries, 0 where none is offered. The last
-        axis is empty before `normalized` looks up features, and if actions have none.
+        axis is empty if actions have no features, or if only the catalogue holds them; see `normalized`.
     """
 
     contexts: Any

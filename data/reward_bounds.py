@@ -11,11 +11,11 @@ from data.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class RewardBounds:
-    """The interval that rewards lie in.
+    """The interval of rewards that training maps to [0, 1].
 
     Attributes:
-      low: Smallest possible reward.
-      high: Largest possible reward.
+      low: Reward that becomes 0, as smaller ones do.
+      high: Reward that becomes 1, as larger ones do.
 
     Raises:
       ValueError: Unless both are finite and `low` is below `high`.

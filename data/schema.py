@@ -185,6 +185,7 @@ class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
 
     @property
     def is_log(self) -> bool:
+        """Whether the file is a log; otherwise, it is a table with a label or with the rewards of all actions."""
         return bool(self.chosen_column or (self.action_column and not self.decision_column))
 
     @property

@@ -21,7 +21,7 @@ _Options = TypeVar("_Options")
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Bounds of a number, as an annotation of its type; `Setting` documents the attributes."""
+    """Bounds `low`, `high` and `above` of a number, as an annotation of its type; `Setting` explains them."""
 
     low: float = 0
     high: float | None = None

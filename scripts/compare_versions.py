@@ -44,7 +44,7 @@ _SHARED = "shared"
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A table of compare_versions.toml, whose first comment explains the fields."""
+    """A table of compare_versions.toml, with its `name`. The first comment of that file explains the other fields."""
 
     name: str
     binary: str

@@ -51,7 +51,7 @@ class SiloOptions(schema.Schema):
 
 
 class Silo(NamedTuple):
-    """One participant's rows: features float32 [rows, features], labels int32 [rows] in {0, 1}."""
+    """A participant's `train`, `validation` and `test` rows: float32 [rows, features], and int32 [rows], 0 or 1."""
 
     train: clients.Examples
     validation: clients.Examples
