@@ -19,8 +19,8 @@ class ActionSets(NamedTuple):
     Attributes:
       contexts: float32 [rows, ...], or bags of words; [rows, 0] without contexts.
       entries: int32 [rows, slots], the catalogue entry in each slot; -1 where no action is offered.
-      actions: float32 [rows, slots, features], features of the offered entries, 0 where none is offered. Before
-        `normalized`, and for actions without features, there are no features.
+      actions: float32 [rows, slots, features], features of the offered entries, 0 where none is offered. The last
+        axis is empty if actions have no features, or if only the catalogue holds them; see `normalized`.
     """
 
     contexts: Any
@@ -65,15 +65,16 @@ def joined(parts: Sequence[Any]) -> Any:
 
 
 def catalogued(sets: ActionSets, actions: np.ndarray | None) -> tuple[ActionSets, np.ndarray, np.ndarray]:
-    """Moves the features of actions from sets to a catalogue; see `with_features` for the opposite.
+    """Moves the features of actions from sets to a catalogue, which `with_features` reverses.
 
     Args:
       sets: The sets, with features.
-      actions: int32 [entries], the action of each entry of the catalogue. None if there is no catalogue yet: then, each
-        offered action becomes an entry, whose action is its slot.
+      actions: int32 [entries], the action of each entry of the catalogue. None if there is no catalogue yet; each
+        offered action then becomes an entry, whose action is its slot.
 
     Returns:
-      The sets without features; float32 [entries, features]; and int32 [entries], the action of each entry.
+      The sets without features; the catalogue, float32 [entries, features]; and the action of each entry, int32
+      [entries].
     """
     is_offered, entries = sets.entries >= 0, sets.entries.copy()
     if actions is None:
@@ -91,6 +92,6 @@ def with_features(sets: ActionSets, catalogue: np.ndarray) -> ActionSets:
 
 
 def normalized(sets: ActionSets, catalogue: np.ndarray) -> ActionSets:
-    """Drops slots that no row uses, and looks up the features of the others; see `with_features`."""
+    """Drops the last slots if no row uses them, and looks up the features of the others; see `with_features`."""
     slots = max(1, int((sets.entries >= 0).sum(axis=1).max(initial=0)))
     return with_features(sets._replace(entries=sets.entries[:, :slots]), catalogue)

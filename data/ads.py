@@ -75,7 +75,6 @@ def from_table(path: str, num_clients: int, seed: int) -> Impressions:
     """
     table = table_file.read(path)
     frame = table.frame
-    # One column per ad, and one row per impression, without totals.
     columns = [
         table.numbers(frame[name], "--data_file", "click", within=(0, 1), is_whole=True) for name in frame.columns
     ]
@@ -106,7 +105,7 @@ def bernoulli(rates: Sequence[float], num_clients: int, impressions: int, seed: 
     draw = keys.generator(seed, keys.Purpose.EXAMPLES, 0)
     threshold = np.asarray(rates, np.float32)
     shape = (impressions, len(rates))
-    # Sampled client by client, because the uniform numbers of 10,000 clients at once would take 400 MB.
+    # Sampled client by client, because the uniform numbers take four times the memory of the clicks.
     clicks = np.stack([draw.random(shape, np.float32) < threshold for _ in range(num_clients)]).view(np.uint8)
     names = tuple(f"Ad {number + 1}" for number in range(len(rates)))
     return Impressions(clicks, np.asarray(rates, np.float64), names)

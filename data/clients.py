@@ -1,7 +1,7 @@
 """Federated data sets: a population of clients, each with its examples, in arrays or in TFF's SQLite files.
 
-Clients are read one at a time, so that memory holds a cohort, not the population. Nothing here imports
-TensorFlow: missing data is detected before slow imports.
+Clients of an SQLite file are read one at a time, so that memory holds a cohort, not the population. This module does
+not import TensorFlow, so that missing data is reported at once.
 """
 
 import abc
@@ -37,7 +37,8 @@ class Examples(NamedTuple):
 
     Attributes:
       features: One array [examples, ...] in the data set's dtype, bags of words, or sets of actions.
-      labels: int32 [examples] class indices, or float32 [examples, labels] with several labels per example.
+      labels: int32 [examples] class indices; or float32 [examples, labels], with several labels or the rewards of
+        actions for each example.
     """
 
     features: Features
@@ -95,8 +96,8 @@ class ArrayClients(ClientData):
 class SqliteClients(ClientData):
     """One split of a database with the tables `examples` and `client_metadata`, the format of TFF's data sets.
 
-    Clients are sorted by name. Opening the database only reads the names. If the table has no index, as in TFF's files,
-    the rows of each client are located once, and their positions are stored in a file next to the database.
+    Clients are sorted by name, and their examples are read when they are loaded. If `examples` has no index of clients,
+    as in TFF's files, the first opening finds the rows of each client, and stores them in a file beside the database.
     """
 
     def __init__(self, path: str | os.PathLike, split: str, parse: Callable[[list[bytes]], Examples]):
@@ -105,13 +106,13 @@ class SqliteClients(ClientData):
         Args:
           path: The file.
           split: Value of `split_name`.
-          parse: Function that converts the serialized tf.train.Example protos of a client into arrays.
+          parse: Function that converts the serialized tf.train.Example protos of a client into `Examples`.
 
         Raises:
           UsageError: If the file is not such a database, or does not have the split.
         """
         self._path, self._split, self._parse = pathlib.Path(path), split, parse
-        # Clients are prefetched in another thread. SQLite itself allows only one thread at a time.
+        # Clients are prefetched in another thread, which is safe, because SQLite serves one thread at a time.
         name = f"{self._path.absolute().as_uri()}?mode=ro"
         with self._reading():
             self._connection = sqlite3.connect(name, uri=True, check_same_thread=False)
@@ -183,11 +184,11 @@ class CappedClients(ClientData):
         self.client_ids, self.checksum = clients.client_ids, clients.checksum
 
     def load(self, index: int, participation: int | None = None) -> Examples:
-        """Examples of the client at this index; the sample depends on the number of the participation."""
+        """Examples of the client at this index, sampled again for each `participation`, or once if it is None."""
         return self.load_with_rows(index, participation)[0]
 
     def load_with_rows(self, index: int, participation: int | None = None) -> tuple[Examples, np.ndarray]:
-        """Examples as `load` reads them, and their positions among all of the client's examples, int64 [examples]."""
+        """Examples as in `load`, and their positions among all of the client's examples, int64 [examples]."""
         examples = self.clients.load(index)
         if not self.max_examples or len(examples.labels) <= self.max_examples:
             return examples, np.arange(len(examples.labels))
@@ -200,7 +201,7 @@ class CappedClients(ClientData):
 
 
 class RandomClients(ClientData):
-    """Clients whose examples are sampled by index at each read, to measure time and memory without a file."""
+    """Clients with random examples, seeded by the client's index, to measure time and memory without a file."""
 
     checksum = "random"
 
@@ -241,12 +242,12 @@ def pool(clients: ClientData, max_examples: int, seed: int) -> Examples:
 
 
 def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed: int) -> list[tuple[int, Examples]]:
-    """Randomly chosen clients and their examples, up to a number of examples.
+    """Indices of randomly chosen clients and their examples, up to a number of examples.
 
     Args:
       clients: The population.
       indices: Clients to choose from; at least one.
-      max_examples: Maximum number of examples; 0 for all.
+      max_examples: Number of examples at which to stop, in the middle of a client if needed; 0 for all.
       seed: Seed for sampling.
     """
     draw = keys.generator(seed, keys.Purpose.EVALUATION, 0, 0)
@@ -264,7 +265,7 @@ def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed:
 
 
 def second_half(seed: int, client: int, rows: np.ndarray) -> np.ndarray:
-    """Returns whether a client's examples are in half B, bool [rows]. One of every two neighbours is.
+    """Returns whether a client's examples are in half B, bool [rows]. A random one of examples 2n and 2n + 1 is.
 
     Args:
       seed: Seed of the run.
@@ -285,11 +286,7 @@ def joined(parts: Sequence[Examples]) -> Examples:
 def sizes(clients: ClientData, indices: Sequence[int]) -> np.ndarray:
     """Number of examples of each of these clients, int64 [indices].
 
-    Reads all of them, with a progress bar at a terminal if that takes long.
-
-    Args:
-      clients: The population.
-      indices: Clients to count.
+    Loads all of these clients, with a progress bar in a terminal if that takes long.
     """
     counted = tqdm.tqdm(indices, "Counting examples", unit="client", delay=2, leave=False, disable=None)
     return np.array([len(clients.load(index).labels) for index in counted], np.int64)
@@ -310,7 +307,7 @@ def array_checksum(*features: Features) -> str:
 
 
 def file_checksum(path: str | os.PathLike) -> str:
-    """Digest of a file's contents. Above 256 MB, only the size and both ends of the file are used."""
+    """Digest of a file's contents. Above 256 MiB, only the size and 128 MiB at either end are used."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         size = file.seek(0, 2)

@@ -1,10 +1,10 @@
 """Detects the types of columns (`parse`) and encodes columns as features (`encode`).
 
-A column is numeric if at least 90% of its cells are numbers, and a column of dates if at least 90% are dates; the
-remaining cells then cause an error.
-Numbers are standardized, dates become days, hours and weekdays, and everything else is one-hot encoded. All statistics
-(means, deviations, categories, missing values) are learned from training rows or read from a file. They are applied in
-NumPy and pandas, since scikit-learn's scaler overflows on large numbers and has no statistics of dates.
+A column is numeric if at least 90% of its cells are numbers, and a column of dates if at least 90% are dates; the other
+cells then cause an error. Numbers are standardized, dates become days, hours and weekdays, and everything else is
+one-hot encoded. All statistics (means, deviations, categories, missing values) are learned from training rows or read
+from a file. They are applied in NumPy and pandas, since scikit-learn's scaler overflows on large numbers and has no
+statistics of dates.
 """
 
 import re
@@ -20,9 +20,9 @@ from data.schema import as_flag
 from data.table_file import MOSTLY, as_text
 
 MISSING_CATEGORY = "<missing>"
-# Even if a true category has 200 equally frequent names, 50 rows have 48 distinct ones in only 1 of 20 tables.
+# A column of 200 equally frequent categories has 48 distinct ones in 50 rows in only 1 of 20 tables.
 _FEW_ROWS, _NEARLY_ALL = 50, 0.95
-MANY = 50  # Text with more distinct values, most of which are numbers or dates, is refused.
+MANY = 50  # A column with more distinct texts, most of which are numbers or dates, must not have other texts.
 _FEWEST_MEASURED = 20  # A single word among at least this many distinct numbers is not a category.
 MAX_FEATURES = 100_000
 _COPIES = 3  # Copies of the encoded features: the table, and its two parts while the rows are split.
@@ -73,8 +73,8 @@ class Encoded(NamedTuple):
       values: float32 [rows, features].
       names: Names of the features, such as `age`, `age is missing` and `color=red`.
       learned: Statistics of each column; None for a column without values in training rows, which has no feature.
-      kinds: Description of each column: its `kind`, such as `number`, details, and the number of `imputed` numbers or
-        dates, or of `missing` and `unknown` categories.
+      kinds: Description of each column: its `kind`, such as `number`; details of it; and the number of `imputed`
+        numbers or dates, or of `missing` and `unknown` categories.
     """
 
     values: np.ndarray
@@ -98,7 +98,8 @@ def encode(
     column gets a second feature, which is 1 where a number is missing. A date becomes the number of days since 1970,
     which is treated like a number; the sine and cosine of the hour, if there are times; and the weekday as one of seven
     categories. The hour and weekday are as written; days are in UTC if there are time zones. A missing category is a
-    category of its own. An unknown category is all zeros, and so are the hour and weekday of a missing date.
+    category of its own if training rows have one. Otherwise its features are all 0, like those of an unknown category,
+    and the hour and weekday of a missing date.
 
     Args:
       frame: The columns.
@@ -195,7 +196,7 @@ def named(column: pd.Series) -> pd.Series:
 
 
 def ordered(written: pd.Series) -> list[str]:
-    """Distinct texts, in numeric order if all of them are numbers."""
+    """Distinct texts, in numeric order if all of them are numbers, and otherwise in alphabetical order."""
     distinct = written.dropna().drop_duplicates()
     numbers = table_file.numbers(distinct)
     return [name for _, name in sorted(zip(np.where(np.isnan(numbers).any(), 0, numbers), distinct, strict=True))]
@@ -207,7 +208,7 @@ def codes(written: pd.Series, categories: Sequence[str]) -> np.ndarray:
 
 
 def parse(column: pd.Series, show: Show = _by_row) -> Parsed:
-    """Determines the type of a column: numbers, dates or categories.
+    """Reads a column as numbers, dates or categories.
 
     The dtype of the column decides (Boolean, category, time, number). For text, the first rule that matches applies:
 
@@ -216,8 +217,9 @@ def parse(column: pd.Series, show: Show = _by_row) -> Parsed:
     3. If at least 90% of the cells are dates, it is a column of dates.
     4. Everything else is a category.
 
-    More than half of the cells are enough if the column has more than 50 distinct texts, or if it has numbers and a
-    single word. Cells of another type than their column are refused, and so are numbers with commas or signs.
+    More than half of the cells are enough if the column has more than 50 distinct texts; if it has a single word among
+    at least 20 distinct numbers; or if dates have the form 20230131T235959. Cells of another type than their column are
+    refused, and so are numbers with commas, or with signs such as $.
 
     Args:
       column: Cells of the column.
@@ -273,7 +275,7 @@ def parse(column: pd.Series, show: Show = _by_row) -> Parsed:
 
 
 def _refusal(column: pd.Series, problem: str, remedy: str) -> UsageError:
-    """Error about a column, with all ways to resolve it."""
+    """Error about a column that suggests a remedy, reading it as categories, or leaving it out."""
     name = as_flag([column.name])
     return UsageError(
         f"Column {column.name!r} has {problem}. {remedy}, give --category_columns={name} if all cells are "
@@ -299,10 +301,10 @@ def of_datetimes(column: pd.Series, utc: pd.Series | None = None) -> Moments:
 def of_texts(written: pd.Series, share: float) -> tuple[Moments, pd.Series] | None:
     """Returns the dates of a column and the cells that are not dates; None if too few of the cells are dates.
 
-    Dates from 1678 to 2261 may be written with the year first (2023-01-31, 2023/1/31), with the name of the month
-    (31 Jan 2023, Jan 31, 2023) or in numbers (31/01/2023, 1/31/2023, 31.01.23). The time and the time zone are
-    optional, also in the form 20230131T235959. A column is read in the format that makes all of its cells dates, and is
-    refused if several orders of day, month and year are possible.
+    Dates from 1678 to 2261 may be written with the year first (2023-01-31, 2023/1/31), with the name of the month (31
+    Jan 2023, Jan 31, 2023) or in numbers (31/01/2023, 1/31/2023, 31.01.23). The time and the time zone are optional,
+    also in the form 20230131T235959. A column is read in the format that fits all of its dates, or else the most.
+    It is refused if several orders of day, month and year are possible.
 
     Args:
       written: Text, NaN where a date is missing.
@@ -346,7 +348,7 @@ def _since_1970(times: pd.Series) -> pd.Series:
 
 
 def _form(texts: pd.Series, days: pd.DataFrame) -> tuple[str, str]:
-    """Order and format in which all texts are dates; if there is none, those in which most of them are."""
+    """Order and format in which all texts are dates; if there is none, those in which the most are."""
     possible = days.loc[:, days.notna().all()]
     if possible.empty:
         return days.notna().sum().idxmax()
@@ -367,8 +369,8 @@ def _parsed_like(known: statistics.OfColumn | None, column: pd.Series, show: Sho
     missing = pd.Series(np.nan if is_number else pd.NaT, column.index)
     parsed = parse(missing if written.isna().all() else column, show)
     if not isinstance(parsed, np.ndarray if is_number else Moments):
-        what, cells = "mean" if is_number else "mean date", show(written.dropna())
-        raise UsageError(f"Column {column.name!r} has a {what} in the run or --public_statistics, but holds {cells}.")
+        what, cells = "numbers" if is_number else "dates", show(written.dropna())
+        raise UsageError(f"Column {column.name!r} has {what} in the run or --public_statistics, but holds {cells}.")
     return parsed
 
 

@@ -43,7 +43,7 @@ def lzma_file(origin: str, file_name: str, cache_dir: str | None) -> pathlib.Pat
       cache_dir: Cache folder, or None for the default.
 
     Raises:
-      UsageError: If the file is not cached and there is no network, or if the server's checksum does not match.
+      UsageError: If the file cannot be downloaded or stored, is damaged, or differs from the first download.
     """
     path = cache_folder(cache_dir) / file_name
     archive, record = path.with_name(f"{file_name}.lzma"), path.with_name(f"{file_name}.sha256")
@@ -99,11 +99,11 @@ def plain_file(origin: str, file_name: str, cache_dir: str | None, digest: str |
       origin: URL of the file.
       file_name: Name in the cache folder.
       cache_dir: Cache folder, or None for the default.
-      digest: SHA-256 of the file in hexadecimal, or its MD5 if only that is published. It is checked at every request;
-        with None, the server's checksum and the cache folder are trusted.
+      digest: SHA-256 of the file in hexadecimal, or its MD5 if only that is published. It is checked at every call. If
+        it is None, only the download is checked, with the server's checksum.
 
     Raises:
-      UsageError: If the file is not cached and there is no network, or if its digest does not match.
+      UsageError: If the file cannot be downloaded or stored, or if its digest does not match.
     """
     path = cache_folder(cache_dir) / file_name
     _once(path, lambda: _fetch(origin, path, digest))

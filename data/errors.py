@@ -16,7 +16,7 @@ class UsageError(ValueError):
 
 
 class Failure(RuntimeError):  # noqa: N818
-    """A request failed. The message gives the reason, and programs exit with status 1."""
+    """A failure despite valid input, such as a full disk. Programs print the message and exit with status 1."""
 
 
 def near_names(word: str, known: Iterable[str]) -> list[str]:

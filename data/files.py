@@ -110,12 +110,12 @@ def find_table(path: str, name: str, data_dir: str | None) -> str:
 
     Args:
       path: Absolute path of the file that the user named.
-      name: The same path, relative to the user's working directory.
+      name: The same path, relative to the user's working directory; one outside of it is only looked for at `path`.
       data_dir: Value of the flag; None or empty for the folder in the environment variable.
 
     Returns:
-      The first of these paths that is a file: the path itself, then the one in the data folder, then the one among the
-      examples. If none of them is a file, `path`.
+      The first of these that is a file: `path`, `name` in the data folder, `name` among the examples. If none of them
+      is a file, `path`.
     """
     folders = [folder for folder in (data_dir or folder_of_environment(), EXAMPLES) if folder]
     is_below = not os.path.isabs(name) and not name.startswith(os.pardir)
@@ -239,7 +239,7 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
 def save_picture(figure: "matplotlib.figure.Figure", path: str | os.PathLike, dpi: int) -> None:
     """Writes a picture atomically, in the format of its file extension.
 
-    A PNG file gets only 256 colours, which reduces its size to a third.
+    A PNG file gets only 256 colours, which makes it much smaller.
 
     Raises:
       Failure: See `whole`.
@@ -269,7 +269,7 @@ def check_output(flag: str, path: pathlib.Path, formats: Sequence[str] = ()) -> 
       formats: Allowed file extensions.
 
     Raises:
-      UsageError: If the file cannot be written. The message names the flag.
+      UsageError: If the file cannot be written, or has another extension. The message names the flag.
     """
     if formats and path.suffix not in formats:
         raise UsageError(f"--{flag}: the name {path.name} must end in {' or '.join(formats)}.")

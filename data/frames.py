@@ -1,7 +1,7 @@
 """Gives pandas data frames in memory names like those of files, so that they can be used as tables.
 
-A name includes a digest of the content. A run's folder records the name, so
-that the run cannot continue with a different table.
+A name includes a digest of the content. A run's folder records the name, so that the run cannot continue with a
+different table.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFr
 
 
 def checksum(frame: "pd.DataFrame") -> str:
-    """Digest of a frame's columns, types, index and values; equal frames have equal digests.
+    """Digest of a frame's columns, types, values and index, if the index has a name.
 
     Raises:
       UsageError: See `with_index`.

@@ -1,9 +1,9 @@
 """Logs of bandits: contexts, actions, propensities and rewards by client.
 
-A log has only the logged action's reward, so unlike a table it cannot simulate a policy; the reward of another policy
-is estimated from propensities. `log_table` reads logs from the user's tables. This project's Parquet
-format (`read`, `write`) has checksums of its pages and metadata, so that damage is detected before anything is decoded.
-Nothing here imports TensorFlow.
+A log has only the logged action's reward, so unlike a table it does not determine the reward of another policy, which
+is estimated with propensities. `log_table` reads logs from the user's tables. This project's Parquet format (`read`,
+`write`) has checksums of its pages and metadata, so that damage is detected before anything is decoded. This module
+does not import TensorFlow.
 """
 
 import contextlib
@@ -60,14 +60,14 @@ class InteractionLog:
       periods: int32 [rows], deployment periods of the rounds, from 0; None if the log has none.
       probabilities: float64 [rows] or [rows, actions], a target policy's probability of the logged action, or of each
         action; None if the log has no such columns.
-      models: int32 [rows], the period whose deployed model acted, which is an earlier one for stale clients.
+      models: int32 [rows], the period whose deployed model acted, which is an earlier one for stale clients; or None.
       times: float64 [rows], see `log_time.Times`; None if the log has none.
-      rows: int64 [rows], position of the context among the client's examples, from 0.
+      rows: int64 [rows], position of the context among the client's examples, from 0; or None.
       feature_names: Names of the contexts' features, if any.
       catalogue: float32 [entries, features], the features of actions; None if they have none.
-      catalogue_actions: int32 [entries], the action of each entry of the catalogue, a position in `action_names`.
+      catalogue_actions: int32 [entries], the action of each catalogue entry, a position in `action_names`; or None.
       report: Counts of rows read and dropped, and anomalies, as JSON types.
-      statistics: Statistics that encode a table's columns as contexts, as in `statistics.json`; not written to files.
+      statistics: Statistics that encode a table's columns as contexts, as in `statistics.json`; `write` omits it.
 
     Raises:
       ValueError: If arrays differ in length, or rows are not sorted by client.
@@ -209,9 +209,10 @@ def _digest(content: bytes) -> bytes:
 
 
 def write(log: InteractionLog, path: str | os.PathLike | BinaryIO) -> None:
-    """Writes a log in this project's format, to a path or an open file; `read` returns an equal log.
+    """Writes a log in this project's format, to a path or an open file, for `read`.
 
-    Columns hold the fields of the rows, with clients and actions by name. The metadata hold the other fields.
+    Columns hold the fields of the rows. Clients and actions have their names; if actions are slots, slot k has the name
+    of action k. The metadata hold the other fields, apart from `statistics`.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -263,7 +264,7 @@ def is_log_file(path: str | os.PathLike) -> bool:
     """Whether a file is a log in this project's format.
 
     Raises:
-      UsageError: If its name or first bytes say that it is a Parquet file, but it is not readable as one.
+      UsageError: If the file has the name or first bytes of a Parquet file, but is not readable as one.
     """
     import pyarrow.parquet as pq
 
@@ -292,8 +293,8 @@ def read(path: str | os.PathLike | Sequence[str | os.PathLike], flag: str = "--l
     """Reads a log in this project's format from one file, or from several files that are its parts.
 
     Args:
-      path: The file, or the parts.
-      flag: The flag that names it, for messages.
+      path: The file, or its parts.
+      flag: The flag that names the file, for messages.
 
     Raises:
       UsageError: If a file is not such a log, has another format version, is damaged or has an invalid value, which the

@@ -93,6 +93,6 @@ def tensorflow_key(seed: int, purpose: Purpose, *place: int) -> np.ndarray:
 def integer_key(seed: int, purpose: Purpose, *place: int) -> int:
     """Seed of at most 62 bits, for code that takes one number and increments it for further seeds.
 
-    Seeds are so far apart that their sequences do not overlap.
+    Seeds are random, and so far apart that an overlap of their sequences is very unlikely.
     """
     return int(_sequence(seed, purpose, *place).generate_state(1, np.uint64)[0]) >> 2

@@ -4,10 +4,9 @@ Errors that make every estimate meaningless raise a `UsageError` with the row an
 `Finding`, a sentence to print.
 
 `check` tests the assumptions behind conclusions from a log: correct propensities, columns that were recorded before the
-action, and a single set of actions.
-With correct propensities p, the mean of 1{A = a} / p * g is at most the mean of g, for each action a and each g >= 0
-that is known before the action. If g was recorded after the action, such as whether there was a conversion, the
-weighted mean is larger for some action. The mean weight of a policy is 1 if the log has all of its actions.
+action, and a single set of actions. With correct propensities p, the expectation of 1{A = a} / p * g is at most that of
+g, for each action a and each g >= 0 that is known before the action. If g was recorded after the action, such as
+whether there was a conversion, it can be larger. The expected weight of a policy is 1 if the log supports it.
 """
 
 import re
@@ -42,9 +41,9 @@ SUM_ROUNDING = 1e-3
 
 _STANDARD_ERRORS = 4.0
 _ROUNDING = 0.005  # A propensity may be written with few digits.
-_FEW_EFFECTIVE = 0.01  # Share of the rows; below that, or below 100, an estimate rests on a handful of rows.
+_FEW_EFFECTIVE = 0.01  # Share of the rows. Below it, or below 100, few rows determine the estimate.
 _FEWEST_EFFECTIVE = 100
-_LARGE_SHARE = 0.1  # Share of all weight on a single client.
+_LARGE_SHARE = 0.1  # Share of all weight on a single client or row.
 _NAMED = 5
 SELECTED = "selected rows"
 _SUMS = "Wrong propensities often do not sum to 1 over a row's actions; --propensity_columns checks this."
@@ -80,7 +79,7 @@ class Finding(NamedTuple):
 
 
 def numbers(table: table_file.Table, column: "pd.Series", flag: str, role: str) -> np.ndarray:
-    """Numbers of a column of a log, float64 [rows].
+    """Returns the numbers in a column of a log, float64 [rows].
 
     Args:
       table: Table of the log.
@@ -114,7 +113,7 @@ def check_sums(probabilities: np.ndarray, flag: str, place: Callable[[int], str]
 def propensities_of_actions(
     every: np.ndarray, chosen: np.ndarray, by_action: Mapping[str, str], logged: np.ndarray | None
 ) -> Finding:
-    """Checks that the propensities of all actions sum to 1 and agree with those that were logged.
+    """Reports whether the propensities of all actions sum to 1 and agree with those that were logged.
 
     Args:
       every: float64 [rows, actions].
@@ -280,7 +279,7 @@ def effective_sample_size(weights: np.ndarray) -> float:
 
 
 def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
-    """Result of all tests together, adjusted by Holm's method. Their units are clients.
+    """Result of all tests together, adjusted by Holm's method. The tests treat clients as independent, not rows.
 
     Args:
       log: The log.
@@ -370,9 +369,9 @@ def _pvalues(log: "InteractionLog", weights: np.ndarray, values: np.ndarray, *, 
     of rows is enough.
 
     The tests are conservative where the normal approximation fails. The variance is that of the clients' sums, but at
-    least that of independent rows, which is estimated by the sum of w (w - 1) g^2. If the weighted sum of g^2 is
-    smaller than expected, both variances are scaled up accordingly. The degrees of freedom are the effective number of
-    clients minus 1. Rounded propensities may be off by half a unit of their last decimal.
+    least that of independent rows, the sum of w (w - 1) g^2. The latter is scaled by the ratio of the plain sum of g^2
+    to the weighted one, and so is the former if the ratio is above 1. The degrees of freedom are the effective number
+    of clients minus 1. Rounded propensities may be off by half a unit of their last decimal.
     """
     from scipy import sparse, stats
 

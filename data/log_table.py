@@ -14,8 +14,9 @@ def read(
 ) -> interaction_log.InteractionLog:
     """Reads a log from a table, see `tables.read`; `columns.encode` turns columns into contexts.
 
-    Rows without a client or an action are dropped, and counted in the report. Clients and actions are sorted by name,
-    or numerically if the names are numbers; the actions of `Sets.action_table` keep that table's order.
+    Rows without a client or an action are dropped, and counted in the report; in long form, they are refused. Clients
+    and actions are sorted by name, or numerically if the names are numbers; the actions of `Sets.action_table` keep
+    that table's order.
 
     Args:
       path: The file.
@@ -24,8 +25,8 @@ def read(
       with_contexts: Whether to read contexts; some estimators do not need them.
 
     Raises:
-      UsageError: If the file or a column is missing or invalid; if a reward is missing, a propensity is not
-        in (0, 1], or all propensities are 1; or if there is only one client. The message names the row and the value.
+      UsageError: If the file or a column is missing or invalid; if a reward is missing and `unobserved_rewards` is
+        `refuse`, a propensity is not in (0, 1], or all propensities are 1; or if there is only one client or action.
     """
     rows = tables.read(path, wanted, known=known)
     numbers = {}
@@ -108,7 +109,7 @@ def _of_actions(rows: tables.Rows, text: str, flag: str) -> tuple[np.ndarray, di
 
 
 def _duplicated(frame: pd.DataFrame) -> int | None:
-    """Number of rows that equal an earlier one; None where cells are lists, which cannot be compared."""
+    """Number of rows that equal an earlier one; None if there are cells with lists, which cannot be compared."""
     try:
         return int(frame.duplicated().sum())
     except TypeError:

@@ -53,7 +53,7 @@ class Times(NamedTuple):
 
 
 def of_log(log: "InteractionLog") -> Times | None:
-    """Times of a log's rows, in their order; None if it has none."""
+    """Times of a log, in the order of its rows; None if it has none."""
     zone, window = log.report.get("time_zone"), log.report.get("reward_window", 0.0)
     return None if log.times is None else Times(log.times, zone, window)
 
@@ -69,12 +69,12 @@ def select(
       schema: The roles of its columns.
 
     Returns:
-      The rows, sorted by time, with the rewards that count; their times, None without a time column; and sentences on
-      what was left out, or counts as 0.
+      The rows, sorted by time, in which rewards that do not count are 0; their times, None without a time column; and
+      sentences on the order of the rows, on rows that were left out, and on rewards that count as 0.
 
     Raises:
-      UsageError: If a time cannot be read, flags do not fit the times, a reward is missing or is observed before its
-        action, or no row is left.
+      UsageError: If a time cannot be read, if flags do not fit the times, if a reward precedes its action or, unless
+        `unobserved_rewards` allows it, is missing, or if no row is left.
     """
     is_kept, is_late = np.ones(len(frame), bool), np.zeros(len(frame), bool)
     times, notes = Times(np.zeros(len(frame)), None), []
@@ -138,9 +138,9 @@ def select(
 
 
 def _read(frame: pd.DataFrame, table: table_file.Table, schema: Schema) -> tuple[dict[str, np.ndarray], str | None]:
-    """Reads the times in columns, [rows], and in flags, [1], by setting; also returns the zone, as in `Times`.
+    """Returns the times in columns, [rows], and in flags, [1], by the setting that names them; and `Times.zone`.
 
-    Flags are numbers, or ISO dates, in UTC if the columns have time zones.
+    The times in flags are numbers or ISO dates, in UTC if the columns have time zones.
     """
     cells = {name: frame[getattr(schema, name)] for name in _COLUMNS if getattr(schema, name)}
     parts = [table_file.as_text(column) for column in cells.values()]
@@ -187,10 +187,10 @@ def _window(text: str | None, zone: str | None) -> float:
 
 
 def check_has_columns(options: Any, path: str) -> None:
-    """Refuses settings of a table's columns for a log in this project's format.
+    """Refuses settings that only apply to tables, for a log in this project's format.
 
     Raises:
-      UsageError: If one is set.
+      UsageError: If such a setting is not at its default.
     """
     for name, default in (("time_column", None), ("unobserved_rewards", "refuse"), ("hold_out", "clients")):
         if getattr(options, name, default) != default:
@@ -200,7 +200,7 @@ def check_has_columns(options: Any, path: str) -> None:
 
 
 def learned(options: Any) -> tuple[str, ...]:
-    """Description of what a task with these options computes from the times of all clients."""
+    """Descriptions of the values that a task with these options computes from the times of all clients."""
     is_latest = bool(options.reward_window and options.is_log and not options.log_until)
     return (*[_LATEST] * is_latest, *[_CUT] * (options.hold_out == "time"))
 
@@ -216,8 +216,8 @@ def hold_out(part: str, times: Times | None, clients: np.ndarray, num_clients: i
       num_clients: Number of clients.
 
     Raises:
-      UsageError: If nothing can be held out, because there are no times, or fewer than two clients have rows before the
-        held-out ones.
+      UsageError: If clients with one row each are too few to hold some out; or, with `time`, if there are no times, or
+        if fewer than two clients have training rows.
     """
     if part == "clients":
         return partition.hold_out(clients, num_clients, seed=0)

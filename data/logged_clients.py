@@ -4,8 +4,7 @@ A log has only the reward of the logged action. A cross-fitted regression on the
 either as rewards to sample or as doubly robust targets (Dudik, Langford and Li, "Doubly Robust Policy Evaluation
 and Learning", 2011, eq. 1). There is one ridge regression for each action, shrunk towards a regression on all actions.
 If actions have features, there is instead one regression on the features of context and action, and on their products.
-They are solved in closed form: least squares needs only sums over clients, and no learning rates. This module does not
-import TensorFlow.
+They are least-squares problems, which need no learning rates. This module does not import TensorFlow.
 
 A linear model of rare clicks predicts some negative rewards, and clipping them would raise the mean. If rewards have
 two values, predictions are therefore mapped to log-odds and calibrated on the fitted rows by a logistic regression with
@@ -159,7 +158,7 @@ class Rewards:
         Args:
           predicted: float64 [rows, actions], the predicted rewards of the client's rows, in order.
           seed: Random seed.
-          client: Position of the client in the log.
+          client: Number of the client, as in `LoggedClients.numbers`.
         """
         generator = keys.generator(seed, keys.Purpose.LOGGED_REWARDS, client)
         if not len(self.residuals):
@@ -170,7 +169,7 @@ class Rewards:
 
 
 def halves(num_clients: int) -> np.ndarray:
-    """Cross-fitting fold of each training client, int64 [clients], 0 or 1; with two clients, neither fold is empty."""
+    """Cross-fitting fold of each training client, 0 or 1, int64 [clients]; with 2 or more clients, neither is empty."""
     order = keys.generator(0, keys.Purpose.LOG_FOLDS).permutation(num_clients)
     fold = np.zeros(num_clients, np.int64)
     fold[order[num_clients // 2 :]] = 1
@@ -180,8 +179,8 @@ def halves(num_clients: int) -> np.ndarray:
 def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     """Fits the reward models on the rows of at least two training clients.
 
-    The penalty of each regression is tuned on every fourth of its clients. If actions have features, the regressions
-    are on pairs of a context and an action, as if there were a single action.
+    The penalty of each regression is tuned on every fourth of its clients. If actions have features, a regression is on
+    pairs of a context and an action, as if there were a single action.
     """
     fold_of_row = halves(len(log.client_ids))[log.clients]
     most_products = min(_MOST_PRODUCTS, _MOST_NUMBERS // len(log))
@@ -208,7 +207,7 @@ def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
 
 
 def predictions(regression: Regression, log: interaction_log.InteractionLog) -> np.ndarray:
-    """Predicts the rewards of actions, float64 [rows, actions]; 0 for actions that are not offered."""
+    """Predicts the rewards of actions or slots, float64 [rows, actions]; 0 for actions that are not offered."""
     if log.catalogue is None:
         return np.where(log.offered, regression.predict(log.plain_contexts), 0)
     contexts = _vectors(log.plain_contexts, len(log))
@@ -252,12 +251,12 @@ class LoggedClients(clients.ClientData):
     Attributes:
       log: The rows of these clients only.
       rewards: The reward models.
-      regression_of: For each client, the index of the regression that predicts the client's rewards, and that was
-        fitted without the client.
+      regression_of: For each client, the index in `Rewards.regressions` of the regression that predicts the client's
+        rewards, which was fitted without the client.
       feedback: Type of the labels: `simulator` for sampled rewards, `doubly_robust` for doubly robust targets.
       keeps_log: Whether the logged action, reward and propensity are appended to the labels of each row.
       seed: Random seed.
-      numbers: Position of each client in the whole log.
+      numbers: For each client, the number in its random keys, such as its position in the whole log.
       checksum: Digest of the source.
     """
 
@@ -285,6 +284,7 @@ class LoggedClients(clients.ClientData):
         return clients.Examples(part.contexts, labels.astype(np.float32))
 
     def rows(self, index: int) -> interaction_log.InteractionLog:
+        """Log of the client at this index."""
         return self.log.take(np.arange(*np.searchsorted(self.log.clients, [index, index + 1])))
 
     def predicted(self, index: int) -> np.ndarray:

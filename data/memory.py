@@ -13,7 +13,7 @@ _REMEDY = "read it on a larger machine, save it as Parquet without unneeded colu
 
 
 def available_bytes() -> int:
-    """Returns the bytes that this process can use without swapping, within the limits of the machine and container."""
+    """Returns how many bytes this process can use without swapping, within the limits of its container."""
     import psutil
 
     return min([psutil.virtual_memory().available, *_left_in_groups(pathlib.Path("/"))])
@@ -47,7 +47,7 @@ def check_rows(rows: int, most: int, path: str) -> None:
     """Refuses a table with too many rows.
 
     Raises:
-      UsageError: If there are more than `--max_table_rows`.
+      UsageError: If there are more than `most` rows, the value of `--max_table_rows`.
     """
     if rows > most:
         raise UsageError(f"{path} has more than {most:,} rows, the limit of --max_table_rows: raise it or sample rows.")

@@ -1,4 +1,4 @@
-"""Objects of the user in settings, such as a policy of their own, and the texts that record them.
+"""The user's own objects as values of settings, such as a policy, and the texts that record them.
 
 A command line names an object as `module:name`, or as a call with literal arguments: `module:Class(share=0.25)`.
 In Python, a setting takes the object itself, or the same text.
@@ -27,7 +27,7 @@ from data.errors import Failure, UsageError, did_you_mean, near_names
 _PLAIN = (bool, int, float, str, type(None))  # Types of parameters whose values can be restored from text.
 _TEXT = re.compile(r"(?P<module>[\w.]+):(?P<name>[\w.]+)(?P<call>\(.*\))?( (?P<digest>[0-9a-f]{16}))?", re.DOTALL)
 _numbers = itertools.count(1)  # Objects in memory need texts that no later object has; `id` would be reused.
-# For each imported module: its import's spec, which a reload replaces, and the digest of its source when first used.
+# For each imported module: its spec, which a reload replaces, and the digest of its source when it was first used.
 _imports: dict[str, tuple[Any, str]] = {}
 _LONGEST = 400  # Maximum length of an error message of the user's code.
 _IN_MEMORY = re.compile(r"(.*) in memory \d+", re.DOTALL)
@@ -112,8 +112,8 @@ def of(value: Any, text: str = "") -> UserObject:
     """Converts an object that is passed in Python.
 
     Args:
-      value: The object. A function or a frozen dataclass of a module, or of a program's file, has a text. Any other
-        object exists only in memory.
+      value: The object. A text describes an optimizer of TFF, and a function or frozen dataclass at the top level of a
+        file, if parameters are plain. Other objects exist only in memory.
       text: Text of the object, if the caller knows a better one.
     """
     if isinstance(value, UserObject):
@@ -161,7 +161,7 @@ def read(text: str) -> UserObject:
     """Object that a text describes. It is not imported yet.
 
     Raises:
-      ValueError: If the text is not that of an object, or its module cannot be found.
+      ValueError: If the text does not have this form, or if there is no such module.
     """
     match = _TEXT.fullmatch(text)
     if match is None:
@@ -287,6 +287,6 @@ def _digest(module: str, path: pathlib.Path) -> str:
 
 
 def problems(values: Mapping[str, Any]) -> list[str]:
-    """A sentence for each object that no text describes; it starts with the setting."""
+    """For each object that no text describes, a sentence that starts with the name of its setting."""
     listed = [(name, each) for name, one in values.items() for each in (one if isinstance(one, list) else [one])]
     return [f"{name} {each.label} {each.problem}" for name, each in listed if each.problem]

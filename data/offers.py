@@ -17,7 +17,7 @@ from data.errors import UsageError
 from data.schema import Roles, Schema, listed
 
 _FLOAT32 = (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
-_MARKS = "|;,"  # Possible separators of ids. The first of them that is in a column separates its ids.
+_MARKS = "|;,"  # Possible separators of ids. The first of these that occurs in a column is its separator.
 _BRACKETS = ("[]", "()", "{}")
 
 
@@ -88,20 +88,20 @@ def refuse(is_wrong: Any, cells: pd.Series, table: table_file.Table, flag: str, 
       problem: What is wrong with them, for the message.
 
     Raises:
-      UsageError: If any is wrong. The message has their content and place.
+      UsageError: If any cell is wrong. The message gives the content and place of the wrong cells.
     """
     if (is_wrong := np.asarray(is_wrong)).any():
         raise UsageError(f"{flag}: {table.cells(cells[is_wrong])} of {table.path} {problem}.")
 
 
 def elements(cell: Any, mark: str | None = None) -> list[Any]:
-    """Returns the elements of a list, or of a text with separators; empty for other cells.
+    """Returns the elements of a list, or of a text with separators; an empty list for other cells.
 
-    Brackets around the whole cell are dropped unless a separator other than a comma shows that they belong to ids.
+    Quotes around elements are dropped. So are brackets around the whole cell, unless the separator is `|` or `;`.
 
     Args:
       cell: The cell.
-      mark: The separator; None for the first possible one in the cell, or blanks.
+      mark: The separator; None for the first of `|`, `;` and `,` that is in the cell, or blanks if none is.
     """
     if not isinstance(cell, str):
         return list(cell) if pd.api.types.is_list_like(cell) else []
@@ -128,7 +128,7 @@ class Source(NamedTuple):
     catalogue: Any
 
     def listed(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Ids in `--offered_column` of a file with one row per decision.
+        """Offered actions of a file with one row per decision, from `--offered_column` or the columns of rewards.
 
         Each row must offer its label or logged action.
 
@@ -136,8 +136,8 @@ class Source(NamedTuple):
           frame: Rows of the file, with its index.
 
         Returns:
-          One row for each offered action, with the index of the row that offers it as index and as `decision`; its
-          `id`; and either whether it `is_chosen` or, if each action has a column of rewards, its `reward`.
+          One row for each offered action: its `id`; the `decision` that offers it, an index of `frame` that is also
+          the index of this row; and whether it `is_chosen` or, if each action has a column of rewards, its `reward`.
         """
         if self.roles.rewards:
             return self._rewarded(frame)
@@ -183,18 +183,18 @@ class Source(NamedTuple):
         return ids
 
     def decisions(self, frame: pd.DataFrame, known: Collection[str]) -> tuple[Roles, pd.DataFrame, pd.DataFrame]:
-        """Decisions of a file in long form, whose rows need not be adjacent, and which have one chosen action in a log.
+        """Decisions of a file in long form. A decision's rows need not be adjacent; one of them is chosen in a log.
 
         Columns that are constant in each decision are features of decisions, and the others are features of actions.
 
         Args:
           frame: Rows of the file, with its index.
-          known: Columns that are features of actions in any case.
+          known: Columns that are features of actions even if they are constant in each decision.
 
         Returns:
-          The columns by role. One row per decision, in the order in which they begin: the one of the chosen action in a
-          log, and otherwise the first one. And one row for each row of the file: the index of its `decision`, its `id`
-          if it has one, and either whether it `is_chosen`, or its `reward`.
+          Roles, decisions and offered actions. Decisions have one row each, in the order in which they begin: that of
+          the chosen action in a log, otherwise the first one. Offered actions have one row for each row of the file:
+          the index of its `decision`, its `id` if it has one, and either whether it `is_chosen`, or its `reward`.
         """
         names, flag, varying = frame[self.schema.decision_column], "--chosen_column", set(known)
         decision = frame.groupby([*self.roles.clients, names.name], sort=False, observed=True).ngroup().to_numpy()
@@ -228,13 +228,13 @@ class Source(NamedTuple):
         return roles, frame.iloc[first], offered
 
     def offers(self, frame: pd.DataFrame, names: list[str], offered: pd.DataFrame | None) -> Offers:
-        """Offers of rows, in which ids must be known, and none may occur twice.
+        """The actions that rows offer. Each id must be known, and a row must not offer it twice.
 
         Args:
           frame: One row per decision, with the index of the file.
-          names: Names of all actions; empty to take those of the catalogue, or the ids in `offered`.
-          offered: Result of `listed` or `decisions`, which may have further decisions; None if every row offers the
-            whole catalogue.
+          names: Names of all actions if there is no catalogue; empty to take the ids in `offered`.
+          offered: Offered actions, from `listed` or `decisions`, which may include decisions that are not in `frame`;
+            None if every row offers the whole catalogue.
         """
         names = self.catalogue.ids if self.catalogue else names
         if offered is None:

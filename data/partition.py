@@ -1,4 +1,4 @@
-"""Partitions pooled data over clients, splits rows into training and held-out ones, and samples unequal cohorts."""
+"""Partitions pooled data over clients, splits rows into training and held-out ones, and samples skewed cohorts."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,9 +19,9 @@ class Split(NamedTuple):
 
     Attributes:
       is_held_out: bool [rows].
-      is_train: bool [rows].
+      is_train: bool [rows]; a row may be in neither part.
       train: Clients of training rows, ascending.
-      held_out: Clients of held-out rows, ascending; either disjoint from `train` or the same clients.
+      held_out: Clients of held-out rows, ascending; some or all of them may be in `train`, too.
       how: Description of the held-out part.
     """
 
@@ -39,7 +39,7 @@ def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: f
       client_of_row: int [rows].
       num_clients: Number of clients, each with at least one row.
       seed: Seed of the choice.
-      fraction: Fraction of clients, or of each client's rows, to hold out; at least one, and never all.
+      fraction: Fraction of clients, or of each client's rows, to hold out; at least one of several, and never all.
 
     Raises:
       UsageError: If nothing can be held out.
@@ -71,7 +71,7 @@ def rows_of_each(client_of_row: np.ndarray, num_clients: int, seed: int, count_o
 
 
 def split_equally(num_rows: int, num_clients: int, seed: int) -> tuple[list[str], np.ndarray]:
-    """Partitions rows over synthetic clients of equal size; the first ones get one remaining row each.
+    """Partitions rows over synthetic clients of equal size; the first clients get one remaining row each.
 
     Returns:
       The clients' names, and int32 [rows], the client of each row.
@@ -97,17 +97,17 @@ def dirichlet_label_skew(
 ) -> np.ndarray:
     """Partitions examples over clients with label mixes from a symmetric Dirichlet distribution.
 
-    Every client receives the same number of examples, without replacement. When a label runs out, the remaining ones
-    of a client's mix are sampled in proportion (Hsu, Qi and Brown 2019, section 3; latent Dirichlet allocation of Reddi
-    et al. 2021 and Johansson and Gullbrandson 2022, Algorithm 7).
+    Every client receives the same number of examples, without replacement. When a label runs out, a client's other
+    labels are sampled in proportion to their shares (Hsu, Qi and Brown 2019, section 3; latent Dirichlet allocation of
+    Reddi et al. 2021 and Johansson and Gullbrandson 2022, Algorithm 7).
 
     Args:
       labels: int [examples].
       num_clients: Number of clients, M.
       concentration: Dirichlet parameter of every label, alpha; small values give clients with few labels.
       draw: Random generator.
-      examples_per_client: Examples per client, N; None to use all examples, where the first clients get one
-        remaining example each.
+      examples_per_client: Examples per client, N; None to use all examples; the first clients then get one
+        of the remaining examples each.
 
     Returns:
       int32 [examples], the client of each example, or `NO_CLIENT`.
@@ -161,8 +161,8 @@ def hierarchical_label_skew(
 ) -> np.ndarray:
     """Partitions examples over clients with a Dirichlet mix of coarse labels, and one of the fine labels within each.
 
-    An example's coarse label is sampled first, then its fine label; where one runs out, the others of its mix are
-    sampled in proportion (Reddi et al. 2021, appendix F; Johansson and Gullbrandson 2022, section 4.3).
+    An example's coarse label is sampled first, then its fine label. When a label runs out, the others are sampled in
+    proportion to their shares (Reddi et al. 2021, appendix F; Johansson and Gullbrandson 2022, section 4.3).
 
     Args:
       coarse_labels: int [examples].
@@ -217,7 +217,7 @@ def dirichlet_cohort(num_clients: int, cohort_size: int, concentration: float, s
     """
     draw = keys.generator(seed, keys.Purpose.COHORT, 0)
     log_shares = _log_gammas(draw, concentration, num_clients)
-    # The largest sums with Gumbel noise are successive samples in proportion to the remaining shares.
+    # Sorting these sums samples clients without replacement, in proportion to the shares (Gumbel top-k trick).
     noise = keys.generator(seed, keys.Purpose.COHORT, round_num).gumbel(size=num_clients)
     return np.argsort(-(log_shares + noise), kind="stable")[:cohort_size]
 
@@ -236,7 +236,7 @@ def _log_gammas(draw: np.random.Generator, shape: float, size: int) -> np.ndarra
 
 
 def _relative(logs: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Weights relative to the largest allowed one; zeros where no weight is above zero."""
+    """Weights relative to the largest allowed one, 0 where not allowed; all 0 if no allowed weight is above 0."""
     logs = np.where(allowed, logs, -np.inf)
     top = logs.max()
     return np.exp(logs - top) if np.isfinite(top) else np.zeros_like(logs)
@@ -258,8 +258,8 @@ def _assign(
       examples_per_client: Examples per client; None for all examples in equal parts.
       draw: Random generator.
       draw_mix: Samples a client's mix.
-      weights_of: (mix, float [labels], examples left of each) -> float [labels], weights of the next sample; zeros if
-        nothing is left of the mix.
+      weights_of: Function of a mix and the number of examples left of each label, float [labels], that returns weights
+        of the labels for the next example, float [labels]; all 0 if nothing is left of the mix.
     """
     total = num_clients * (examples_per_client or 0)
     classes, counts = np.unique(labels, return_counts=True)

@@ -1,4 +1,4 @@
-"""Declared bounds of rewards, and the map between the user's unit and [0, 1]."""
+"""Bounds of rewards, declared or learned, and the map between the user's unit and [0, 1]."""
 
 import dataclasses
 import math
@@ -11,11 +11,11 @@ from data.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class RewardBounds:
-    """The interval that rewards lie in.
+    """The interval of rewards that training maps to [0, 1].
 
     Attributes:
-      low: Smallest possible reward.
-      high: Largest possible reward.
+      low: Reward that becomes 0, as smaller ones do.
+      high: Reward that becomes 1, as larger ones do.
 
     Raises:
       ValueError: Unless both are finite and `low` is below `high`.
@@ -64,7 +64,7 @@ def parse(text: str, flag: str = "--reward_bounds") -> RewardBounds:
 
 
 def recognized(rewards: np.ndarray) -> RewardBounds | None:
-    """Bounds of rewards that are all 0 or 1, or all -1 or 1; None for others."""
+    """Bounds of rewards that are all 0 or 1, or all -1 or 1; None for any other rewards."""
     values = set(np.unique(rewards).tolist())
     for low in (0.0, -1.0):
         if values <= {low, 1.0}:
@@ -87,15 +87,15 @@ def robust(rewards: np.ndarray) -> RewardBounds:
 
 
 def scale(declared: str | None, observed: np.ndarray, rewards: np.ndarray) -> dict[str, Any]:
-    """Fields `reward_bounds`, `has_learned_bounds` and `clipping` of a task.
+    """Fields `reward_bounds`, `has_learned_bounds` and `clipping` of a task; none if rewards are recognized as 0 and 1.
 
     Args:
       declared: `--reward_bounds`; None to recognize bounds, or to learn them from `observed`.
-      observed: Rewards of training clients that can be observed before a model is trained.
-      rewards: All rewards of training clients that training may read.
+      observed: Rewards of one logged or uniformly random action per training row.
+      rewards: All known rewards of training rows, of which `clipping` counts those outside of the bounds.
 
     Raises:
-      UsageError: If `declared` is not a pair of bounds, or all observed rewards are equal.
+      UsageError: If `declared` is not a pair of bounds, or if all observed rewards are equal and bounds are learned.
     """
     bounds = parse(declared) if declared else recognized(observed)
     if not declared and bounds == RewardBounds(0, 1):

@@ -17,12 +17,12 @@ UNOBSERVED = {
     "drop": "left out, assuming that missing rewards are distributed like observed ones, given context and action",
     "zero": "counted as 0",
 }
-HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of the rows, mostly from training clients"}
+HOLD_OUT = {"clients": "a fifth of the clients", "time": "the latest fifth of all clients' rows"}
 _TIMED, _CATALOGUE, _LONG = {"time_column": True}, {"action_table": True}, {"decision_column": True}
-POLICY = "--policy=column"  # Names the columns of a target policy.
+POLICY = "--policy=column"  # The flag that names the columns of a target policy.
 _LISTED = 20  # Maximum number of names in a message.
 _ALSO_TIME = ("--feature_columns", "--round_column", "--period_column")
-# Roles that only one column has.
+# Roles that a single column has.
 _SINGLE = ("label", "action", "reward", "propensity", "round", "period", "position", "offered", "decision", "chosen")
 
 # Column names that are common in logs, in lower case, with words joined by underscores.
@@ -34,9 +34,9 @@ _PROBABILITY = r"p|(policy_|log_?)?prob|prob(s|ability|abilities)|label_probabil
 _ACTION = r"action(_id|_taken)?|arm(_id)?|chosen|(chosen|selected)_(arm|action)"
 _PERHAPS_ACTION = r"a|item(_id)?|ad(_id)?|choice|offer|variant|treatment"
 _REWARD = r"rewards?|payout|payoff|(is_)?click"
-_LIKELY_REWARD = r"clicked|conversion|converted"  # Reward of the chosen or an earlier action.
+_LIKELY_REWARD = r"clicked|conversion|converted"  # Reward of the chosen action, or of an earlier one.
 _ANY_ACTION, _ANY_REWARD = f"{_ACTION}|{_PERHAPS_ACTION}", f"{_REWARD}|{_LIKELY_REWARD}|r|cost|clicks|return|outcome|y"
-# Columns that together make a log: its action, reward and propensity. The label is preceded by an `@`.
+# Combinations of action, reward and propensity by which a log is recognized. An `@` marks the label column.
 _LOGS = (
     (f"@?({_ANY_ACTION})", f"@?({_ANY_REWARD})", f"@?({_PROPENSITY})"),
     ("", "", f"@?({_PROPENSITY})"),
@@ -66,7 +66,7 @@ def action_entries(text: str | None, names: Sequence[str]) -> list[tuple[str, st
 
 
 def as_flag(words: Iterable[str], *, quoted: bool = False) -> str:
-    """Joins words into a flag's value for `listed` and a shell; `quoted` adds quotes even where none are needed."""
+    """Joins words into a value that `listed` can split, quoted for a shell if needed, or always if `quoted`."""
     value = ",".join(f'"{word}"' if "," in word else word for word in words)
     return f"'{value}'" if quoted and "'" not in value else shlex.quote(value)
 
@@ -78,10 +78,10 @@ class Table:
     data_file: str = setting(
         None, "Table: .csv or .tsv (also gzipped) or .parquet, see docs/tasks.md", pathlib.Path, unset="", basic=True
     )
-    client_column: str = setting(None, "Column of clients, or rows:N for N synthetic clients", unset="", basic=True)
+    client_column: str = setting(None, "Client column(s), or rows:N for N synthetic clients", unset="", basic=True)
     label_column: str | None = setting(None, "Column of the correct action, whose reward is 1", basic=True)
     reward_columns: str | None = setting(
-        None, "Instead of a label: one column per action with its reward, or all for all remaining columns"
+        None, "Instead of a label: one column of rewards per action, or all to use all remaining columns"
     )
     feature_columns: str | None = setting(None, "Columns of the context, separated by commas (default: all others)")
     text_columns: str | None = setting(None, "Columns of text, which become counts of words (default: none)")
@@ -90,11 +90,11 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Settings of columns."""
+    """Settings of how columns are read."""
 
     ignore_columns: str | None = setting(None, "Columns to leave out, such as identifiers, separated by commas")
     category_columns: str | None = setting(None, "Numeric or date features to treat as categories")
-    missing_values: str | None = setting(None, "Texts that mean a missing value, besides NA, nan, null ... in features")
+    missing_values: str | None = setting(None, "Texts that mean a missing value (in features, so do NA, nan, null ...)")
     decimal: str = setting(POINT, "Decimal sign; with a comma, points group thousands: 1.234,56", [POINT, COMMA])
     max_table_rows: Count = setting(memory.MAX_ROWS, "Maximum number of rows; larger tables are refused")
 
@@ -122,7 +122,7 @@ class Sets:
         None, "In a log with --decision_column: column with 1 for the chosen action", only=_LONG
     )
     largest_set: Count | None = setting(
-        None, "Maximum number of actions with features per row (default: as in the data, or 25)"
+        None, "Maximum number of actions with features per row (default: as in the data; linear_synthetic 25)"
     )
 
 
@@ -151,7 +151,7 @@ class HeldOut:
 class RewardTime:
     """Settings of delayed and missing rewards in a log."""
 
-    reward_time_column: str | None = setting(None, "Column of each reward's time; empty without a reward", only=_TIMED)
+    reward_time_column: str | None = setting(None, "Column of each reward's time, empty if there is none", only=_TIMED)
     log_until: str | None = setting(None, "Time until which rewards were observed", only={"reward_window": True})
     unobserved_rewards: str = setting("refuse", "How rows without a reward are treated", UNOBSERVED)
 
@@ -172,7 +172,7 @@ class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
       position_column: For logs, a categorical feature, such as the position on a page; None if there is none.
       probability_columns: For logs, a column with the probability of the chosen action under a target policy, or one
         column per action (see `matched`); None if there is none.
-      action_names: For logs, further possible actions that occur in no row.
+      action_names: For logs, further possible actions, which need not occur in any row.
     """
 
     file_flag: str = "--data_file"
@@ -185,6 +185,7 @@ class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
 
     @property
     def is_log(self) -> bool:
+        """Whether the file is a log; otherwise, it is a table with a label or with the rewards of all actions."""
         return bool(self.chosen_column or (self.action_column and not self.decision_column))
 
     @property
@@ -223,8 +224,8 @@ class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
         """Checks the flags without reading the table.
 
         Raises:
-          UsageError: If a table has both a label and rewards, or neither; if a log has no reward or no propensity; or
-            if the rows cannot be partitioned into clients as requested.
+          UsageError: If a flag is missing, such as the reward column of a log, or if flags exclude each other, such as
+            the label and the rewards of a table.
         """
         if self.is_log and not (self.reward_column and (self.propensity_column or self.propensity_columns)):
             column = "--chosen_column" if self.decision_column else "--action_column"
@@ -245,14 +246,14 @@ class Schema(Table, Columns, Log, Sets, Time, HeldOut, RewardTime):
 
 @dataclasses.dataclass(frozen=True)
 class Roles:
-    """The columns of one file by role; each column has one role.
+    """The columns of one file by role. Only a time column can have a second role.
 
     Attributes:
       clients: Columns that name the client; empty for synthetic clients.
-      label: Column of the label, or of the chosen action; None for a table of rewards.
+      label: Column of the label, or of the chosen action; None for a table of rewards, and in long form.
       rewards: Columns with the reward of each action, if there is no label.
       uses: For each column that a flag names, the flag.
-      features: Feature columns.
+      features: Feature columns without those in `texts`.
       texts: Feature columns whose words are counted.
       named: Features that flags name explicitly.
       action_features: In long form, columns that describe actions instead of decisions; see `offers.Source.decisions`.
@@ -278,8 +279,8 @@ def resolve(schema: Schema, names: Sequence[str], path: str, of_actions: Sequenc
       of_actions: Columns of `Sets.action_table`, some of which may be ignored or treated as categories, too.
 
     Raises:
-      UsageError: If a column is missing or has two roles, if there are fewer than two reward columns, or if a log is
-        read as a table.
+      UsageError: If the file has a single column, if a column is missing or its roles conflict, if there are fewer than
+        two reward columns, or if a log is read as a table.
     """
     if len(names) == 1:
         remedy = "separate columns by commas, semicolons or tabs, and remove lines before the header"
@@ -400,7 +401,7 @@ def matched(text: str, names: Sequence[str], actions: Sequence[str], flag: str) 
     raise UsageError(
         f"{flag} must name one column for each action, but the columns cannot be matched to the actions: the "
         f"{len(actions)} actions are {first(actions, _LISTED)}, and the {len(columns)} columns are "
-        f"{first(columns, _LISTED)}. Write pairs: {flag}:{example}."
+        f"{first(columns, _LISTED)}. Write pairs: {flag}{':' if flag == POLICY else '='}{example}."
     )
 
 
@@ -410,7 +411,7 @@ def described(by_action: Mapping[str, object]) -> str:
 
 
 def by_name(columns: Sequence[str], actions: Sequence[str], fold: Callable[[str], str] = str) -> dict[str, str] | None:
-    """Matches columns to actions by a common prefix and suffix; None if there is no way, or more than one."""
+    """Matches columns to actions by a common prefix and suffix; None if that is impossible or ambiguous."""
     written, one = {fold(column): column for column in columns}, fold(actions[0])
     ways = set()
     for column in written:

@@ -21,7 +21,7 @@ _Options = TypeVar("_Options")
 
 @dataclasses.dataclass(frozen=True)
 class Bounds:
-    """Bounds of a number, which annotate its type; see `Setting`."""
+    """Bounds `low`, `high` and `above` of a number, as an annotation of its type; `Setting` explains them."""
 
     low: float = 0
     high: float | None = None
@@ -34,8 +34,8 @@ Fraction: TypeAlias = Annotated[float, Bounds(high=1.0)]  # From 0 to 1.
 PositiveFraction: TypeAlias = Annotated[float, Bounds(high=1.0, above=True)]
 _KEY = "setting"  # Key of a field's metadata.
 _FLOAT32 = (2.0**-126, (2 - 2.0**-23) * 2.0**127)  # The smallest normal number, and the largest.
-_MOST = 2**31 - 1
-# For each type of flag: the Python types that its values may have in a file, and how messages describe them.
+_MOST = 2**31 - 1  # The largest whole number.
+# For each type of flag: the Python types of its values in a file, and how messages describe them.
 _TYPES: Mapping[str, tuple[Any, str]] = {
     "bool": (bool, "true or false"),
     "int": (int, "a whole number"),
@@ -51,10 +51,10 @@ class Parameter:
     """A number that is set with a flag, such as a hyperparameter of a policy.
 
     Attributes:
-      default: Value if the user sets none.
+      default: Value if the user sets none; None for no default.
       help: One line of help.
       low: Smallest value.
-      high: Largest value, or None.
+      high: Largest value; None for no limit.
       above: Whether `low` itself is excluded.
       below: Whether `high` itself is excluded.
       whole: Whether the value must be a whole number.
@@ -69,7 +69,7 @@ class Parameter:
     whole: bool = False
 
     def complaint(self, value: float | None) -> str:
-        """Describes what is wrong with a value; empty if it is valid and within the range of float32."""
+        """Returns what is wrong with a value, such as that float32 cannot hold it; an empty text if nothing is."""
         if value is None:
             return ""
         if self.whole and not float(value).is_integer():
@@ -101,18 +101,18 @@ class Setting:
       high: Largest number; None for the largest number of the type.
       above: Whether `low` itself is excluded.
       below: Whether `high` itself is excluded.
-      only: The choices to which the setting applies: for each other setting, its values; True for any value, False for
-        none. The setting is refused with any other choice; see `Settings.checked`.
+      only: When the setting applies: maps the names of other settings to the values that they must have, True for any
+        value, or False for no value. Otherwise `optimization.study.settings.Settings.checked` refuses the setting.
       applied_default: Default value if the setting applies, or a function that computes it from the other settings. If
         the setting does not apply, it has no value.
       basic: Whether beginners need the setting. If so, `--help` lists it; otherwise only `--helpfull` does.
-      alias: Another name, which other programs use.
+      alias: Another name of the flag on the command line.
       spellings: Alternative spellings, each with the word that it means.
-      check: Function that returns a further error in a value.
+      check: Function that returns a further error in a text or path; an empty text if there is none.
       convert: Function of the value and the other settings that returns the value to use, such as None for "none".
       takes_objects: Whether the value can be an object of the user, see `data.objects`, instead of one of the words.
-      of: For each value of the single setting in `only`, the number to set. Numbers may differ in default, bounds and
-        help.
+      of: If `only` names a single setting and the default, bounds and help depend on its value: the `Parameter` for
+        each of its values.
     """
 
     name: str = ""
@@ -163,11 +163,11 @@ class Setting:
         return self.parser().parse(default) if isinstance(default, str) or self.type is float else default
 
     def of_objects(self, value: Any, recorded: Callable[[str, Any], objects.UserObject]) -> Any:
-        """Converts an object that is given in Python, or a list of objects and of texts.
+        """Converts an object that is passed in Python, or a list of objects and texts.
 
         Args:
           value: The object or the list.
-          recorded: Function of the setting's name and an object that returns the object with its text.
+          recorded: Function that takes the setting's name and an object, and returns the object with its text.
         """
         if self.type is not list:
             return recorded(self.name, value)
@@ -175,7 +175,7 @@ class Setting:
         return [self.parser().parse(each) if isinstance(each, str) else recorded(self.name, each) for each in values]
 
     def wrong(self, value: Any) -> str:
-        """Describes what is wrong with a value; empty if it is valid."""
+        """Returns what is wrong with a value; an empty text if nothing is."""
         if value is None:
             return ""
         if self.type in (int, float):
@@ -214,7 +214,7 @@ def setting(default: Any = None, help: str = "", words: Any = None, /, *, unset:
     Args:
       default: Value if the user sets none, or a function that computes it from the other settings.
       help: Help text, a noun phrase.
-      words: The allowed words, if there are only a few, or a parser; see `Setting.type`.
+      words: `Setting.type`, if the field's type is not enough: the allowed words, `pathlib.Path`, or a parser.
       unset: Value of the field if the setting has no value.
       **others: Further attributes of `Setting`.
     """
@@ -229,11 +229,11 @@ def none_of(word: Any) -> Callable[[Any, Any], Any]:
 
 
 def declared(group: type, **changes: Mapping[str, Any]) -> list[Setting]:
-    """Settings that a class itself declares, in order.
+    """Settings that a class declares, without those that it inherits, in order.
 
     Args:
       group: The class.
-      **changes: For each setting, the attributes to change, such as its default.
+      **changes: Attributes to replace, such as the default, by the name of the setting.
     """
     types = typing.get_type_hints(group, include_extras=True)
     settings = []
@@ -302,7 +302,7 @@ class Parsed(flags.ArgumentParser):
     """Parses a text with a function that raises ValueError if the text is invalid."""
 
     def __init__(self, read: Callable[[str], Any], wanted: str, kind: str = "string"):
-        """Stores the function, the words that follow "must be" in an error, and a key of `_TYPES`."""
+        """Stores the function, the words that follow "must be" in an error, and the type of flag, as in `_TYPES`."""
         super().__init__()
         self._read, self._wanted, self._kind = read, wanted, kind
 
@@ -318,7 +318,7 @@ class Parsed(flags.ArgumentParser):
             raise ValueError(f"must be {self._wanted}") from None
 
     def flag_type(self) -> str:
-        """Key of `_TYPES`."""
+        """Type of the flag; types that are not in `_TYPES` take text."""
         return self._kind
 
 
@@ -351,7 +351,7 @@ def number_or_word(word: str, high: int) -> Parsed:
 
 
 def numbers(*, whole: bool = False, high: float = math.inf) -> Parsed:
-    """Parser for positive numbers up to a maximum, separated by commas, as a tuple; integers if `whole`."""
+    """Parser for a tuple of positive numbers up to a maximum, separated by commas; integers if `whole`."""
 
     def read(text: str) -> tuple[float, ...]:
         values = tuple(map(int if whole else float, text.split(",")))
@@ -364,7 +364,7 @@ def numbers(*, whole: bool = False, high: float = math.inf) -> Parsed:
 
 
 def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Parameter]]) -> list[Setting]:
-    """Settings for the parameters that belong to the choices of another setting, named `PREFIX + NAME`.
+    """Settings for the parameters that belong to the choices of another setting. Their names get a prefix.
 
     Several choices may have a parameter of the same name, with different defaults, bounds and help. The value must be
     valid for the choice that the user makes.
@@ -390,7 +390,7 @@ def parameters(prefix: str, flag: str, owned: Mapping[str, Mapping[str, Paramete
 
 
 def no_folder(name: str) -> str:
-    """Describes what is wrong with the name of a subfolder; empty if it is valid."""
+    """Returns what is wrong with the name of a subfolder; an empty text if nothing is."""
     if all(part.strip(". ") and part.isprintable() for part in name.split("/")):
         return ""
     return "must be the name of a subfolder, without .. and without a / in front"

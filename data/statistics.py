@@ -1,7 +1,7 @@
 """Statistics of the clients' data that are computed before the first round.
 
 They describe the columns and labels of a table, or the words and tags of posts. In private runs, no noise protects
-these numbers, but they can come from public data instead: every run writes its statistics to `statistics.json`, and
+these numbers, but they can come from public data instead: a run writes its statistics to `statistics.json`, and
 `--public_statistics` reads such a file.
 """
 
@@ -106,7 +106,8 @@ class OfTable:
 
     Attributes:
       columns: Statistics of each feature column; None for a column without values.
-      labels: Number of rows with each label, in the order of the actions; empty for a table of rewards.
+      labels: Number of rows with each label, in the order of the actions; empty if the table has rewards, or if actions
+        have features.
       vocabulary: The words in text columns; the position of a word is its id. Empty if there are no text columns.
       actions: Statistics of each feature column of actions; empty if actions have no features.
     """
@@ -117,7 +118,7 @@ class OfTable:
     actions: Mapping[str, OfColumn | None] = dataclasses.field(default_factory=dict)
 
     def in_words(self) -> tuple[str, ...]:
-        """Description of these statistics, for a guarantee that does not cover them."""
+        """Descriptions of these statistics, which a privacy guarantee names because it does not cover them."""
         columns = "means, deviations and categories of the table's columns"
         labels = "the table's labels and their counts"
         words = "the vocabulary of the table's texts"
@@ -144,7 +145,7 @@ class OfPosts:
     tags: Mapping[str, int]
 
     def in_words(self) -> tuple[str, ...]:
-        """Description of these statistics, for a guarantee that does not cover them."""
+        """Descriptions of these statistics, which a privacy guarantee names because it does not cover them."""
         return ("the posts' vocabulary, their tags and the tags' counts",)
 
     def as_json(self) -> dict[str, Any]:

@@ -26,12 +26,12 @@ from data.errors import UsageError, first
 from data.schema import COMMA, POINT
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-# The missing values of pandas without "None", which may just as well be a category.
+# Most of the missing values of pandas, without "None", which may just as well be a category.
 MISSING = ("", "#N/A", "#N/A N/A", "#NA", "-NaN", "-nan", "<NA>", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null")
 MISSING_AMONG_NUMBERS = ("?", "None")  # In addition to `MISSING`; "?" is common in UCI's files.
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 PERCENT = "%"
-MOSTLY = 0.9
+MOSTLY = 0.9  # If at least this share of the cells are numbers, or dates, the column has this type.
 _SAMPLED = 200  # Number of rows from which the separator is determined.
 _NAMED = 3  # Maximum number of lines in a message.
 _TRUTH = {"true": "1", "false": "0"}
@@ -43,7 +43,7 @@ _HINTS = {
 Bounds: TypeAlias = tuple[float, float]
 _FINITE: Bounds = (-sys.float_info.max, sys.float_info.max)
 _ROUNDING = 4 * 2.0**-23  # Rounding error of a probability in single precision.
-# The exponent is bounded because pandas.to_numeric crashes on identifiers such as 05179e2916004192.
+# The exponent is bounded because identifiers such as 05179e2916004192 are not numbers.
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]{1,4})?|inf(?:inity)?)", re.IGNORECASE)
 _WITH_COMMA = r"[+-]?(?:[1-9]\d{0,2}(?:[.\s'’]\d{3})+|\d*)(?:,\d+)?(?:[eE][+-]?\d{1,4})?"
 _DECIMAL = r"[+-]?\d*\.\d+(?:[eE][+-]?\d{1,4})?"
@@ -59,8 +59,8 @@ class Table:
 
     Attributes:
       path: Source of the table, for messages.
-      frame: Rows, numbered from 0, without unnamed columns, which are row numbers written by pandas or R.
-      nameless: Unnamed columns.
+      frame: Rows, numbered from 0, without the unnamed columns.
+      nameless: Unnamed columns, which are mostly row numbers that pandas or R wrote.
       form: `encoding` and `separator` of a CSV file.
       missing_values: Number of cells with each text in `--missing_values`.
       percents: Columns of percentages, which were divided by 100.
@@ -91,7 +91,7 @@ class Table:
     def numbers(
         self, column: pd.Series, flag: str, what: str, within: Bounds = _FINITE, *, is_whole: bool = False
     ) -> np.ndarray:
-        """Returns the numbers in a column in which every cell must be a number, such as rewards.
+        """Returns the numbers in a column in which every cell must be a number; `true` is 1, and `false` is 0.
 
         Args:
           column: A column of this table, with its index.
@@ -104,7 +104,7 @@ class Table:
           Finite numbers, float64 [rows].
 
         Raises:
-          UsageError: If a cell is missing, not finite, not a number or outside the range. The message names the place.
+          UsageError: If a cell is missing, not finite, out of range, or not a (whole) number. The message names it.
         """
         is_numeric, (low, high) = pd.api.types.is_numeric_dtype(column.dtype), within
         written = as_text(column.iloc[:0] if is_numeric else column)
@@ -133,11 +133,11 @@ class Table:
 def as_text(column: pd.Series, missing: Collection[str] = MISSING) -> pd.Series:
     """Converts cells to stripped text, NaN where missing.
 
-    Whole numbers that became floats because of missing values are written as whole numbers.
+    If all floats of a column are whole, they are written as integers: pandas makes floats of integers with gaps.
 
     Args:
       column: Cells of any type.
-      missing: Texts that mean a missing value. Names of clients and actions are missing only if they are empty.
+      missing: Texts that mean a missing value; for names of clients and actions, only the empty text does.
 
     Raises:
       UsageError: See `refuse_lists`.
@@ -166,7 +166,7 @@ def refuse_lists(column: pd.Series) -> None:
     """Refuses a column of lists, such as embeddings, because each list would become a category.
 
     Raises:
-      UsageError: If it is one.
+      UsageError: If a cell holds a list.
     """
     if holds_lists(column):
         name = column.name
@@ -179,15 +179,15 @@ def refuse_lists(column: pd.Series) -> None:
 def plain_numbers(column: pd.Series, decimal: str) -> tuple[pd.Series, bool]:
     """Converts percentages and numbers with decimal commas to plain numbers, as text.
 
-    Percentages are divided by 100. Every number in such a column must have a percent sign or be 0.
+    Percentages are divided by 100. Cells that are not numbers keep their text.
 
     Args:
       column: Cells of any type.
-      decimal: The decimal sign, `.` or `,`. If it is `,`, points and spaces group thousands.
+      decimal: The decimal sign, `.` or `,`. If it is `,`, points, spaces and apostrophes group thousands.
 
     Returns:
-      The plain numbers, and whether they were percentages. If fewer than 90% of the cells are numbers, or if all are
-      plain already, the column is returned unchanged.
+      The plain numbers, and whether they were percentages. The column is returned unchanged if fewer than 90% of its
+      cells are numbers, if all are plain already, or if only some numbers other than 0 have percent signs.
 
     Raises:
       UsageError: If commas are the decimal sign, and a number has a point that cannot group thousands.
@@ -223,9 +223,9 @@ def read(path: str, wanted: schema.Schema = _NO_ROLES) -> Table:
     """Reads a table.
 
     Args:
-      path: A .csv file (with a header line, and commas, semicolons or tabs as separators; it may be gzipped), a
-        .parquet file, or the name of a data frame in memory (see `frames`).
-      wanted: Settings of the flags: how numbers and missing values are written, which columns hold names, and limits.
+      path: A .csv or .tsv file (with a header line, and commas, semicolons or tabs as separators; it may be gzipped),
+        a .parquet file, or the name of a data frame in memory (see `frames`).
+      wanted: Settings from the flags: how numbers and missing values are written, which columns hold names, and limits.
 
     Raises:
       UsageError: If the file is missing, empty, too large, or not readable.
@@ -274,7 +274,7 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
     Args:
       frame: Any data frame; it is not changed.
       path: Name of the frame in messages.
-      wanted: Settings of the flags. A missing value such as `-9` also matches the number, except in columns of names.
+      wanted: Settings from the flags. A missing value such as `-9` also matches the number, except in columns of names.
 
     Raises:
       UsageError: If the frame is empty or too long, if two columns share a name, or if numbers do not have the
@@ -307,7 +307,7 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
 
 
 def _plain(column: pd.Series) -> pd.Series:
-    """Column with a NumPy type and NaN for missing numbers; integer and Boolean columns with gaps keep their types."""
+    """Converts text, floats and most Arrow types to NumPy types. Nullable integers stay, since floats round them."""
     kind = column.dtype
     if isinstance(kind, pd.StringDtype) or kind.kind == "c":
         return column.astype(object)
@@ -322,7 +322,7 @@ def _plain(column: pd.Series) -> pd.Series:
 
 
 def _keys(written: pd.Series, *, is_text: bool) -> pd.Series:
-    """Numbers for comparison; other texts, and whole numbers that floats would round, remain texts."""
+    """Converts texts to numbers, to compare them; texts remain if `is_text`, or if a float would round the number."""
     values = numbers(written)
     return written.astype(object).where(is_text | np.isnan(values) | (np.abs(values) >= _EXACT), values)
 
@@ -372,7 +372,7 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
 
 
 def _separator(path: str, text: str) -> str:
-    """Separator that splits the first lines into equally many values, or else the header into the most names."""
+    """The only separator that splits the first lines into equally many values; if none, the one of most names."""
     split: dict[str, list[list[str]]] = {sign: [] for sign in SEPARATORS}
     for sign, rows in split.items():
         records = csv.reader(io.StringIO(text, newline=""), delimiter=sign, skipinitialspace=True)

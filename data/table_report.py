@@ -22,12 +22,12 @@ _DETAILS = {
 
 
 def of(rows: tables.Rows, *encoded: columns.Encoded, knows_labels: bool = False) -> dict[str, Any]:
-    """Describes the use and type of each column, and counts read, dropped and imputed values, in JSON types.
+    """Describes the use and type of each column, and counts rows, dropped rows and imputed values, in JSON types.
 
     Args:
       rows: Rows of the table.
       *encoded: The encoded features; for sets of actions, also the encoded features of actions.
-      knows_labels: Whether the labels come from a file of statistics, not from the table.
+      knows_labels: Whether the labels come from a file of statistics, so that their names need no warning.
     """
     table, roles, warnings = rows.table, rows.roles, []
     if roles.label and not (knows_labels or rows.schema.is_log):
@@ -69,7 +69,7 @@ def _of_columns(rows: tables.Rows, *encoded: columns.Encoded) -> list[dict[str, 
 
 
 def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
-    """Warns of names that may mean a missing value: `NA`, or the only word among numbers.
+    """Returns warnings about names that may mean a missing value: `NA`, or the only word among numbers.
 
     Args:
       names: Distinct names.
@@ -86,7 +86,7 @@ def name_warnings(names: Sequence[str], flag: str, what: str) -> list[str]:
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines to print for the report on a table or log, one per column; none for other data."""
+    """Yields the lines to print for the report on a table or log, such as one per column; none for other data."""
     if log := report.get("log"):  # `log_checks.reading` reports the rest of it.
         report = {**log, "dropped_rows": {}, "percents": (), "warnings": ()}
     if "columns" not in report:

@@ -24,14 +24,15 @@ class Rows:
       schema: The schema from the flags.
       roles: The columns by role.
       frame: The rows, with their index in the table.
-      client_ids: Names of the clients, in numeric order if all of them are numbers.
+      client_ids: Names of the clients, in alphabetical order, or in numeric order if all of them are numbers.
       clients: int32 [rows], positions in `client_ids`.
-      label_names: Names of the labels or actions, ordered in the same way; or the reward columns.
+      label_names: Names of the labels or actions, ordered in the same way; or the reward columns. Actions of a
+        catalogue are in its order.
       labels: int32 [rows], positions in `label_names`, or slots if actions have features; None for a table of rewards.
       dropped_rows: Number of dropped rows, by reason.
       synthetic_clients: How the rows were partitioned into synthetic clients; empty if the table names the clients.
       times: Times of the rows, in ascending order; None without a time column.
-      notes: Sentences on rows and rewards that `log_time.select` left out or changed.
+      notes: Sentences on the order of rows, omitted rows and changed rewards, from `log_time.select`.
       offered: The actions that rows offer; None if all rows offer all actions, without features.
     """
 
@@ -62,7 +63,7 @@ class Rows:
         Args:
           is_train: bool [rows], the rows from which means, deviations and categories are learned; None for all rows.
           known: Statistics from a file, to be used instead.
-          has_any: Whether there are any features; if not, no columns are read.
+          has_any: Whether to encode the columns; if not, the result has no features.
 
         Raises:
           UsageError: If a column cannot be encoded.
@@ -116,7 +117,8 @@ def read(
 ) -> Rows:
     """Reads the rows of a table or log.
 
-    Rows without a client, or without a label or action, are dropped. So are rows whose label is not in `known`.
+    Rows without a client, a label or action, or a value of `partition_column` are dropped, and so are rows whose label
+    is not in `known`. In long form, incomplete rows are refused instead.
 
     Args:
       path: The file, see `table_file.read`.
@@ -126,8 +128,8 @@ def read(
       concentration: Dirichlet parameter of each synthetic client's distribution over the values of `partition_column`.
 
     Raises:
-      UsageError: If the file or a column is missing or invalid; if there is only one client; or if a log is read as a
-        table.
+      UsageError: If the file or a column is missing or invalid; if there is only one client, or only one label or
+        action; or if a log is read as a table.
     """
     schema.check()
     table = table_file.read(path, schema)
@@ -183,7 +185,7 @@ def _elements(cell: Any) -> list[str]:
 
 
 def _check_known(known: statistics.OfTable, schema: Schema, roles: Roles, path: str) -> None:
-    """Checks that statistics do not belong to a different table."""
+    """Refuses statistics whose columns, labels or vocabulary do not match the table's roles."""
     flag, differing = "--public_statistics", set(known.columns).symmetric_difference(roles.features)
     kinds = {name: known.columns.get(name) for name in schema.categories}
     numbers = [name for name, kind in kinds.items() if not isinstance(kind, statistics.Categories)]
@@ -231,7 +233,7 @@ def _complete(
 def _clients(
     frame: pd.DataFrame, roles: Roles, schema: Schema, seed: int, concentration: float
 ) -> tuple[list[str], np.ndarray, str]:
-    """Returns the names of the clients, the client of each row, and how synthetic clients were made."""
+    """Returns the names of the clients, int32 [rows] positions in them, and how rows were partitioned."""
     if schema.num_synthetic_clients:
         client_ids, clients = partition.split_equally(len(frame), schema.num_synthetic_clients, seed)
         if not schema.partition_column:

@@ -1,7 +1,7 @@
-"""Posts as bags of words. Text is converted to word ids once.
+"""Posts as bags of words.
 
 In memory, and when they are sent to TFF's workers, the distinct words of several posts are concatenated (`Bags`), so
-the memory of a post is proportional to its number of words. `optimization.models.dense` pads the bags for the models.
+a post takes memory in proportion to its distinct words. `optimization.models.dense` pads the bags for the models.
 """
 
 import array
@@ -54,7 +54,7 @@ class Bags(NamedTuple):
 
 
 def take(features: Any, rows: np.ndarray) -> Any:
-    """Features at these row numbers: of an array, bags of words, or `action_sets.ActionSets`."""
+    """Rows of an array, of bags of words, or of `action_sets.ActionSets`, at these positions."""
     return features[rows] if isinstance(features, np.ndarray) else features.take(rows)
 
 
@@ -155,7 +155,7 @@ class Words:
         return {word: count for word, count in zip(self._number, total, strict=True) if count}
 
     def bags(self, vocabulary: Sequence[str], rows: np.ndarray, max_words: int, normalization: str) -> Bags:
-        """Bags of words of the posts at the given positions. There must be at least one; see `bags`."""
+        """Bags of words of the posts at the positions `rows`, at least one; see the function `bags`."""
         word_id = {word: place for place, word in enumerate(vocabulary)}
         ids = np.array([word_id.get(word, -1) for word in self._number], np.int32)
         numbers, offsets = np.asarray(self._numbers), np.asarray(self._offsets)
@@ -167,14 +167,14 @@ class Words:
 
 
 def num_features(contexts: np.ndarray | Bags, names: Sequence[str]) -> int:
-    """Number of values in a context; for bags, the size of the vocabulary."""
+    """Number of values in a context. For bags: number of names, or the largest id + 1 if there are no names."""
     if isinstance(contexts, Bags):
         return len(names) or int(contexts.ids.max(initial=0)) + 1
     return int(np.prod(contexts.shape[1:]))
 
 
 def design(contexts: np.ndarray | Bags, num_features: int) -> Any:
-    """Features with a last column of ones, [rows, features + 1], as an array; for bags, as a sparse matrix."""
+    """Features and a last column of ones, float64 [rows, features + 1]: an array, or a sparse matrix for bags."""
     if isinstance(contexts, Bags):
         from scipy import sparse
 

@@ -90,7 +90,7 @@ _RUNS = {
 
 @dataclasses.dataclass(frozen=True)
 class DenseClients:
-    """80 clients with 200 random contexts of 1,250 features, and rewards of 25 actions."""
+    """80 clients, each with 200 random contexts of 1,250 features, and rewards of 25 actions."""
 
     client_ids: Sequence[int] = range(80)
 
@@ -109,7 +109,7 @@ class _Flags:
 
     what: str = setting("emnist", "Measurement", [*_RUNS, _EVALUATION])
     rounds: int = setting(
-        10, "Measured rounds; the first, which compiles, is reported separately", low=1, only={"what": (*_RUNS,)}
+        10, "Rounds to measure after the first, which compiles and is reported apart", low=1, only={"what": (*_RUNS,)}
     )
 
 
@@ -180,9 +180,9 @@ def _of_study(study: frame.Study, run: frame.Run) -> "runner.Rounds":
 
 
 def _evaluation() -> dict[str, Any]:
-    """Measures the seconds from reading a Parquet file to estimates with intervals, and the peak memory.
+    """Measures the seconds from reading a Parquet file to estimates with intervals, and of a bootstrap.
 
-    The time to generate the log is not included.
+    Before that, the log is generated, which counts in the peak memory but not in the seconds.
     """
     from bandits.evaluation import estimators
     from data import interaction_log

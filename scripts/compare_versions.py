@@ -44,7 +44,7 @@ _SHARED = "shared"
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A table of compare_versions.toml. A program without rounds only writes to --output_dir."""
+    """A table of compare_versions.toml, with its `name`. The first comment of that file explains the other fields."""
 
     name: str
     binary: str
@@ -121,7 +121,7 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> int:
-    """Runs and compares both versions, and returns 1 if they differ."""
+    """Runs and compares both versions, and returns 1 if they differ or a run fails, otherwise 0."""
     if not settings.old:
         raise UsageError("--old is missing: name the folder of an older checkout.")
     known, output, sides = known_settings(), pathlib.Path(settings.output), []
@@ -205,7 +205,7 @@ def differences(old: pathlib.Path, new: pathlib.Path, is_resumed: bool = False) 
 
 
 def _values(folder: pathlib.Path) -> dict[tuple[str, str], np.ndarray]:
-    """All columns of tables, except seconds, and all arrays of archives, by file and name."""
+    """All columns of tables, except times in seconds, and all arrays of archives, by file and name."""
     values = {}
     for path in sorted([*folder.rglob("*.csv"), *folder.rglob("*.parquet")]):
         table = pd.read_csv(path, float_precision="round_trip") if path.suffix == ".csv" else pd.read_parquet(path)
@@ -263,7 +263,7 @@ def run(words: Sequence[str], log: pathlib.Path) -> None:
 
 
 def _make_posts(path: pathlib.Path) -> None:
-    """Writes posts of 60 users. Some of the words are tags."""
+    """Writes generated posts of 60 users, whose tags are the words with one digit, unless the file exists."""
     if path.exists():
         return
     generator, lines = random.Random(0), []

@@ -1,6 +1,6 @@
 # Sourced by scripts/python, scripts/test and .ci/run: installs what a fresh Debian 12 lacks.
 
-# Installs packages, as root or by sudo; without any, nothing.
+# Installs the packages that its arguments name, as root or with sudo.
 apt_install() {
     [[ $# -gt 0 ]] || return 0
     printf '\n== apt-get install %s\n' "$*"
@@ -16,7 +16,7 @@ apt_install() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "$@" >/dev/null
 }
 
-# Prints the packages that the tests need and that are missing.
+# Prints the missing packages that the tests need.
 missing_for_tests() {
     command -v chromium >/dev/null || echo chromium chromium-driver # For the test of the report's page.
     "${PROJECT_PYTHON:-python3.11}" -c 'import ensurepip' 2>/dev/null || echo python3.11-venv

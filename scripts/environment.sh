@@ -1,18 +1,18 @@
 # Sourced by scripts/python and scripts/docs, which name the project's folder in `root`.
 
-# TensorFlow reads this once, when it is first imported. A user's module may import it before the project can set it, and
-# TFF's compiler would then print an error for each computation without a result, which it skips.
+# TensorFlow reads this variable when it is first imported, which a user's module may do before the project can set it.
+# TFF's compiler would then print an error for each computation without a result.
 export TF_CPP_MIN_LOG_LEVEL="${TF_CPP_MIN_LOG_LEVEL:-3}"
 
-# make_environment VENV LOCK SIZE: makes a Python environment of a lock, if it is missing or out of date.
+# make_environment VENV LOCK SIZE: makes a Python environment from a lock file, if it is missing or out of date.
 make_environment() {
     venv=$1
     lock=$2
     size=$3
-    stamp=$venv/installed.lock # A copy of the lock, written last: without it nothing in the environment is used.
+    stamp=$venv/installed.lock # A copy of the lock file, written last, so an environment without it is incomplete.
     if ! is_current; then
         (
-            flock 9 # Two first starts at once: the second waits, then finds the work done.
+            flock 9 # If two programs start at once, the second waits, and then finds the environment.
             is_current || set_up
         ) 9>"$venv.flock"
     fi
@@ -22,7 +22,7 @@ is_current() { cmp -s "$lock" "$stamp" && [ -x "$venv/bin/python" ]; }
 
 set_up() {
     if [ -z "${PROJECT_PYTHON:-}" ] && ! python3.11 -c 'import ensurepip' 2>/dev/null && command -v apt-get >/dev/null; then
-        # Where this fails, the messages below say what is missing.
+        # If this fails, the messages below name what is missing.
         bash -c 'source "$0" && apt_install python3.11-venv' "$root/scripts/debian.sh" >&2 || true
     fi
     python=${PROJECT_PYTHON:-$(command -v python3.11 || true)}
@@ -35,12 +35,12 @@ set_up() {
     echo "Setting up the environment in $venv (once, a few minutes, $size) ..." >&2
     rm -rf "$venv"
     if ! "$python" -m venv "$venv" >&2; then
-        echo "No virtual environment could be made: is python3.11-venv installed?" >&2
+        echo "The virtual environment could not be made: is python3.11-venv installed?" >&2
         exit 1
     fi
     if ! "$venv/bin/python" -m pip install --disable-pip-version-check -qq --no-deps \
         --require-hashes --requirement "$lock" >&2; then
-        echo "The set-up failed; the next start tries again. What pip said is above." >&2
+        echo "The set-up failed; see pip's messages above. The next start tries again." >&2
         exit 1
     fi
     cp "$lock" "$stamp.part"

@@ -31,7 +31,7 @@ Estimates the reward of a policy from the log of another policy, with intervals 
   evaluate_policy --log=runs/mine --policy=run:runs/mine --bandits_type=greedy
   evaluate_policy --log=runs/mine --policy=logged
 
-The column flags are not needed for a run_federated folder with --log_interactions, or for a file of --save_log.
+The column flags are not needed for the folder of a run with --log_interactions, or for a file of --save_log.
 """
 
 
@@ -182,7 +182,7 @@ def evaluate(*, log: pd.DataFrame | str | os.PathLike, policy: "results.Run | st
 
 
 def _checked(settings: cli.Settings, *, is_written: bool = True) -> tuple[target_policies.Target, cli.Settings]:
-    """Rejects conflicting flags before the log is read. Returns the policy, and the flags with the output folder."""
+    """Rejects conflicting flags before the log is read. Returns the policy, and the flags with an output folder."""
     if not settings.log:
         raise UsageError("--log is missing: name the log, a CSV or Parquet file.")
     is_frame = settings.log.startswith(frames.PREFIX)

@@ -1,7 +1,7 @@
 """Executes a grid of runs of any experiment binary and ranks them; see `--help`.
 
-Flags of all runs are checked before the slow imports. A run's folder is named after its flags, so all grids with this
-run share it, and an interrupted run continues.
+Flags of all runs are checked before the slow imports. A run's folder is named after its flags, so grids with the same
+output folder share runs, and interrupted runs continue.
 """
 
 if __name__ == "__main__":  # Before the imports, which take seconds.

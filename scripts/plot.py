@@ -39,8 +39,8 @@ class _Flags:
         "Columns of metrics.csv to draw, separated by commas, such as privacy/epsilon (default: the metric that the "
         "study's progress bar shows, such as the average reward)",
     )
-    smooth: int = setting(1, "Number of rounds of a moving average, which never crosses a deployment", low=1)
-    band: str = setting("ci", "Bars around the mean of several seeds", BANDS)
+    smooth: int = setting(1, "Rounds of a moving average; metrics of two deployed models are not mixed", low=1)
+    band: str = setting("ci", "Band around the mean of several seeds", BANDS)
 
 
 def define() -> cli.FlagSet:

@@ -1,4 +1,4 @@
-"""Privacy loss of a run: `python -m scripts.privacy_budget`, with the flags of a run or its folder."""
+"""Computes the privacy loss of a run from its flags or folder: `python -m scripts.privacy_budget`; see `--help`."""
 
 if __name__ == "__main__":  # Before the imports, which take seconds.
     from optimization.study import interruption
@@ -21,7 +21,7 @@ _EPSILON_FACTORS = (0.25, 0.5, 1, 2, 4)
 
 
 def program(settings: cli.Settings) -> None:
-    """Prints the privacy loss for each neighbouring relation."""
+    """Prints the privacy loss for each neighbouring relation and, with `--target_epsilon`, the noise for it."""
     mechanism, rounds = build(settings)
     if settings.target_epsilon is not None:
         mechanism = _calibrated(mechanism, rounds, settings)

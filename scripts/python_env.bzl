@@ -5,7 +5,7 @@
 environment as the command line; the script makes it if it is missing.
 
 `offline_stubs` stands in for the rule sets that Bazel 4 would download from
-GitHub before it analyses any target, a pure Python one included.
+GitHub before it analyses any target, even one that is pure Python.
 """
 
 _BUILD = """\
@@ -31,12 +31,12 @@ toolchain(
 """
 
 def _python_env_impl(ctx):
-    ctx.path(ctx.attr._lock)  # Asking for its path makes Bazel run this again when the file changes.
+    ctx.path(ctx.attr._lock)  # Because of this call, Bazel runs this again when the file changes.
     script = ctx.path(ctx.attr._script)
 
     ctx.report_progress("Setting up the Python environment (once, a few minutes)")
     if ctx.execute([script, "-c", ""], quiet = False, timeout = 3600).return_code:
-        fail("scripts/python could not set up the environment; what it said is above.")
+        fail("scripts/python could not set up the environment; see its messages above.")
 
     interpreter = ctx.execute([script, "-c", "import sys; print(sys.executable)"]).stdout.strip()
     ctx.file("BUILD", _BUILD.format(interpreter = interpreter))
@@ -48,7 +48,7 @@ python_env = repository_rule(
         "_script": attr.label(default = "//scripts:python"),
     },
     environ = ["PROJECT_PYTHON"],
-    local = True,  # Every new Bazel server looks again, as .venv may have been deleted; that costs no time.
+    local = True,  # Each new Bazel server runs this again, since .venv may have been deleted.
     doc = "A Python toolchain, @<name>//:toolchain.",
 )
 
@@ -98,8 +98,8 @@ _stub = repository_rule(
 def offline_stubs():
     """Defines local rules_cc, rules_java and remote_coverage_tools for Bazel 4.
 
-    Later versions carry their own, and are left alone. Debian's build of
-    Bazel 4.2.3 reports an empty version.
+    Later versions of Bazel have their own. Debian's build of Bazel 4.2.3
+    reports an empty version.
     """
     if native.bazel_version and not native.bazel_version.startswith("4."):
         return

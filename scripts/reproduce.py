@@ -48,7 +48,7 @@ class _Figures:
     )
     scale: str = setting(figures.PAPER, "Scale of the runs", figures.SCALES)
     # Searches select points on the seeds after these.
-    repeat: int = setting(None, "Seeds (default: as in the paper)", low=1, high=FIRST_TUNING_SEED)
+    repeat: int = setting(None, "Number of seeds (default: as in the paper)", low=1, high=FIRST_TUNING_SEED)
     rounds: int = setting(None, "Maximum rounds per run, for a rehearsal that is marked and never judged", low=2)
     data_dir: pathlib.Path = setting(
         None,
@@ -87,7 +87,7 @@ def define() -> cli.FlagSet:
 
 
 def program(settings: cli.Settings) -> int:
-    """Reproduces the chosen figures. Returns 0, or 1 if a run failed, or 128 + the signal that stopped the program.
+    """Reproduces figures, or writes a page or pictures. Returns 0, 1 if a run failed, or 128 + a signal's number.
 
     Raises:
       UsageError: If the flags choose no figure, or conflict with each other.

@@ -7,16 +7,16 @@ from typing import Any
 
 from data.errors import UsageError
 
-# Tables: one row per decision and offered action, and perhaps one row per action with its features. Flags of
-# `bandits.run_federated` that assign roles to their columns. Sentences on what was converted, and what was left out.
+# One or two tables: one row per decision and offered action, and perhaps one row per action with its features. Then,
+# flags of `bandits.run_federated` that assign roles to their columns, and sentences on what was converted or left out.
 Converted = tuple[Sequence[Any], Sequence[str], Sequence[str]]
 
 
 def find(source: pathlib.Path, *names: str) -> pathlib.Path:
-    """Path of the first of these files that is in a folder.
+    """Path of the first of the named files that the folder `source` has.
 
     Raises:
-      UsageError: If none of them is in it.
+      UsageError: If it has none of them.
     """
     for name in names:
         if (path := source / name).is_file():
@@ -30,7 +30,7 @@ def find_folder(source: pathlib.Path, *choices: Sequence[str]) -> Any:
 
     Args:
       source: Folder, or zip archive.
-      *choices: Names of the files.
+      *choices: Alternatives, each of which has the names of all files that the folder must hold.
 
     Returns:
       A `pathlib.Path`, or a `zipfile.Path`.

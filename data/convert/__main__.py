@@ -67,7 +67,7 @@ def define() -> _Parser:
 
 
 def program(settings: argparse.Namespace) -> None:
-    """Writes the file and prints its path and its SHA-256; for a table, also the command that trains on it.
+    """Writes the files and prints their paths and SHA-256; for a table, also the command that trains on it.
 
     Raises:
       UsageError: If an argument or a source file is invalid; nothing is written in that case.

@@ -22,7 +22,7 @@ _PARTS = {"train": "train", "test": "t10k"}
 
 
 def mnist_writers(source: pathlib.Path) -> Arrays:
-    """Returns MNIST with the writers from QMNIST's labels.
+    """Returns the digits of MNIST with their writers, from QMNIST's labels.
 
     Args:
       source: Folder with the four files of MNIST, `train-images-idx3-ubyte` and so on, and the two of QMNIST,
@@ -30,8 +30,8 @@ def mnist_writers(source: pathlib.Path) -> Arrays:
         with those of MNIST's digits, in the same order.
 
     Returns:
-      For `train` and `test`: `x` uint8 [digits, 28, 28] with background 0, `y` uint8, `writer` int16 (NIST's number),
-      `hsf` int8 (NIST's series).
+      Arrays whose names end in `_train` or `_test`: `x` uint8 [digits, 28, 28] with background 0, `y` uint8, `writer`
+      int16 (NIST's number) and `hsf` int8 (NIST's series).
 
     Raises:
       UsageError: If a file is missing or damaged, or if the files describe different digits.

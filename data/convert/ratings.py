@@ -29,7 +29,7 @@ _FLAGS = ("--task_type=tabular", *(f"--{role}_column={role}" for role in ("clien
 
 
 def movielens(source: pathlib.Path, *, set_size: int = 10) -> convert.Converted:
-    """Sets of movies that a user rated one after another, with reward 1 for ratings of 4 and more.
+    """Converts ratings to sets of movies that a user rated one after another, with reward 1 for ratings of 4 and more.
 
     A user rated every movie of a set, so no reward is invented. The features of actions are year and genres. The
     context is the user's age, gender and occupation, which only MovieLens 100k has.
@@ -72,11 +72,11 @@ def movielens(source: pathlib.Path, *, set_size: int = 10) -> convert.Converted:
 
 
 def lastfm(source: pathlib.Path, *, set_size: int = 25, seed: int = 0) -> convert.Converted:
-    """Sets of one artist whom a user listened to, whose reward is 1, and of distractors, whose reward is 0.
+    """Makes sets of an artist whom a user heard, with reward 1, and distractors whom the user did not, with reward 0.
 
-    The user did not listen to the distractors. They are drawn without replacement, with probabilities proportional to
-    their numbers of listeners. With uniform distractors, the policy "most popular" would win. The features of actions
-    are a truncated SVD of the TF-IDF weights of the tags that users gave to artists. There is no context.
+    Distractors are sampled without replacement, in proportion to their numbers of listeners. With uniform distractors,
+    a policy that chooses the most popular artist would win. The features of actions are a truncated SVD of the TF-IDF
+    weights of the tags that users gave to artists. There is no context.
 
     Args:
       source: Folder or zip archive with `user_artists.dat` and `user_taggedartists.dat`.
@@ -115,10 +115,10 @@ def lastfm(source: pathlib.Path, *, set_size: int = 25, seed: int = 0) -> conver
 
 
 def _read(path: pathlib.Path, separator: str, columns: Sequence[str], header: int | None = 0) -> pd.DataFrame:
-    """The first columns of a file; only those in `_TEXTS` may be other than numbers.
+    """Reads the first columns of a file. All except those in `_TEXTS` must be numbers.
 
     Raises:
-      UsageError: If the file is damaged.
+      UsageError: If the file is damaged, or a number is missing.
     """
     form = {"sep": separator, "header": header, "quoting": csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE}
     try:

@@ -44,7 +44,7 @@ _MARKUP = re.compile(
 
 
 def stackexchange(source: pathlib.Path) -> Callable[[pathlib.Path], None]:
-    """Posts of Stack Exchange sites as JSON lines, without HTML and code.
+    """Converts posts of Stack Exchange sites to JSON lines, without HTML and code.
 
     Args:
       source: Folder with one subfolder per site, named after the site, that holds the dump's unpacked `Posts.xml`.
@@ -148,13 +148,13 @@ def plain_text(markup: str) -> str:
 
 
 def heart_disease(source: pathlib.Path) -> bytes:
-    """Table of patients, with the hospital of each; missing values are empty.
+    """CSV table of patients with their hospitals, `site`; missing values are empty.
 
     Args:
       source: Folder with `processed.cleveland.data`, and the same for `hungarian`, `switzerland` and `va`.
 
     Raises:
-      UsageError: If a file is missing, or a line does not have 14 numbers.
+      UsageError: If a file is missing, or a line does not have 14 values, each a number or `?`.
     """
     rows = [f"site,{_COLUMNS}"]
     for site in _SITES:
@@ -173,7 +173,7 @@ def heart_disease(source: pathlib.Path) -> bytes:
 
 
 def routellm(source: pathlib.Path) -> bytes:
-    """Gzipped CSV table with the subject and text of each question, and 1 for each model that answers correctly.
+    """Gzipped CSV table with each question's subject and text, and whether each model answers correctly, 1 or 0.
 
     Args:
       source: Folder with the files `mmlu_SUBJECT.csv`: `routellm/evals/mmlu/responses` in RouteLLM's repository.

@@ -22,23 +22,23 @@ from data import convert
 from data.errors import UsageError, counted
 
 _Feature = tuple[str, str, float]  # Name `namespace^name`, text or "", and number, which is 1 for texts.
-# Line, name, time, shared features; id and features of each action; position, cost, probability of the chosen one.
+# Line, name, time, shared features; id and features of each action; position, cost and probability of the chosen one.
 _Decision = tuple[int, str, str | None, list[_Feature], list[tuple[str | None, list[_Feature]]], int, float, float]
 _SEVERAL_SLOTS = "several slots per decision (CCB, slates) are not supported, only one choice per decision"
-# What precedes the first bar: label with cost and probability, and id.
+# The text before the first bar: label with cost and probability, and id.
 _HEAD = re.compile(r"(shared|ccb|slates|[^\s:]+:([^\s:]+):([^\s:]+))?(?:^|\s+|$)'?(.*)")
 _WORD = re.compile(r"([^:=]*)(?::([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|[:=](.*))?")  # Name, and number or text.
 
 
 def vw(source: pathlib.Path, *, client_feature: str | None = None, max_features: int = 200) -> convert.Converted:
-    """Table of the labelled decisions in a log.
+    """Converts the labelled decisions of a log to a table.
 
-    Rewards are the costs with the opposite sign. Rewards and propensities are in the rows of chosen actions. A feature
-    is a column `namespace^name`; a feature whose value is a text becomes a column `namespace^name=text` of 0 and 1.
+    Rewards are costs with the opposite sign. Only the rows of chosen actions have rewards and propensities. A number is
+    a column `namespace^name`; a text is a column `namespace^name=text` that counts it.
 
     Args:
       source: The file; `.gz` is decompressed.
-      client_feature: Feature `namespace^name` of the shared context that names the client; None for no clients.
+      client_feature: Feature `namespace^name` of the shared context that names the client; None for no such column.
       max_features: Number of columns of features. The features that occur in the most rows are kept.
 
     Raises:
@@ -130,7 +130,7 @@ def _decision(event: dict[str, Any], line: int) -> _Decision:
 def _of_json(value: Any, namespace: str = "", name: str = "") -> Iterator[_Feature]:
     """Yields the features of a JSON value. The namespace of a feature is the key of the object that it is in.
 
-    Names with a leading underscore are no features, except `_text`, each word of which is one.
+    Names with a leading underscore are ignored, except `_text`, each word of which is a feature.
     """
     if isinstance(value, dict):
         for key, inner in value.items():

@@ -1,4 +1,4 @@
-"""Tasks: the data, model and rewards of one problem. Each has its own module, listed in `registry`.
+"""Tasks: the data, model and rewards of one problem. `registry` lists them with the functions that open them.
 
 Reward functions and their shifts are matrices: the reward of each action given the true label. Classes of the character
 tasks are in EMNIST's order: 0-9, A-Z (10-35), a-z (36-61).
@@ -29,25 +29,26 @@ class Task:
       clients: The population.
       held_out: Examples for evaluation, of the same or of other clients.
       num_actions: Number of actions; if actions have features, the size of the largest set.
-      feature_spec: (shape, dtype name) of one example's features after `normalize`, `text.Bags`, or the form of sets
-        of actions.
+      feature_spec: Form of one example's features after `normalize`: (shape, dtype name), `text.Bags`, or the
+        `action_sets.Spec` of sets of actions.
       model: Name of a function in `optimization.models`, or in `optimization.action_models` if actions have features.
       model_arguments: Arguments of that function.
-      initial_weights: Initialization of its kernels, one of `models.INITIAL_WEIGHTS`.
+      initial_weights: Initialization of the model's kernels, a key of `optimization.models.INITIAL_WEIGHTS`.
       rewards: float32 [labels, actions] by phase: `exact` without a shift, `init` in the initial training of a shift,
         `bandits` after it. A task that lacks the last two has no init_shift scenario.
       normalize: Maps the data's features to the model's.
-      report: Report on the data, for `config.json`: counts of rows read, dropped, imputed.
+      report: Report on the data, for `config.json`, such as counts of rows; may be empty.
       multi_label: Whether labels are float32 [examples, labels] instead of int32 [examples]. For a log, the last
         columns may be logged values instead of rewards (`tasks.logged`).
       has_reward_labels: Whether labels are the rewards of actions, so that there is no correct action.
-      label_range: Smallest and largest entry of such labels.
+      label_range: Smallest and largest entry of labels [examples, labels]; approximate if they have normal noise.
       reward_bounds: Bounds that training maps to [0, 1]; None if rewards are used unchanged.
       has_learned_bounds: Whether these bounds were learned from training clients.
       clipping: Sentences on the training rewards outside of these bounds; empty if there are none.
       statistics: Statistics learned from training clients before the first round, for `statistics.json`; empty if there
         are none, or if they come from a file.
-      private_statistics: Description of these statistics, which no noise protects.
+      private_statistics: Descriptions of what is computed from clients before the rounds, such as these statistics,
+        without noise.
       public_statistics: Digest of the file of statistics; empty if there is none.
       action_names: Names of the actions; if empty, actions are numbered.
       catalogue_actions: int32 [entries], if actions have features: the position in `action_names` of each entry of
@@ -85,17 +86,17 @@ class Task:
 
     @property
     def checksum(self) -> str:
-        """A digest that changes when the data does, or when its statistics do."""
+        """A digest that changes when the data or the file of statistics does."""
         return "-".join(filter(None, (self.clients.checksum, self.public_statistics)))
 
     def batches(self, examples: Examples, size: int, *, even: bool = False) -> Iterator[Examples]:
-        """Yields batches of examples in the form that the model takes.
+        """Yields batches of examples whose features `normalize` has mapped to the model's.
 
         Args:
-          examples: Examples in the form in which the data holds them.
+          examples: Examples as the data holds them.
           size: Maximum number of examples of a batch.
-          even: Whether all batches have the same size, up to one example, for models that normalize over a batch;
-            otherwise, only the last one is smaller.
+          even: Whether the sizes of batches differ by at most one example, for models that normalize over a batch. If
+            not, only the last batch is smaller.
         """
         count = len(examples.labels)
         bounds = range(size, count, size)
@@ -104,7 +105,7 @@ class Task:
             yield batch._replace(features=self.normalize(batch.features))
 
     def reward_range(self, phase: str) -> tuple[float, float]:
-        """Smallest and largest reward of an action, by a key of `rewards`."""
+        """Smallest and largest possible reward of an action in a phase, a key of `rewards`."""
         matrix = self.rewards[phase]
         if not self.multi_label:
             return float(matrix.min()), float(matrix.max())
@@ -113,7 +114,7 @@ class Task:
 
 
 def learned(options: TaskOptions, data_statistics: statistics.OfTable | statistics.OfPosts) -> dict[str, Any]:
-    """Fields of a task's statistics, by `TaskOptions.public_statistics`."""
+    """Fields `statistics`, `private_statistics` and `public_statistics` of a task."""
     from data import log_time  # Here, since pandas takes a fifth of a second.
 
     of_times = log_time.learned(options)
@@ -140,7 +141,7 @@ def tag_task(
     )
 
 
-# Initial weights of the models that the published code of the bandits' study also has.
+# Initial weights in the published code of Agarwal et al. 2023.
 _PUBLISHED_WEIGHTS = {"cnn": "glorot_normal", "linear_l2": "zeros"}
 
 
@@ -148,8 +149,12 @@ def _hidden(options: TaskOptions, name: str, default: Sequence[int]) -> tuple[in
     """Widths of a model's hidden layers; only an `mlp` has any.
 
     Raises:
-      UsageError: If widths are set for another model.
+      UsageError: If widths are set for another model, or if the model scores features of actions.
     """
+    if name in ("bilinear", "two_tower"):
+        raise UsageError(
+            f"--model={name} scores features of actions, which this task does not have: see --action_table."
+        )
     if options.hidden and name != "mlp":
         raise UsageError(f"--hidden applies only to --model=mlp, not to --model={name}: leave it out.")
     return tuple(options.hidden or default) if name == "mlp" else ()
@@ -165,16 +170,12 @@ def vector_model(options: TaskOptions, num_features: int, num_outputs: int, defa
     """Fields of a task with numeric contexts, and its model: `linear` or `mlp`.
 
     Raises:
-      UsageError: If `TaskOptions.model` takes images.
+      UsageError: If `TaskOptions.model` or `TaskOptions.hidden` is not possible for such contexts.
     """
     name = options.model_name or default
-    if name in ("bilinear", "two_tower"):
-        raise UsageError(
-            f"--model={name} scores features of actions, which this task does not have: see --action_table."
-        )
+    hidden = _hidden(options, name, (64,))
     if name not in ("linear", "mlp"):
         raise UsageError(f"--model={name} takes images, which this task does not have: choose linear or mlp.")
-    hidden = _hidden(options, name, (64,))
     arguments = {"num_features": num_features, "hidden": hidden, "num_outputs": num_outputs}
     return {"feature_spec": ((num_features,), "float32"), "model": "mlp", "model_arguments": arguments}
 
@@ -191,7 +192,7 @@ def sets_model(
       num_features: Number of features of an action.
 
     Raises:
-      UsageError: If the model does not score actions.
+      UsageError: If the model does not score actions, or has no use for `hidden` or `interaction_bits`.
     """
     name, arguments = options.model_name or "linear", {"num_contexts": num_contexts, "num_features": num_features}
     if name not in ("linear", "bilinear", "two_tower"):
@@ -229,7 +230,7 @@ def catalogue_model(
 def image_model(
     options: TaskOptions, default: str, shape: tuple[int, ...], num_outputs: int, hidden: Sequence[int] = (64,)
 ) -> dict[str, Any]:
-    """Fields `Task.model`, `Task.model_arguments` and `Task.initial_weights` of images.
+    """Fields `model`, `model_arguments` and `initial_weights` of a task with images.
 
     Args:
       options: Options, of which `model`, `hidden`, `norm`, `initial_weights` and `variant` are used.
@@ -239,7 +240,7 @@ def image_model(
       hidden: Default widths of the hidden layers of the model `mlp`.
 
     Raises:
-      UsageError: If the model does not take such images, or cannot learn from such weights.
+      UsageError: If the model does not take such images, does not use `hidden` although it is set, or would not learn.
     """
     name = options.model_name or default
     published = _PUBLISHED_WEIGHTS.get(name) if options.is_published else None
@@ -272,14 +273,14 @@ def array_model(options: TaskOptions, shape: tuple[int, ...], num_outputs: int) 
 
 
 def exact(num_labels: int) -> np.ndarray:
-    """Rewards of 1 for the true label and 0 for the others, float32 [labels, labels] (section 4.2, scratch)."""
+    """Rewards of 1 for the true label and 0 for the others, float32 [labels, labels]."""
     return np.eye(num_labels, dtype=np.float32)
 
 
 def character_rewards(*, reference_code: bool = False) -> dict[str, np.ndarray]:
     """Rewards of the 62-class tasks by phase (Agarwal et al. 2023, section 4.2, init-shift).
 
-    The paper: in the initial training, the lower-case version of an upper-case letter also has a reward of 0.5; for the
+    In the paper's initial training, the lower-case version of an upper-case letter also has a reward of 0.5; for the
     bandits, only the exact label has a reward.
 
     Args:
@@ -309,9 +310,9 @@ def tag_rewards(
 
     Args:
       counts: int [tags], posts that have the tag, from the most to the least frequent.
-      reference_code: Follow the published program instead of the paper.
-      initial_tags: Tags that the initial training rewards; None for the paper's 10, or for three fifths of them (30 of
-        50), as the published program has it.
+      reference_code: Whether the default of `initial_tags` follows the published code instead of the paper.
+      initial_tags: Number of tags that the initial training rewards. None for 10, as in the paper, or for three fifths
+        of all (30 of 50), as in the published code.
 
     Returns:
       float32 [tags, tags], zero off the diagonal, for each of `exact`, `init` and `bandits`.
@@ -348,7 +349,7 @@ def label_rewards(label_counts: Sequence[int], init_labels: int | None) -> dict[
       float32 [labels, labels] for each of `exact`, `init` and `bandits`.
 
     Raises:
-      UsageError: If there are fewer labels.
+      UsageError: If `init_labels` is not between 1 and the number of labels.
     """
     num_labels = len(label_counts)
     count = (num_labels + 1) // 2 if init_labels is None else init_labels
@@ -365,7 +366,7 @@ def reward_labels(options: TaskOptions, rewards: np.ndarray, offered: np.ndarray
 
     Args:
       options: Options, of which `reward_bounds` is used.
-      rewards: float [examples, actions], rewards of training clients.
+      rewards: float [examples, actions], rewards of training examples.
       offered: bool [examples, actions], which actions are offered; None for all.
 
     Raises:

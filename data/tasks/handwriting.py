@@ -20,7 +20,7 @@ _SHAPE = (28, 28)
 _SPLITS = {62: ("all_train", "all_test"), 10: ("digits_only_train", "digits_only_test")}
 # Numbers of writers, training examples and held-out examples (documentation of TFF's EMNIST).
 _SIZES = {62: (3_400, 671_585, 77_483), 10: (3_383, 341_873, 40_832)}
-# Deviation of the number of examples per writer / its mean: 88.94 / 226.83 in LEAF's FEMNIST (Caldas et al. 2018).
+# Standard deviation of the number of examples per writer, divided by its mean: 88.94 / 226.83 in LEAF's FEMNIST.
 _SPREAD = 0.392
 _HELD_OUT_FRACTION = 0.1
 _SPLIT_SEED = 0
@@ -29,7 +29,9 @@ Populations = tuple[clients.ClientData, clients.ClientData]  # For training, and
 
 
 def load(options: TaskOptions) -> tasks.Task:
-    """Task of real writers: 28 x 28 x 1 pixels, 62 characters or 10 digits; by default the two-layer CNN.
+    """Opens a task of real writers, with 28 x 28 x 1 pixels and 62 characters or 10 digits.
+
+    The default model is linear if the task's name ends in `_linear`, and otherwise the two-layer CNN.
 
     Raises:
       UsageError: If the data is missing or damaged, or cannot be downloaded.

@@ -1,4 +1,4 @@
-"""Digits and other images without writers, partitioned into clients with Dirichlet label skew; reads image files.
+"""Digits and other images of unknown writers, partitioned into clients with Dirichlet label skew; reads image files.
 
 Scikit-learn's 1,797 handwritten digits (the test set of UCI's optdigits) need no file. Fashion-MNIST, MNIST and
 CIFAR-100 are read from an archive in `--data_dir`, or downloaded from the URLs that Keras uses. Their pixels remain
@@ -6,7 +6,7 @@ uint8.
 
 MNIST, QMNIST's labels and Fashion-MNIST are published as IDX files, which consist of two zero bytes, one byte for the
 type of the values, one for the number of dimensions, four for each size, and the values, all big-endian. CIFAR-100 is
-an archive of two pickles, `cifar-100-python/train` and `cifar-100-python/test`. Since a pickle can run any code, this
+an archive with two pickles, `cifar-100-python/train` and `cifar-100-python/test`. Since a pickle can run any code, this
 module accepts only pickles of arrays.
 """
 
@@ -58,9 +58,9 @@ class Partitioned(NamedTuple):
       shape: Height, width and channels of an image.
       num_actions: Number of classes.
       num_training: Number of training images, as published; 10,000 other images are held out.
-      model: Model of the task.
-      hidden: Hidden layers of the model `mlp`.
-      archive: File name of the archive, if the user has a copy.
+      model: Default model.
+      hidden: Widths of the hidden layers if the model is `mlp`.
+      archive: Name of the archive in the user's data folder.
       origin: URL of the download.
       read: Function that reads the archive.
       fetch: Function that downloads the data set to a cache folder.
@@ -106,7 +106,7 @@ def load_digits(options: TaskOptions) -> tasks.Task:
 
 
 def load_partitioned(options: TaskOptions) -> tasks.Task:
-    """Opens a task of images that are partitioned into clients; uint8, with a channel axis only for colour images.
+    """Opens a task of images that are partitioned into clients. Pixels are uint8; grey images have no channel axis.
 
     `partition_by` selects what the Dirichlet distributions describe: with `client`, the labels of each client
     (`partition.dirichlet_label_skew`; equal sizes); with `label`, the clients of each label
@@ -231,14 +231,14 @@ def checked(
 
 
 def indices(path: pathlib.Path, what: str, values: np.ndarray, count: int, below: int | None = None) -> np.ndarray:
-    """Checks that the values are `count` whole numbers, at least 0 and less than `below`.
+    """Checks that the values are `count` whole numbers and, unless `below` is None, at least 0 and less than `below`.
 
     Args:
       path: The file from which the values were read.
       what: Description of the values.
       values: The values.
       count: Required number of values, one for each example.
-      below: Upper bound, which is excluded; None for no bound.
+      below: Upper bound, which is excluded; None for no bounds.
 
     Raises:
       UsageError: If the check fails. The message names the file.

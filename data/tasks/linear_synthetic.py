@@ -24,10 +24,10 @@ _KEPT = 64
 
 
 class LinearClients(clients.ClientData):
-    """Clients whose examples are generated on loading; those of the clients loaded last stay in memory."""
+    """Clients whose examples are generated when they are loaded; memory holds those of the last 64 clients."""
 
     def __init__(self, options: TaskOptions, client_ids: list[str], sizes: list[int], first: int = 0):
-        """Stores the setting.
+        """Stores the options, and samples W.
 
         Args:
           options: The task's options.

@@ -30,7 +30,7 @@ def load(options: TaskOptions) -> tasks.Task:
     """Opens the task of a log; `TaskOptions.learn_from` selects the labels.
 
     Either a fifth of the clients is held out, independent of the seed, or the latest fifth of the rows, whose clients
-    are mostly in the training data too. With `simulator`, labels are sampled rewards. Otherwise, they are doubly robust
+    may have training rows, too. With `simulator`, labels are sampled rewards. Otherwise, they are doubly robust
     rewards; on held-out rows, their mean is an unbiased estimate of the value of any policy that was not trained on
     these rows. The logged action, reward and propensity are appended to doubly robust labels, except with `dr`.
 

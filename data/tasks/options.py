@@ -15,7 +15,7 @@ LEARN_FROM = {
     REPLAY: "only rows where the chosen action equals the logged one; valid only if all logged actions are "
     "uniformly random (Li et al. 2011)",
     "regression": "offline on the log itself: squared error of the logged action's reward",
-    "ips": "the same, with each row weighted by 1 / propensity",
+    "ips": "as regression, with each row weighted by 1 / propensity",
     "dr": "offline: squared error of the doubly robust rewards of all actions",
 }
 OFFLINE = ("regression", "ips", "dr")
@@ -51,7 +51,7 @@ class Data:
     public_statistics: str | None = setting(
         None,
         "File with means, categories and labels, or with words and tags, that come from public data, such as the "
-        "statistics.json of a run on public data (default: learned from the clients; no privacy guarantee covers this)",
+        "statistics.json of a run on public data (default: learned from the clients, without a privacy guarantee)",
         pathlib.Path,
     )
 
@@ -90,7 +90,7 @@ class Tags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Models:
-    """Settings of models for digits, images and tables."""
+    """Settings of models."""
 
     model: str | None = setting(
         None,
@@ -143,7 +143,7 @@ class Models:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SyntheticClients:
-    """Settings of synthetic clients."""
+    """Settings of synthetic clients and generated sets of actions."""
 
     partition_clients: int = setting(
         None, "Number of clients (default: 100, synthetic 30)", low=1, high=10**6, unset=100
@@ -151,7 +151,7 @@ class SyntheticClients:
     partition_seed: int = setting(0, "Seed of the partition, independent of --seed", high=2**32 - 1)
     partition_by: str = setting(
         "client",
-        "Distributions that follow a Dirichlet distribution",
+        "What follows a Dirichlet distribution",
         {
             "client": "each client's distribution over labels; clients have equal sizes",
             "label": "each label's distribution over clients, Dir_K; clients have unequal sizes",

@@ -59,6 +59,7 @@ class OwnClients(clients.ClientData):
       is_dictionary: Whether all clients are in memory.
       form: Description of arrays and labels, which must be the same for all clients; empty before a client is loaded.
       num_actions: Number of actions; 0 if it is not known yet.
+      checksum: Digest of the clients that `survey` loads; empty before.
     """
 
     def __init__(self, flag: str, value: Any, num_actions: int = 0, form: str = ""):
@@ -71,7 +72,7 @@ class OwnClients(clients.ClientData):
           form: See above.
 
         Raises:
-          UsageError: If it is neither, or an id is invalid.
+          UsageError: If `value` is neither, or an id is invalid.
         """
         self.is_dictionary = isinstance(value, Mapping)
         has_ids = getattr(value, "client_ids", None) is not None
@@ -129,7 +130,7 @@ class OwnClients(clients.ClientData):
         return clients.Examples(values, labels.astype(np.float32 if has_rewards else np.int32))
 
     def survey(self) -> np.ndarray:
-        """Loads all clients of a dictionary, or a sample of an object's. Returns the labels, and sets the checksum."""
+        """Loads all clients of a dictionary, or some of an object's; sets the checksum, and returns the labels."""
         count = len(self) if self.is_dictionary else min(len(self), _NUM_SAMPLED)
         digest, labels = hashlib.sha256("\n".join(self.client_ids).encode()), []
         for index in np.linspace(0, len(self) - 1, count).astype(int):
@@ -152,7 +153,7 @@ def _check_numbers(what: str, array: np.ndarray) -> None:
 
 
 def recorded(flag: str, value: Any) -> objects.UserObject:
-    """Object that is given in Python. A dictionary and TFF's clients are recorded by a checksum.
+    """Converts an object that is passed in Python. The text of a dictionary and of TFF's clients has their checksum.
 
     Raises:
       UsageError: If a client is invalid.

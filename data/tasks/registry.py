@@ -19,7 +19,7 @@ class TaskEntry:
     Attributes:
       opener: Module in `data.tasks` and function `TaskOptions -> data.tasks.Task`, such as `logged:load`.
       help: One line of help.
-      options: Options that this task uses, among those that not all tasks use.
+      options: Options that this task uses, without those that all tasks use.
       defaults: Default values of options, and of the maximum number of examples per client.
     """
 
@@ -45,7 +45,7 @@ _GENERATED_SETS |= {"partition_clients", "partition_seed", "partition_examples"}
 _FEW = {"partition_clients": 30}
 _WORDS = frozenset({"vocabulary_size", "max_words", "text_normalisation"})
 _TEXT = _WORDS | {"num_tags", "keep_untagged", "init_labels", "public_statistics"}
-# The learning rates were chosen for L2 normalization; with the mean, features and steps are ten times smaller.
+# The learning rates were chosen for L2 normalization; with the mean, features and steps are about ten times smaller.
 _L2_TEXT = {"text_normalisation": "l2"}
 _COLUMNS = frozenset(
     {"data_file", "client_column", "feature_columns", "ignore_columns", "category_columns", "missing_values"}
@@ -114,7 +114,7 @@ def load(options: TaskOptions) -> tasks.Task:
     """Opens a task's data.
 
     Raises:
-      UsageError: If the data is missing.
+      UsageError: If the data is missing or invalid, or if options do not match the task.
     """
     module, _, function = TASKS[options.task_type].opener.partition(":")
     return getattr(importlib.import_module(f"data.tasks.{module}"), function)(options)

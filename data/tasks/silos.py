@@ -36,7 +36,7 @@ class SiloOptions(schema.Schema):
       seed: Seed of generated data, and of the split.
       num_workers: Generator: number of participants.
       num_rows: Generator: rows of all participants together.
-      data_dir: Folder of the hospitals; None for the default folder.
+      data_dir: Folder of the file `HOSPITALS`; None for FEDBANDITS_DATA_DIR.
       positive_labels: Table: labels that count as 1, separated by commas; None for all but the first.
     """
 
@@ -51,7 +51,7 @@ class SiloOptions(schema.Schema):
 
 
 class Silo(NamedTuple):
-    """One participant's rows: features float32 [rows, features], labels int32 [rows] in {0, 1}."""
+    """A participant's `train`, `validation` and `test` rows: float32 [rows, features], and int32 [rows], 0 or 1."""
 
     train: clients.Examples
     validation: clients.Examples
@@ -66,7 +66,7 @@ class Silos:
       names: Names of the participants.
       silos: Rows of each participant, in the order of the names.
       checksum: Digest of the source.
-      report: Counts of the read rows, in JSON's types.
+      report: Report on the data, such as the number of rows, in JSON types.
       statistics: Empty: no statistics are learned before the rounds.
     """
 
@@ -94,10 +94,10 @@ def load(options: SiloOptions) -> Silos:
 def _generated(options: SiloOptions) -> Silos:
     """At least 3 participants, of which only the second and the third share a concept.
 
-    The best combination for `worker_2` is therefore known: 0110 with four participants. A row's 153 columns, the last
-    two ordinal, are noisy mixtures of 4 hidden factors. Its label is sampled from a logistic model of one direction of
-    the factors. The other participants' directions have cosines from 0.1 to -0.4 with the shared one. Labels are as
-    unbalanced as in Lundahl 2021, Table 1.
+    The best combination for `worker_2` is therefore known: workers 2 and 3 together. A row's 153 columns, the last
+    two ordinal, are noisy mixtures of 4 hidden factors. Its label follows a logistic model of one direction of the
+    factors, with a threshold that makes labels as unbalanced as in Lundahl 2021, Table 1. The other participants'
+    directions have cosines from 0.1 to -0.4 with the shared one.
     """
     num_participants, count = options.num_workers, options.num_rows // options.num_workers
     draw = keys.generator(options.seed, keys.Purpose.SILOS)

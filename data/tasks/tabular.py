@@ -16,13 +16,13 @@ _FLOAT32 = (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
 def load(options: TaskOptions) -> tasks.Task:
     """Opens the task of a table with labels or rewards, see `tables.read`; only tables with labels have a reward shift.
 
-    Features are float32 [examples, features] or, with `TaskOptions.text_columns`, bags of words. In bags, ids that
-    follow those of the vocabulary stand for the other features. Labels are int32 [examples], positions in
+    Features are float32 [examples, features] or, with `TaskOptions.text_columns`, bags of words, in which the other
+    features have the ids that follow those of the vocabulary. Labels are int32 [examples], positions in
     `Task.action_names`, or float32 [examples, actions], the reward of each action minus its price. If rows offer sets
-    of actions, features are an `ActionSets`; if actions have features, labels are rewards of slots. Clients and labels
-    are sorted by name, or numerically if all names are numbers. If a table of rewards has no feature columns, the only
-    feature is the constant 1, for a bandit without context. The choice of held-out clients does not depend on the seed
-    of a run, so that runs with different seeds are compared on the same data.
+    of actions, features are an `ActionSets`; if actions have features, labels are the rewards of slots. Clients and
+    labels are sorted by name, or numerically if all names are numbers. If a table of rewards has no feature columns,
+    the only feature is the constant 1, for a bandit without context. The choice of held-out clients does not depend on
+    the seed of a run, so that runs with different seeds are compared on the same data.
 
     Raises:
       UsageError: If an option is missing or does not match the table; if the file or a column is missing or invalid; or

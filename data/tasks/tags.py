@@ -32,12 +32,12 @@ _SHA256 = {
     WORD_COUNTS: "1dc00256d6e527c54b9756d968118378ae14e6692c0b3b6cad470cdd3f0c519c",
     TAG_COUNTS: "6fe281cec490d9384a290d560072438e7e2b377bbb823876ce7bd6f82696772d",
 }
-# Numbers of users and examples in TFF's Stack Overflow, for training and held out. Users with fewer than 100 sentences
-# are left out.
+# Numbers of users and examples in TFF's Stack Overflow, for training and held out. It only has users with at least 100
+# sentences.
 _SIZES = ((342_477, 135_818_730), (38_758, 16_491_230))
 _FEWEST_POSTS = 100
-_WORDS_OF_A_POST = (5, 130)  # Assumed.
-_TAGS_OF_A_POST = 1.5  # Assumed.
+_WORDS_OF_A_POST = (5, 130)  # Assumed range.
+_TAGS_OF_A_POST = 1.5  # Assumed mean.
 
 # Keys of the task's report.
 POSTS = "posts"
@@ -51,7 +51,7 @@ _SPLIT_SEED = 0  # The split is part of the task: words and tags have the same i
 
 
 def load_stackoverflow(options: TaskOptions) -> tasks.Task:
-    """Task of tag prediction (Agarwal et al. 2023, section 4.1); downloads the data set if no folder is named.
+    """Task of tag prediction (Agarwal et al. 2023, section 4.1); downloads the data set if there is no copy.
 
     Raises:
       UsageError: If a file is missing or damaged, or cannot be downloaded.
@@ -136,15 +136,10 @@ def _most_frequent_tags(content: bytes, size: int) -> dict[str, int]:
 
 
 def random_posts(vocabulary_size: int, num_tags: int, max_words: int) -> list[clients.ClientData]:
-    """Random training and held-out posts in the shapes of TFF's Stack Overflow, with features of L2 norm 1.
+    """Random training and held-out posts in the shapes of TFF's Stack Overflow, with word values of L2 norm 1.
 
     A client has 100 posts, the minimum in the data set, plus an exponentially distributed number; the mean is that of
-    the data set. Each post has at least one tag.
-
-    Args:
-      vocabulary_size: Number of words.
-      num_tags: Number of tags.
-      max_words: Maximum number of distinct words per post.
+    the data set. Each post has at least one tag, and at most `max_words` words.
     """
     least, most = (min(count, max_words) for count in _WORDS_OF_A_POST)
 
@@ -222,9 +217,6 @@ def read_jsonl(path: pathlib.Path) -> Iterator[dict[str, Any]]:
     Each object has `site`, `user`, `title` and `body`, all text, and `tags`, a list of text. Other fields and empty
     lines are ignored.
 
-    Args:
-      path: The file.
-
     Raises:
       UsageError: If the file is not readable, or a line is not such an object; the message names the line.
     """
@@ -250,7 +242,7 @@ def _parse_line(line: bytes) -> dict[str, Any]:
 
 
 def _read(path: pathlib.Path) -> tuple[list[str], np.ndarray, text.Words, list[tuple[str, ...]]]:
-    """Users in alphabetical order, each post's index into them (int64 [posts]), words and tags."""
+    """Returns the users in alphabetical order, each post's position in them, int64 [posts], its words, and its tags."""
     authors, words, tags = [], text.Words(), []
     for post in read_jsonl(path):
         authors.append(sys.intern(post["user"]))

@@ -144,9 +144,9 @@ def test_dates_are_measured_by_what_is_known_from_elsewhere():
     known = statistics.Dates(19358.0, 2.0, has_missing=False, has_times=False)
     assert _encode_known(["2023-01-05", None], known).values[:, 0].tolist() == [2, 0]
     assert _encode_known([None, None], known).values.tolist() == [[0] * 8] * 2
-    with pytest.raises(UsageError, match=r"'x' has a mean date in .* holds '1'"):
+    with pytest.raises(UsageError, match=r"'x' has dates in .* holds '1'"):
         _encode_known([1, 2], known)
-    with pytest.raises(UsageError, match=r"'x' has a mean in .* holds '2023-01-05'"):
+    with pytest.raises(UsageError, match=r"'x' has numbers in .* holds '2023-01-05'"):
         _encode_known(["2023-01-05", None], statistics.Numbers(0.0, 1.0, has_missing=False))
 
 

@@ -189,6 +189,12 @@ def test_unclear_columns_are_refused_with_an_example_of_pairs(text, actions):
         schema.matched(text, names, actions, "--policy=column")
 
 
+def test_pairs_are_suggested_in_the_form_of_the_flag():
+    for flag, start in (("--policy=column", "--policy=column:a=COLUMN"), ("--propensity_columns", "columns=a=COLUMN")):
+        with pytest.raises(UsageError, match=f"Write pairs: .*{start},b=COLUMN"):
+            schema.matched("x", ["x"], ("a", "b"), flag)
+
+
 def test_actions_that_are_parts_of_others_are_matched():
     assert schema.by_name(["aa", "aaa"], ["a", "aa"]) == {"a": "aa", "aa": "aaa"}
     assert schema.by_name(["xaxa", "xbxa"], ["xa", "xb"]) == {"xa": "xaxa", "xb": "xbxa"}
