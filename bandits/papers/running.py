@@ -142,13 +142,13 @@ def _run(
             reported[label] = []
             try:
                 point = best(figure, planned[label], search, folder)
-                seed_runs = [(point or planned[label][0]).with_seed(seed) for seed in range(repeat)]
+                selected = [(point or planned[label][0]).with_seed(seed) for seed in range(repeat)]
                 if point:
                     searched = {flag: point.settings[flag] for flag in point.numbers}
                     picked[label] = {flag: float(value) for flag, value in searched.items() if value is not None}
-                    reported[label] = seed_runs
+                    reported[label] = selected
                 else:
-                    later += seed_runs
+                    later += selected
             except UsageError as error:
                 errors[label] = f"{label}: {error}"
         run_all(_once(reported.values()))

@@ -90,7 +90,7 @@ def load_stackoverflow(options: TaskOptions) -> tasks.Task:
         return examples if options.keep_untagged else examples.take(np.flatnonzero(labels.any(axis=1)))
 
     train, held_out = clients.SqliteClients(path, "train", parse), clients.SqliteClients(path, "heldout", parse)
-    sizes = {}
+    sizes: dict[str, tuple[int, int]] = {}
     for split, part, (users, examples) in zip(("training", "held-out"), (train, held_out), _SIZES, strict=True):
         sizes |= {f"{split} users": (len(part), users), f"{split} examples": (part.num_examples, examples)}
     return tasks.tag_task(options, train, held_out, known, report=clients.size_report("Stack Overflow", sizes))
