@@ -30,16 +30,17 @@ def population(count: int = 10, **changed: Any) -> dict[Any, Any]:
     return {chr(ord("a") + number): client(number) for number in range(count)} | changed
 
 
+def replaced(features: Any, labels: Any) -> dict[Any, Any]:
+    """The population with another client `b`."""
+    return population(b=(features, labels))
+
+
 @dataclasses.dataclass(frozen=True)
 class Loader:
     """Clients that are made when they are loaded; `loaded` lists them."""
 
-    count: int = 1000
     loaded: list = dataclasses.field(default_factory=list, compare=False)
-
-    @property
-    def client_ids(self):
-        return range(self.count)
+    client_ids = range(1000)
 
     def __call__(self, client_id):
         self.loaded.append(client_id)
@@ -69,13 +70,8 @@ def test_a_fifth_of_a_dictionarys_clients_is_held_out_and_all_are_as_given():
             np.testing.assert_array_equal(examples.labels, given[name][1])
             assert (examples.features.dtype, examples.labels.dtype) == (np.float32, np.int32)
     assert (task.num_actions, task.model, task.model_arguments["hidden"]) == (3, "mlp", ())
-    assert task.report == {
-        "clients": 32,
-        "held_out_clients": 8,
-        "form": "features float64 (2,), class indices",
-        "actions": 3,
-        "examples": 128,
-    }
+    report = {"clients": 32, "held_out_clients": 8, "form": "features float64 (2,), class indices"}
+    assert task.report == report | {"actions": 3, "examples": 128}
     np.testing.assert_array_equal(task.rewards["exact"], np.eye(3))
     np.testing.assert_array_equal(task.rewards["init"], np.diag([1, 1, 0]))
 
@@ -88,8 +84,8 @@ def test_eval_data_is_held_out_and_may_have_the_largest_label():
 
 def test_names_of_actions_are_those_of_the_setting():
     assert opened(population(), actions="stay,go,wait").action_names == ("stay", "go", "wait")
-    assert opened(population(), actions="7").num_actions == 7
-    assert opened(population(), actions="7").action_names == ()
+    numbered = opened(population(), actions="7")
+    assert (numbered.num_actions, numbered.action_names) == (7, ())
 
 
 def test_features_with_names_are_joined_in_alphabetical_order():
@@ -103,16 +99,15 @@ def test_features_with_names_are_joined_in_alphabetical_order():
 
 
 @pytest.mark.parametrize(
-    ("shape", "taken", "default"),
-    [((28, 28), (28, 28, 1), "cnn"), ((28, 28, 1), (28, 28, 1), "cnn"), ((6, 5, 3), (6, 5, 3), "mlp")],
+    ("shape", "expected", "default"), [((28, 28), (28, 28, 1), "cnn"), ((6, 5, 3), (6, 5, 3), "mlp")]
 )
-def test_images_keep_their_shape(shape, taken, default):
+def test_images_keep_their_shape(shape, expected, default):
     given = {name: client(place, *shape) for place, name in enumerate(population())}
     task = opened(given)
-    assert (task.feature_spec, task.model) == ((taken, "float32"), default)
-    assert task.clients.load(0).features.shape == (4, *taken)
-    assert opened(given, model="resnet18").model_arguments["image_shape"] == taken
-    assert opened({name: ({"pixels": one[0]}, one[1]) for name, one in given.items()}).feature_spec[0] == taken
+    assert (task.feature_spec, task.model) == ((expected, "float32"), default)
+    assert task.clients.load(0).features.shape == (4, *expected)
+    assert opened(given, model="resnet18").model_arguments["image_shape"] == expected
+    assert opened({name: ({"pixels": one[0]}, one[1]) for name, one in given.items()}).feature_spec[0] == expected
 
 
 @pytest.mark.parametrize(("bounds", "expected"), [(None, None), ("-4,4", (-4.0, 4.0))])
@@ -156,18 +151,23 @@ def test_a_dictionary_is_recorded_by_its_checksum():
     assert text.problem == "has parameters that are neither numbers, texts nor tuples of these"
 
 
+class _Dataset(dict):
+    """A client's arrays, read as from a `tf.data.Dataset`."""
+
+    def batch(self, size):
+        return self
+
+    def as_numpy_iterator(self):
+        return iter([dict(self)])
+
+
 class _Features:
     """A data set of TFF, without TensorFlow."""
 
     client_ids = ("x", "y")
 
     def create_tf_dataset_for_client(self, client_id):
-        features, labels = client(len(client_id), 28, 28)
-        return type(
-            "Dataset",
-            (),
-            {"batch": lambda self, size: self, "as_numpy_iterator": lambda self: iter([{"p": features, "l": labels}])},
-        )()
+        return _Dataset(zip("pl", client(len(client_id), 28, 28), strict=True))
 
 
 def test_clients_of_tff_are_read_by_the_names_of_their_arrays():
@@ -182,6 +182,7 @@ def test_clients_of_tff_are_read_by_the_names_of_their_arrays():
         opened(own.FromTff(_Features(), "l", ["wrong"]), actions="3")
 
 
+INDICES = [0, 1, 2, 0]
 WRONG = {
     "no clients": ({}, "data has 0 different ids of 0 clients"),
     "id": (population() | {1.5: client(1)}, "data has 1.5: .* a string or a whole number"),
@@ -189,50 +190,32 @@ WRONG = {
     "same id": ({1: client(1), "1": client(2)}, "data has 1 different ids of 2 clients"),
     "few clients": (population(4), "data has 4 clients, .* --eval_data"),
     "no pair": (population(b=np.zeros(3)), "data, client 'b': .* cannot be read: ValueError"),
-    "ragged": (
-        population(b=([[1, 2], [3]], [0, 1])),
-        "data, client 'b': .* cannot be read: ValueError: .*inhomogeneous",
-    ),
-    "objects": (
-        population(b=(np.array([["x", None]]), [0])),
-        r"client 'b': features must be numbers .*not object \(1, 2\)",
-    ),
-    "texts": (population(b=(["x"], [0])), "client 'b': features must be numbers .*not <U1"),
-    "scalar": (population(b=(1.0, [0])), "client 'b': features must be numbers"),
+    "ragged": (replaced([[1, 2], [3]], [0, 1]), "data, client 'b': .* cannot be read: ValueError: .*inhomogeneous"),
+    "objects": (replaced(np.array([["x", None]]), [0]), r"client 'b': features must be numbers .*not object \(1, 2\)"),
+    "texts": (replaced(["x"], [0]), "client 'b': features must be numbers .*not <U1"),
+    "scalar": (replaced(1.0, [0]), "client 'b': features must be numbers"),
     "no columns": ({"a": (np.zeros((3, 0)), [0, 1, 2])}, r"client 'a': features must be numbers .* \(3, 0\)"),
     "no arrays": ({"a": ({}, [0, 1, 2])}, "client 'a' has features for no examples, but labels for 3"),
-    "nan": (population(b=(np.full((4, 2), np.nan), [0, 1, 2, 0])), "client 'b': features: nan must be a finite number"),
-    "range": (population(b=(np.full((4, 2), 1e39), [0, 1, 2, 0])), "features: 1e.39 must be a finite .* float32"),
+    "nan": (replaced(np.full((4, 2), np.nan), INDICES), "client 'b': features: nan must be a finite number"),
+    "range": (replaced(np.full((4, 2), 1e39), INDICES), "features: 1e.39 must be a finite .* float32"),
     "shape": (
-        population(b=client(1, 3)),
+        replaced(*client(1, 3)),
         r"client 'b' has features float64 \(3,\), .* \(2,\), class indices: all clients",
     ),
-    "dtype": (population(b=(np.zeros((4, 2), int), [0, 1, 2, 0])), "client 'b' has features int64"),
-    "length": (
-        population(b=(np.zeros((3, 2)), [0, 1])),
-        r"client 'b' has features for \{3\} examples, but labels for 2",
-    ),
-    "names": (population(b=({"x": np.zeros((4, 2))}, [0, 1, 2, 0])), "client 'b' has x float64"),
-    "float labels": (population(b=(np.zeros((4, 2)), np.zeros(4))), "client 'b': labels must be ints .*float64"),
-    "one-hot ints": (
-        population(b=(np.zeros((4, 2)), np.eye(4, dtype=int))),
-        r"client 'b': labels must be ints .*int64 \(4, 4\)",
-    ),
-    "negative": (population(b=(np.zeros((4, 2)), [0, 1, -1, 0])), "client 'b': labels range from -1 to 1, not from 0"),
-    "huge": (population(b=(np.zeros((4, 2)), [0, 1, 2**40, 0])), "client 'b': labels range from 0 to 1099511627776"),
-    "rewards": (
-        population(b=(np.zeros((4, 2)), np.eye(4))),
-        "client 'b' has .* rewards of 4 actions. .* class indices",
-    ),
+    "dtype": (replaced(np.zeros((4, 2), int), INDICES), "client 'b' has features int64"),
+    "length": (replaced(np.zeros((3, 2)), [0, 1]), r"client 'b' has features for \{3\} examples, but labels for 2"),
+    "names": (replaced({"x": np.zeros((4, 2))}, INDICES), "client 'b' has x float64"),
+    "float labels": (replaced(np.zeros((4, 2)), np.zeros(4)), "client 'b': labels must be ints .*float64"),
+    "one-hot ints": (replaced(np.zeros((4, 2)), np.eye(4, dtype=int)), r"'b': labels must be ints .*int64 \(4, 4\)"),
+    "negative": (replaced(np.zeros((4, 2)), [0, 1, -1, 0]), "client 'b': labels range from -1 to 1, not from 0"),
+    "huge": (replaced(np.zeros((4, 2)), [0, 1, 2**40, 0]), "client 'b': labels range from 0 to 1099511627776"),
+    "rewards": (replaced(np.zeros((4, 2)), np.eye(4)), "client 'b' has .* rewards of 4 actions. .* class indices"),
     "nan reward": ({"a": (np.zeros((1, 2)), [[np.nan, 0.0]])}, "client 'a': labels: nan must be a finite number"),
     "one label": ({name: (one[0], 0 * one[1]) for name, one in population().items()}, "data has 1 actions"),
     "empty": ({name: client(0, count=0) for name in "abcde"}, "data has no example in any of 5 clients"),
     "class": (Loader, "data is a type; it must be a dict, or a callable with client_ids"),
     "function": (client, "data is a function; it must be a dict"),
-    "failure": (
-        Loads(lambda _: 1 / 0, *range(9)),
-        "client '0': .* cannot be read: ZeroDivisionError: division by zero",
-    ),
+    "failure": (Loads(lambda _: 1 / 0, *range(9)), "client '0': .* cannot be read: ZeroDivisionError: division by"),
     "loader without actions": (Loads(client, *range(9)), "data needs --actions, because not all clients are loaded"),
     "loader of rewards": (Loads(lambda n: (client(n)[0], np.eye(4)), *range(9)), "data needs --reward_bounds"),
 }
