@@ -9,6 +9,7 @@ import socketserver
 import threading
 import time
 import urllib.request
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -26,14 +27,7 @@ def _google_hash(content: bytes) -> str:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """Serves one archive.
-
-    Attributes:
-      archive: Its bytes.
-      hashes: Values of `x-goog-hash` headers.
-      cut: Bytes after which the next answer breaks off, or None.
-      num_requests: Number of requests so far.
-    """
+    """Serves an archive, with values of `x-goog-hash` headers; the next answer ends after `cut` bytes, if any."""
 
     daemon_threads = True
     archive = ARCHIVE
@@ -110,22 +104,17 @@ def test_a_plain_file_is_kept_as_it_is(server, tmp_path, digest):
     assert server.num_requests == 1
 
 
-def _at_once(count: int, call) -> list:
-    """Results of several threads; file locks exclude threads as they exclude processes."""
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(call())) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+def _at_once(call) -> list:
+    """Results of four threads; file locks exclude threads as they exclude processes."""
+    with futures.ThreadPoolExecutor(4) as pool:
+        return [done.result() for done in [pool.submit(call) for _ in range(4)]]
 
 
 @pytest.mark.slow
 def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
-    paths = _at_once(4, lambda: download.lzma_file(server.origin, NAME, str(tmp_path)))
+    paths = _at_once(lambda: download.lzma_file(server.origin, NAME, str(tmp_path)))
     assert [path.read_bytes() == CONTENT for path in paths] == [True] * 4
-    plain = _at_once(4, lambda: download.plain_file(server.origin, "toy.bin", str(tmp_path)))
+    plain = _at_once(lambda: download.plain_file(server.origin, "toy.bin", str(tmp_path)))
     assert [path.read_bytes() == ARCHIVE for path in plain] == [True] * 4
     assert server.num_requests == 2
     assert _names(tmp_path) == ["toy.bin", NAME, f"{NAME}.sha256"]

@@ -8,37 +8,32 @@ from scipy import stats
 from data import interaction_log, log_checks, tables
 
 
-def _log(propensities, actions=None, clients=None, num_actions=2, **others) -> interaction_log.InteractionLog:
+def _log(propensities, actions=None, clients=None, num_actions=2) -> interaction_log.InteractionLog:
     count = len(propensities)
     clients = np.arange(count) if clients is None else np.asarray(clients)
-    return interaction_log.ordered(
-        [f"c{number}" for number in range(int(clients.max()) + 1)],
-        clients,
-        None,
-        [f"a{number}" for number in range(num_actions)],
-        {
-            "actions": np.zeros(count, int) if actions is None else actions,
-            "rewards": np.zeros(count),
-            "propensities": np.asarray(propensities),
-        },
-        **others,
-    )
+    columns = {"actions": np.zeros(count, int) if actions is None else actions, "rewards": np.zeros(count)}
+    columns["propensities"] = np.asarray(propensities)
+    names = [f"c{number}" for number in range(int(clients.max()) + 1)]
+    return interaction_log.ordered(names, clients, None, [f"a{number}" for number in range(num_actions)], columns)
 
 
 def test_the_mean_of_inverse_propensities_is_the_number_of_actions_under_full_support():
     draw = np.random.default_rng(0)
     probabilities = np.array([0.7, 0.2, 0.1])
     actions = draw.choice(3, 3000, p=probabilities)
-    log = _log(probabilities[actions], actions, np.arange(3000) // 10, 3)
-    finding = log_checks.mean_inverse_propensity(log)
-    assert not finding.is_warning
-    assert "the number of actions, 3." in finding.text
-    fewer = log_checks.mean_inverse_propensity(_log(probabilities[actions], actions, np.arange(3000) // 10, 5))
-    assert fewer.is_warning
-    assert "an action that was impossible" in fewer.text
-    halved = log_checks.mean_inverse_propensity(_log(probabilities[actions] / 2, actions, np.arange(3000) // 10, 3))
-    assert halved.is_warning
-    assert "propensities that are too small" in halved.text
+
+    def finding(factor=1.0, num_actions=3):
+        log = _log(factor * probabilities[actions], actions, np.arange(3000) // 10, num_actions)
+        return log_checks.mean_inverse_propensity(log)
+
+    assert not finding().is_warning
+    assert "the number of actions, 3." in finding().text
+    for wrong, words in (
+        (finding(num_actions=5), "an action that was impossible"),
+        (finding(0.5), "propensities that are too small"),
+    ):
+        assert wrong.is_warning
+        assert words in wrong.text
 
 
 def test_its_standard_error_is_over_clients():
@@ -90,14 +85,10 @@ def _sampled_log(seed, clients=300, rows=8, logging=_LOGGING, after=False, rares
         features, names = [*features, rewards == 0], [*names, "converted_at is missing"]
     columns = {"actions": actions, "rewards": rewards, "propensities": probabilities[np.arange(len(kinds)), actions]}
     used = [{"name": name, "use": "feature"} for name in ("kind", "age", "color", "price", "converted_at")]
+    client_ids, owners = [f"c{number}" for number in range(clients)], np.repeat(np.arange(clients), rows)
+    contexts, others = np.stack(features, axis=1).astype(np.float32), {"feature_names": tuple(names)}
     return interaction_log.ordered(
-        [f"c{number}" for number in range(clients)],
-        np.repeat(np.arange(clients), rows),
-        np.stack(features, axis=1).astype(np.float32),
-        _ACTIONS,
-        columns | changed,
-        feature_names=tuple(names),
-        report={"columns": used},
+        client_ids, owners, contexts, _ACTIONS, columns | changed, report={"columns": used}, **others
     )
 
 
