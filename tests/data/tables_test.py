@@ -7,10 +7,17 @@ from data import frames, schema, table_report, tables
 from data.errors import UsageError
 
 
+def _read(frame, **roles):
+    with frames.lent(pd.DataFrame(frame)) as name:
+        return tables.read(name, schema.Schema(client_column="rows:2", **roles))
+
+
 def _rows(values):
-    frame = pd.DataFrame({"x": [row % 3 for row in range(len(values))], "y": pd.Series(values, dtype=object)})
-    with frames.lent(frame) as name:
-        return tables.read(name, schema.Schema(client_column="rows:2", label_column="y"))
+    features = [row % 3 for row in range(len(values))]
+    return _read({"x": features, "y": pd.Series(values, dtype=object)}, label_column="y")
+
+
+DAYS = [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(60)]
 
 
 @pytest.mark.parametrize(
@@ -18,14 +25,8 @@ def _rows(values):
     [
         ([f"{row % 60 + 0.5}" for row in range(300)], "60 distinct values in 300 rows, which are numbers, not classes"),
         ([str(row * 7) for row in range(60)], "60 distinct values in 60 rows, which are numbers, not classes: name a"),
-        (
-            [f"2023-{1 + row // 28:02d}-{1 + row % 28:02d}" for row in range(60)],
-            "60 distinct values in 60 rows, which are dates, not classes",
-        ),
-        (
-            [f"n{row}" for row in range(1001)],
-            "1001 distinct values in 1,001 rows, more than 1000: name a column of classes",
-        ),
+        (DAYS, "60 distinct values in 60 rows, which are dates, not classes"),
+        ([f"n{row}" for row in range(1001)], "1001 distinct values in 1,001 rows, more than 1000: name a column of"),
     ],
     ids=range(4),
 )
@@ -54,11 +55,6 @@ def test_classes_that_may_mean_a_missing_value_are_warned_of(values, odd):
     assert table_report.of(rows, rows.features())["warnings"] == [warning] * bool(odd)
 
 
-def _read(frame, **roles):
-    with frames.lent(pd.DataFrame(frame)) as name:
-        return tables.read(name, schema.Schema(client_column="rows:2", **roles))
-
-
 @pytest.mark.parametrize("flags", [{}, {"category_columns": "e"}, {"feature_columns": "e,x"}])
 def test_lists_are_refused_as_features_and_not_read_otherwise(flags):
     frame = {"e": [[0.0, 1.0], None, [1.0, 4.0], [2.0, 1.0]], "x": [1, 2, 3, 4], "y": [0, 1, 0, 1]}
@@ -71,8 +67,6 @@ def test_lists_are_refused_as_features_and_not_read_otherwise(flags):
 
 
 @pytest.mark.parametrize("text", ["# exported, today\nwho,y\na,1\nb,0\n", "sep=;\nwho;y\na;1\nb;0\n"])
-def test_a_line_before_the_header_is_named_where_a_column_is_missing(tmp_path, text):
-    path = tmp_path / "table.csv"
-    path.write_text(text)
+def test_a_line_before_the_header_is_named_where_a_column_is_missing(write, text):
     with pytest.raises(UsageError, match=r"(?i)remove .*lines before the header"):
-        tables.read(str(path), schema.Schema(client_column="who", label_column="y"))
+        tables.read(write(text), schema.Schema(client_column="who", label_column="y"))
