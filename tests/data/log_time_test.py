@@ -38,16 +38,13 @@ def _rewards(log):
     return {name: log.rewards[log.clients == client].tolist() for client, name in enumerate(log.client_ids)}
 
 
-def test_rows_are_in_the_order_of_time_and_time_is_no_feature():
+def test_rows_are_in_the_order_of_time_and_time_is_a_feature_only_if_it_is_named():
     log = _log(time_column="day")
     assert _rewards(log) == {"a": [0, 1, 5], "b": [2, 4, 6]}
     assert log.feature_names == ("age",)
+    assert _log(time_column="day", feature_columns="day,age").feature_names[:2] == ("age", "day")
     days = (np.array(["2023-01-02", "2023-01-03", "2023-01-05"], "datetime64[us]").astype(float)).tolist()
     assert log.times[log.clients == 0].tolist() == days
-
-
-def test_a_time_that_is_named_a_feature_is_one():
-    assert _log(time_column="day", feature_columns="day,age").feature_names[:2] == ("age", "day")
 
 
 _NUMBERED = [int(day[-1]) for day in DAYS]
@@ -120,7 +117,7 @@ def test_an_empty_reward_is_dropped_or_0_if_the_user_says_so(meaning, first, emp
         _log(frame)
 
 
-def test_without_reward_times_rewards_count_as_they_are_in_rows_whose_window_has_ended():
+def test_without_reward_times_rows_count_if_their_window_has_ended():
     log = _log(time_column="day", reward_window="2d")
     assert _rewards(log) == {"a": [0, 1], "b": [2, 4]}
     assert len(log.report["notes"]) == 2
@@ -130,7 +127,6 @@ LATE = {"reward_time_column": "paid", "reward_window": "2d"}
 BAD_TIMES = [
     ({"day": [*DAYS[:5], "soon"]}, {}, r"--time_column: 'soon' \(line 7\)"),
     ({"day": [*DAYS[:5], None]}, {}, r"--time_column: .*\(line 7\)"),
-    ({"day": ["yes", "no"] * 3}, {}, r"--time_column: 'yes' \(line 2\)"),
     ({"day": ["1.5", "x"] * 3}, {}, r"--time_column: 'x' \(line 3\)"),
     ({"day": [*DAYS[:5], "2023-01-06T00:00Z"]}, {}, "with a time zone, such as '2023-01-06T00:00Z', and without"),
     ({"day": [f"0{day}/02/2023" for day in range(1, 7)]}, {}, "--time_column: .*can be read with"),
@@ -139,7 +135,6 @@ BAD_TIMES = [
         {"from_time": "2023-01-05T00:00Z"},
         "--from=.*Z must be a date such as .* without a time zone, like the times",
     ),
-    ({}, {"from_time": "5 Jan 2023"}, "--from=5 Jan 2023 must be a date such as 2023-01-31"),
     ({"day": range(6)}, {"from_time": "2023-01-05"}, "--from=2023-01-05 must be a number, like the times"),
     ({}, {"from_time": "2023-01-99"}, "--from=2023-01-99 must be a date such as 2023-01-31"),
     ({}, {"until_time": "nan"}, "--until=nan must be a date"),
@@ -148,13 +143,11 @@ BAD_TIMES = [
     ({}, {"reward_window": "99d"}, "No row .* is left after"),
     ({}, {"reward_window": "7"}, "--reward_window=7 must be a duration"),
     ({}, {"reward_window": "-1d"}, "--reward_window=-1d must be a duration"),
-    ({}, {"reward_window": "long"}, "--reward_window=long must be a duration"),
     ({"day": range(6), "paid": range(6)}, {"reward_window": "7d"}, "--reward_window=7d must be a number"),
     ({"paid": range(6)}, {"reward_time_column": "paid"}, r"--reward_time_column: '?0'? \(line 2\)"),
     ({"paid": DAYS[::-1]}, {"reward_time_column": "paid"}, r"--reward_time_column: '2023-01-02' \(line 5\)"),
     ({"paid": [None, *OBSERVED[1:]]}, LATE, r"--reward_time_column: .*\(line 2\)"),
     ({}, LATE | {"unobserved_rewards": "drop"}, "--unobserved_rewards=drop conflicts with"),
-    ({}, {"reward_time_column": "day"}, "--reward_time_column"),
     ({}, {"reward_time_column": "reward"}, "that --reward_column already names"),
 ]
 

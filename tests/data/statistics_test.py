@@ -10,6 +10,7 @@ from data.errors import UsageError
 COLUMN = {"mean": 1.5, "deviation": 2, "has_missing": False}
 DAY = {"mean_days": 19388.5, "deviation_days": 2, "has_missing": False, "has_times": True}
 TABLE = {"kind": "table", "columns": {"age": COLUMN, "empty": None}, "labels": {"yes": 3, "no": 0}}
+WRONG_LABELS = (["yes", "no"], {"yes": 1.5, "no": 1}, {"yes": 1})
 POSTS = {"kind": "posts", "vocabulary": ["beer", "ale"], "tags": {"tap": 3, "pub": 1}}
 
 
@@ -27,13 +28,11 @@ def test_what_was_written_is_read(write):
 @pytest.mark.parametrize(
     "column",
     [
-        {"mean": 1.0},
         1.0,
         DAY | {"mean": 1.0},
         *(COLUMN | {"mean": mean} for mean in (float("nan"), 10**400, True)),
         *(COLUMN | {"deviation": deviation} for deviation in (float("inf"), -1.0)),
         COLUMN | {"has_missing": 1},
-        DAY | {"mean_days": None},
         *({"categories": names} for names in (["a", "a"], [], [*map(str, range(1001))])),
     ],
 )
@@ -47,13 +46,10 @@ def test_a_column_without_statistics_is_named(write, column):
     [
         (statistics.read_table, POSTS, "'posts', but this task needs 'table'"),
         (statistics.read_table, TABLE | {"columns": ["age"]}, '"columns" is not an object'),
-        (statistics.read_table, TABLE | {"labels": ["yes", "no"]}, '"labels"'),
-        (statistics.read_table, TABLE | {"labels": {"yes": 1.5, "no": 1}}, '"labels"'),
-        (statistics.read_table, TABLE | {"labels": {"yes": 1}}, '"labels"'),
+        *((statistics.read_table, TABLE | {"labels": labels}, '"labels"') for labels in WRONG_LABELS),
         (statistics.read_posts, TABLE, "'table', but this task needs 'posts'"),
         *((statistics.read_posts, POSTS | {"vocabulary": words}, '"vocabulary"') for words in ([], ["a", "a"], [1, 2])),
-        (statistics.read_posts, POSTS | {"tags": {"tap": -1, "pub": 1}}, '"tags"'),
-        (statistics.read_posts, POSTS | {"tags": {"tap": 1}}, '"tags"'),
+        *((statistics.read_posts, POSTS | {"tags": tags}, '"tags"') for tags in ({"tap": -1, "pub": 1}, {"tap": 1})),
     ],
 )
 def test_other_content_is_named(write, read, content, message):

@@ -87,7 +87,6 @@ def test_ratings_of_ml_latest_small_have_no_context(tmp_path):
         ("u.data", "", r"u\.data is damaged"),
         ("u.data", "7\t1\t3\t10\n7\t1\t4\t11\n", "rating 2 is a duplicate"),
         ("u.data", "7\t9\t3\t10\n", "rating 1 .*its user or movie is not listed"),
-        ("u.data", "9\t1\t3\t10\n", "rating 1 .*its user or movie is not listed"),
         ("u.item", "1|One|01-Jan-1995||x|0|1\n", r"u\.item is damaged"),
     ],
 )

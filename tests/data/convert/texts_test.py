@@ -105,7 +105,6 @@ def test_unusable_posts_are_skipped_and_counted(dump, row, reason):
         ("1 < 2 and <3", "1 < 2 and <3"),
         ("<preface>kept</preface>", "kept"),
         ("&amp;lt;i&amp;gt;", "&lt;i&gt;"),
-        ("", ""),
     ],
 )
 def test_plain_text(markup, expected):

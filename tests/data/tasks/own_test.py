@@ -76,10 +76,12 @@ def test_a_fifth_of_a_dictionarys_clients_is_held_out_and_all_are_as_given():
     np.testing.assert_array_equal(task.rewards["init"], np.diag([1, 1, 0]))
 
 
-def test_eval_data_is_held_out_and_may_have_the_largest_label():
+def test_eval_data_is_held_out_and_may_have_the_largest_label_or_no_examples():
     task = opened(population(2), {1: client(1, actions=4), 2: client(2)})
     assert (task.clients.client_ids, task.held_out.client_ids) == (["a", "b"], ["1", "2"])
     assert (task.num_actions, task.report["examples"]) == (4, 8)
+    without = opened(population(b=client(0, count=0)), {"z": client(0)})
+    assert without.clients.load(1).features.shape == (0, 2)
 
 
 def test_names_of_actions_are_those_of_the_setting():
@@ -91,8 +93,7 @@ def test_names_of_actions_are_those_of_the_setting():
 def test_features_with_names_are_joined_in_alphabetical_order():
     age, clicks = np.arange(4), np.arange(8.0).reshape(4, 2)
     given = {name: ({"clicks": clicks, "age": age}, labels) for name, (_, labels) in population().items()}
-    given["a"] = {"age": age, "clicks": clicks}, given["a"][1]
-    task = opened(given)
+    task = opened(given | {"a": ({"age": age, "clicks": clicks}, given["a"][1])})
     assert task.report["form"] == "age int64 (), clicks float64 (2,), class indices"
     assert task.feature_spec == ((3,), "float32")
     np.testing.assert_array_equal(task.clients.load(0).features, np.column_stack([age, clicks]))
@@ -144,6 +145,8 @@ def test_the_checksum_changes_with_the_data_and_only_then():
 def test_a_dictionary_is_recorded_by_its_checksum():
     recorded = own.recorded("data", population())
     assert (recorded, recorded.problem, recorded.short) == (own.recorded("data", population()), "", "dict")
+    with pytest.raises(UsageError, match="needs --data"):
+        registry.load(TaskOptions("own"))
     assert recorded != own.recorded("data", population(11))
     with pytest.raises(UsageError, match="was an object in memory that no longer exists"):
         registry.load(TaskOptions("own", data=str(recorded)))
@@ -184,7 +187,6 @@ def test_clients_of_tff_are_read_by_the_names_of_their_arrays():
 
 INDICES = [0, 1, 2, 0]
 WRONG = {
-    "no clients": ({}, "data has 0 different ids of 0 clients"),
     "id": (population() | {1.5: client(1)}, "data has 1.5: .* a string or a whole number"),
     "bool id": (population() | {True: client(1)}, "data has True"),
     "same id": ({1: client(1), "1": client(2)}, "data has 1 different ids of 2 clients"),
@@ -192,7 +194,6 @@ WRONG = {
     "no pair": (population(b=np.zeros(3)), "data, client 'b': .* cannot be read: ValueError"),
     "ragged": (replaced([[1, 2], [3]], [0, 1]), "data, client 'b': .* cannot be read: ValueError: .*inhomogeneous"),
     "objects": (replaced(np.array([["x", None]]), [0]), r"client 'b': features must be numbers .*not object \(1, 2\)"),
-    "texts": (replaced(["x"], [0]), "client 'b': features must be numbers .*not <U1"),
     "scalar": (replaced(1.0, [0]), "client 'b': features must be numbers"),
     "no columns": ({"a": (np.zeros((3, 0)), [0, 1, 2])}, r"client 'a': features must be numbers .* \(3, 0\)"),
     "no arrays": ({"a": ({}, [0, 1, 2])}, "client 'a' has features for no examples, but labels for 3"),
@@ -202,10 +203,8 @@ WRONG = {
         replaced(*client(1, 3)),
         r"client 'b' has features float64 \(3,\), .* \(2,\), class indices: all clients",
     ),
-    "dtype": (replaced(np.zeros((4, 2), int), INDICES), "client 'b' has features int64"),
     "length": (replaced(np.zeros((3, 2)), [0, 1]), r"client 'b' has features for \{3\} examples, but labels for 2"),
     "names": (replaced({"x": np.zeros((4, 2))}, INDICES), "client 'b' has x float64"),
-    "float labels": (replaced(np.zeros((4, 2)), np.zeros(4)), "client 'b': labels must be ints .*float64"),
     "one-hot ints": (replaced(np.zeros((4, 2)), np.eye(4, dtype=int)), r"'b': labels must be ints .*int64 \(4, 4\)"),
     "negative": (replaced(np.zeros((4, 2)), [0, 1, -1, 0]), "client 'b': labels range from -1 to 1, not from 0"),
     "huge": (replaced(np.zeros((4, 2)), [0, 1, 2**40, 0]), "client 'b': labels range from 0 to 1099511627776"),
@@ -213,8 +212,7 @@ WRONG = {
     "nan reward": ({"a": (np.zeros((1, 2)), [[np.nan, 0.0]])}, "client 'a': labels: nan must be a finite number"),
     "one label": ({name: (one[0], 0 * one[1]) for name, one in population().items()}, "data has 1 actions"),
     "empty": ({name: client(0, count=0) for name in "abcde"}, "data has no example in any of 5 clients"),
-    "class": (Loader, "data is a type; it must be a dict, or a callable with client_ids"),
-    "function": (client, "data is a function; it must be a dict"),
+    "function": (client, "data is a function; it must be a dict, or a callable with client_ids"),
     "failure": (Loads(lambda _: 1 / 0, *range(9)), "client '0': .* cannot be read: ZeroDivisionError: division by"),
     "loader without actions": (Loads(client, *range(9)), "data needs --actions, because not all clients are loaded"),
     "loader of rewards": (Loads(lambda n: (client(n)[0], np.eye(4)), *range(9)), "data needs --reward_bounds"),
@@ -244,17 +242,7 @@ def test_options_that_do_not_fit_the_data_are_refused(options, message):
         opened(population(), **options)
 
 
-def test_a_task_without_data_is_refused():
-    with pytest.raises(UsageError, match="needs --data"):
-        registry.load(TaskOptions("own"))
-
-
 def test_a_bad_client_of_a_loader_is_refused_when_it_is_loaded():
     task = opened(Loads(lambda number: client(number, 2 + (number == 11)), *range(1000)), {"z": client(1)}, actions="3")
     with pytest.raises(UsageError, match=r"data, client '11' has features float64 \(3,\)"):
         task.clients.load(11)
-
-
-def test_clients_without_examples_are_allowed():
-    task = opened(population(b=client(0, count=0)), {"z": client(0)})
-    assert task.clients.load(1).features.shape == (0, 2)
