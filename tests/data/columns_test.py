@@ -153,12 +153,11 @@ def test_dates_are_measured_by_what_is_known_from_elsewhere():
 
 def test_several_columns_are_refused_at_once():
     frame = pd.DataFrame({"name": [f"n{row}" for row in range(60)], "age": ["n/k", "?", *map(str, range(58))]})
-    message = r"'name' contains .*--ignore_columns=name.*\n.*'age' has .*--missing_values='n/k'"
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=r"'name' contains .*_columns=name.*\n.*'age' has .*_values='n/k'"):
         columns.encode(frame)
 
 
-def test_text_that_is_distinct_in_nearly_all_rows_is_refused():
+def test_text_that_is_distinct_in_nearly_all_rows_or_has_too_many_categories_is_refused():
     def codes(rows, distinct):
         return [f"n{row % distinct}" for row in range(rows)]
 
@@ -167,12 +166,8 @@ def test_text_that_is_distinct_in_nearly_all_rows_is_refused():
         _encode(codes(60, 57))
     assert [len(_encode(codes(*size)).names) for size in ((60, 56), (49, 49))] == [56, 49]
     assert len(columns.encode(pd.DataFrame({"x": codes(60, 60)}), named=["x"]).names) == 60
-
-
-def test_too_many_categories_are_refused_also_by_name():
-    frame = pd.DataFrame({"x": [f"n{row}" for row in range(1001)]})
     with pytest.raises(UsageError, match="1001 distinct values, more than 1000: leave it out with --ignore_columns=x"):
-        columns.encode(frame, named=["x"], categories=["x"])
+        columns.encode(pd.DataFrame({"x": codes(1001, 1001)}), named=["x"], categories=["x"])
 
 
 NUMBERS = [str(number) for number in range(95)]
@@ -197,10 +192,7 @@ JANUARY = [f"2023-01-{day:02d}" for day in range(1, 32)]
 )
 def test_columns_of_neither_numbers_nor_dates_are_categories(values, names):
     assert _encode(values).names == [f"x={name}" for name in names]
-
-
-def test_numbers_some_of_which_begin_with_a_zero_are_numbers_if_others_have_a_point():
-    assert _encode(["01", "2.5", "10", "02", "1", "3"]).names == ["x"]
+    assert _encode(["01", "2.5", "10", "02", "1", "3"]).names == ["x"]  # No codes, as one has a point.
 
 
 def test_many_words_beside_fewer_numbers_and_a_word_beside_few_numbers_are_categories():
@@ -217,7 +209,6 @@ JANUARY_1_AND_3 = pd.Series(pd.to_datetime(["2023-01-01", "2023-01-03", None]))
     "values",
     [
         pd.array([1, 3, None], dtype="Int64"),
-        pd.array([1, 3, None], dtype="Float32"),
         pd.array(["1", "3", None], dtype="string"),
         np.array([decimal.Decimal(1), decimal.Decimal(3), None]),
         pd.Series(pd.to_timedelta([1, 3, None], unit="D")),
@@ -232,7 +223,7 @@ JANUARY_1_AND_3 = pd.Series(pd.to_datetime(["2023-01-01", "2023-01-03", None]))
         pd.arrays.SparseArray([1.0, 3.0, np.nan]),
         pd.array([1, 3, 0], dtype="Float64") / pd.array([1, 1, 0], dtype="Float64"),  # NaN, not NA.
     ],
-    ids=range(17),
+    ids=range(16),
 )
 def test_types_of_numbers_times_and_spans_are_heeded(values):
     frame = table_file.of_frame(pd.DataFrame({"x": values}), "the frame").frame
@@ -257,7 +248,7 @@ AMBIGUOUS = r"has numbers that contain commas or signs, .*--category_columns=x .
             [*NUMBERS, "<5", "a,b", "<5", "c", "d"],
             r"""all but 5 of 100 cells: '<5' \(row 96\), 'a,b' \(row 97\), .* and 2 more.*'<5,"a,b",c,d'""",
         ),
-        ([*NUMBERS[:9], "long " * 1000], r"(?s)all but 1 of 10 cells: .{,200}Correct these cells, give --category_col"),
+        ([*NUMBERS[:9], "long " * 999], "all but 1 of 10 cells: .{,200}Correct these cells, give --category_col"),
         ([*JANUARY[:9], "soon"], r"has dates of one form in all but 1 of 10 cells: 'soon' \(row 10\)\. Give --miss"),
         ([*JANUARY[:9], "9999-12-31"], r"all but 1 of 10 cells: '9999-12-31'.*--missing_values='9999-12-31'"),
         (
@@ -278,16 +269,16 @@ AMBIGUOUS = r"has numbers that contain commas or signs, .*--category_columns=x .
     ids=range(16),
 )
 def test_numbers_and_dates_beside_other_values_or_with_two_meanings_are_refused(values, message):
-    with pytest.raises(UsageError, match=f"Column 'x' .*{message}" if not message.startswith("(?s)") else message):
+    with pytest.raises(UsageError, match=f"Column 'x' .*{message}"):
         _encode(values)
     if len(set(values)) < 1000:
         assert columns.encode(pd.DataFrame({"x": values}), categories=["x"]).names
 
 
-@pytest.mark.parametrize("values", [[2.0**53, 1.0, None], np.float32([2**24, 1]), [float(2**60), None, "a"]])
-def test_rounded_names_are_refused(values):
-    with pytest.raises(UsageError, match=r"floating-point numbers such as .* which are rounded beyond .*dtype_backend"):
-        columns.named(pd.Series(values, name="who"))
+def test_rounded_names_are_refused():
+    for values in ([2.0**53, 1.0, None], np.float32([2**24, 1]), [float(2**60), None, "a"]):
+        with pytest.raises(UsageError, match=r"floating-point numbers such as .* rounded beyond .*dtype_backend"):
+            columns.named(pd.Series(values, name="who"))
     exact = columns.named(pd.Series([2.0**53 - 1, 1.0, None], name="who"))
     assert exact.tolist()[:2] == ["9007199254740991", "1"]
 
@@ -338,11 +329,9 @@ def test_a_time_is_a_part_of_its_day(text, hour):
     np.testing.assert_allclose(moments.days, [DAY + hour / 24], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "cells", [["20230131183000"] * 60, ["20230131T183000"] * 60, [20230131183000] * 60, [2.0230131183e13]]
-)
-def test_compact_times_are_times_and_not_numbers(cells):
-    moments = columns.parse(pd.Series(cells, name="x"))
+@pytest.mark.parametrize("cell", ["20230131183000", "20230131T183000", 20230131183000, 2.0230131183e13])
+def test_compact_times_are_times_and_not_numbers(cell):
+    moments = columns.parse(pd.Series([cell] * 60, name="x"))
     np.testing.assert_allclose(moments.days, DAY + 18.5 / 24, rtol=1e-12)
     np.testing.assert_allclose(moments.hours, 18.5, rtol=1e-9)
 
@@ -383,12 +372,18 @@ def test_dates_are_read_in_the_only_order_that_fits_all():
     assert _read("02/01/2023", "02/13/2023")[0].days.tolist() == [DAY + 1, DAY + 13]
 
 
-def test_two_orders_that_differ_are_refused():
-    message = r"'02/01/2023' that can be read with the day first and the month first. Write them as 2023-01-02, "
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["01/01/2023", "02/01/2023"], "'02/01/2023' that can be read with the day first and the month first. Write"),
+        (["01-02-03"], "the day first and the month first and the year first"),
+        (["2023-01-31 10:00", "2023-01-31 10:00Z"], "'when' has times with a time zone, such as .*, and without, such"),
+        (["2023-01-31 23:00:00 -0500", "2023-01-31 23:00:00"], "'when' has times with a time zone, .*, and without"),
+    ],
+)
+def test_dates_in_two_orders_and_times_with_and_without_a_zone_are_refused(cells, message):
     with pytest.raises(UsageError, match=message):
-        _read("01/01/2023", "02/01/2023")
-    with pytest.raises(UsageError, match="the day first and the month first and the year first"):
-        _read("01-02-03")
+        _read(*cells)
 
 
 def test_cells_that_are_no_dates_are_returned_if_enough_others_are_dates():
@@ -399,14 +394,6 @@ def test_cells_that_are_no_dates_are_returned_if_enough_others_are_dates():
     assert _read("2023-01-31", "soon", None, "2023-02-01", share=0.7) is None
     _, in_another_order = _read("13/01/2023", "14/01/2023", "01/15/2023", share=0.6)
     assert in_another_order.to_dict() == {2: "01/15/2023"}
-
-
-@pytest.mark.parametrize(
-    "cells", [("2023-01-31 10:00", "2023-01-31 10:00Z"), ("2023-01-31 23:00:00 -0500", "2023-01-31 23:00:00")]
-)
-def test_times_with_and_without_a_zone_are_refused(cells):
-    with pytest.raises(UsageError, match=r"'when' has times with a time zone, such as .*, and without, such as"):
-        _read(*cells)
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])

@@ -51,6 +51,7 @@ def test_a_log_with_offered_ids_restricts_the_named_actions(write):
     np.testing.assert_array_equal(log.contexts.entries, [[0, 1, 2], [0, 1, -1], [0, -1, 2], [-1, -1, 2]])
     sets = log.report["sets"]
     assert (sets["smallest"], sets["mean"], sets["largest"], log.num_actions) == (1, 2, 3, 3)
+    assert "add --offered_column=offered" in log_checks.check(log_table.read(write(LOG), _schema())).text
 
 
 def test_a_table_of_actions_gives_features_to_the_slots_of_a_set(write):
@@ -119,17 +120,14 @@ def test_rows_of_a_log_in_long_form_are_grouped_by_client_and_decision(write):
     ]  # fmt: skip
 
 
-def test_actions_without_ids_are_named_by_their_slots(write):
-    log = log_table.read(write(LONG), _long(action_column=None, ignore_columns="item"))
-    assert (log.action_names, len(log.catalogue)) == (("1", "2"), 6)
-    np.testing.assert_array_equal(log.catalogue_actions[log.contexts.entries], [[0, 1]] * 3)
-
-
-def test_a_long_form_without_features_of_actions_restricts_the_named_actions(write):
-    log = log_table.read(write(LONG), _long(ignore_columns="price"))
-    assert (log.catalogue, log.action_names) == (None, ("x", "y", "z"))
-    np.testing.assert_array_equal(log.contexts.entries, [[-1, 1, 2], [0, -1, 2], [0, 1, -1]])
-    np.testing.assert_array_equal(log.actions, [1, 0, 1])
+def test_long_forms_without_ids_or_features_of_actions_name_slots_or_the_actions(write):
+    slots = log_table.read(write(LONG), _long(action_column=None, ignore_columns="item"))
+    assert (slots.action_names, len(slots.catalogue)) == (("1", "2"), 6)
+    np.testing.assert_array_equal(slots.catalogue_actions[slots.contexts.entries], [[0, 1]] * 3)
+    named = log_table.read(write(LONG), _long(ignore_columns="price"))
+    assert (named.catalogue, named.action_names) == (None, ("x", "y", "z"))
+    np.testing.assert_array_equal(named.contexts.entries, [[-1, 1, 2], [0, -1, 2], [0, 1, -1]])
+    np.testing.assert_array_equal(named.actions, [1, 0, 1])
 
 
 def test_features_of_both_files_are_joined_by_id(write):
@@ -187,13 +185,10 @@ def test_an_invalid_table_of_actions_is_refused(write, items, flags, message):
         log_table.read(write(LOG), _schema(offered_column="offered", action_table=write(items, "items.csv"), **flags))
 
 
-def test_a_wrong_number_of_an_action_is_named_with_its_line_in_the_table_of_actions(write):
-    items = write(ITEMS + "".join(f"{number},1.0,red\n" for number in range(20, 40)) + "99,much,red\n", "items.csv")
+def test_numbers_of_actions_that_are_wrong_are_named_and_missing_ones_become_the_mean(write):
+    rows = "".join(f"{number},1.0,red\n" for number in range(20, 40)) + "99,much,red\n"
     with pytest.raises(UsageError, match=r"Column 'price' has numbers in all but 1 of 24 cells: 'much' \(line 25\)"):
-        log_table.read(write(LOG), _schema(action_table=items, ignore_columns="offered"))
-
-
-def test_missing_numbers_of_actions_become_the_mean_and_are_reported(write):
+        log_table.read(write(LOG), _schema(action_table=write(ITEMS + rows, "items.csv"), ignore_columns="offered"))
     items = write(ITEMS.replace("9,3.0,red", "9,,red"), "items.csv")
     log = log_table.read(write(LOG), _schema(offered_column="offered", action_table=items))
     price, missing = log.catalogue[list(log.action_names).index("9")][:2]
@@ -220,11 +215,6 @@ def test_an_invalid_file_in_long_form_is_refused(write, old, new, flags, message
     assert old in LONG
     with pytest.raises(UsageError, match=message):
         log_table.read(write(LONG.replace(old, new)), _long(**flags))
-
-
-def test_the_message_on_undeclared_sets_names_the_flag(write):
-    log = log_table.read(write(LOG), _schema())
-    assert "add --offered_column=offered" in log_checks.check(log).text
 
 
 def test_the_sets_of_a_recommender_are_read(shared_data):

@@ -72,7 +72,6 @@ MISTAKES = {
     "nul_byte": (b"a,b\n1,2\n3,\x004\n", "table.csv", "NUL byte"),
     "no_encoding": (b"a,b\n1,\xff\n1,\x81\n", "table.csv", "not UTF-8, Latin-1 or"),
     "empty": ("", "table.csv", "is empty: --data_file"),
-    "blank_lines": ("\n\n", "table.csv", "is empty: --data_file"),
     "empty_gzip": (gzip.compress(b""), "table.csv.gz", "is empty: --data_file"),
     "header_only": ("a,b\n", "table.csv", "is empty: --data_file"),
     "two_columns_of_one_name": ("a,a\n1,2\n", "table.csv", "--data_file=.* has two columns named 'a'"),
@@ -82,12 +81,10 @@ MISTAKES = {
     "declared_separator": ("sep=;\na;b;c\n1;2;5\n", "table.csv", COMMENTS),
     "first_comment": ("# made by a tool\na,b\n1,2\n", "table.csv", COMMENTS),
     "last_comment": ("a,b\n1,2\n# the end\n", "table.csv", COMMENTS),
-    "open_quote": ('a,b\n1,2\n"1,2\n3,4\n', "table.csv", "begins in line 3 .*close all quotes"),
     "cut_off": ('a,b\n"1","2"\n"3","4', "table.csv", "begins in line 3 .*close all quotes"),
     "endless_quote": ('a,b\n1,2\n"' + "1,2\n" * 40_000, "table.csv", "begins in line 3 "),
     "two_separators": ("a,b;c\n1,2;3\n", "table.csv", r"comma \(a, b;c\) or semicolon \(a,b, c\)"),
     "truncated_gzip": (gzip.compress(TEXT.encode() * 99)[:-20], "table.csv.gz", "not readable .*: --data_file"),
-    "empty_parquet": (b"", "table.parquet", "not readable .*--data_file"),
     "damaged_parquet": (b"PAR1 and nothing more", "table.parquet", "not readable .*--data_file"),
 }
 
@@ -113,15 +110,14 @@ def test_a_place_is_the_line_in_which_a_row_begins(read, suffix):
 
 
 def test_parquet_is_read_with_its_types_and_a_named_index_as_a_column(tmp_path):
-    written = pd.DataFrame({"age": [1, 2], "kind": pd.Series(["u", "v"], dtype="category")}, index=["b", "a"])
+    written = pd.DataFrame({"age": [1, 2], "kind": pd.Categorical(["u", "v"])}, index=["b", "a"])
     path = str(tmp_path / "table.parquet")
     written.to_parquet(path)
     assert table_file.read(path).frame.columns.tolist() == ["age", "kind"]
     written.rename_axis("site").to_parquet(path)
     frame = table_file.read(path).frame
     assert frame.columns.tolist() == ["site", "age", "kind"]
-    assert frame["site"].tolist() == ["b", "a"]
-    assert frame["kind"].dtype == "category"
+    assert (frame["site"].tolist(), frame["kind"].dtype) == (["b", "a"], "category")
 
 
 def test_missing_values_are_missing_in_every_column_and_counted(read):
@@ -178,10 +174,10 @@ def _finite(values, **others):
     return table.numbers(table.frame["paid"], "--paid", "reward", **others)
 
 
-@pytest.mark.parametrize("values", [[1, 0], [True, False], ["True", "False"], ["1", " 0.0"], pd.array([1, 0], "Int64")])
-def test_numbers_are_read_whatever_they_are_written_as(values):
-    numbers = _finite(values)
-    assert (numbers.dtype, numbers.tolist()) == (np.float64, [1, 0])
+def test_numbers_are_read_whatever_they_are_written_as():
+    for values in ([1, 0], [True, False], ["True", "False"], ["1", " 0.0"], pd.array([1, 0], "Int64")):
+        numbers = _finite(values)
+        assert (numbers.dtype, numbers.tolist()) == (np.float64, [1, 0])
 
 
 @pytest.mark.parametrize(
@@ -288,9 +284,9 @@ def test_a_file_beyond_the_memory_is_refused_while_it_is_decompressed(read, monk
         table_file.read(str(tmp_path / "table.parquet"))
 
 
-@pytest.mark.parametrize("text", ["05179e2916004192", "1e99999", "1_000", "nan", "1,5", "0x10", "١", "1 2", "e5", "."])
-def test_other_texts_are_none(text):
-    assert np.isnan(table_file.numbers(pd.Series([text], dtype=object))).all()
+def test_other_texts_are_none():
+    texts = ["05179e2916004192", "1e99999", "1_000", "nan", "1,5", "0x10", "١", "1 2", "e5", "."]
+    assert np.isnan(table_file.numbers(pd.Series(texts, dtype=object))).all()
 
 
 def test_hexadecimal_identifiers_are_no_numbers():
@@ -327,6 +323,6 @@ def test_points_that_group_nothing_are_refused_beside_decimal_commas(cell):
     assert (unchanged.tolist(), is_percent) == (words.tolist(), False)
 
 
-@pytest.mark.parametrize("cell", [[1.0, 2.0], (3, 4), np.array([5, 6]), {"a": 1}, {1}])
-def test_lists_and_the_like_are_recognized(cell):
-    assert table_file.holds_lists(pd.Series([None, cell, "1, 2", 1.0]))
+def test_lists_and_the_like_are_recognized():
+    for cell in ([1.0, 2.0], (3, 4), np.array([5, 6]), {"a": 1}, {1}):
+        assert table_file.holds_lists(pd.Series([None, cell, "1, 2", 1.0]))
