@@ -1,6 +1,7 @@
 """Tests of data.clients."""
 
 import sqlite3
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,16 +18,6 @@ def _examples(count: int) -> clients.Examples:
 
 def _clients(*owners: int, names: str = "abc") -> clients.ArrayClients:
     return clients.ArrayClients(_examples(len(owners)), np.array(owners), list(names))
-
-
-class _Counted(clients.ArrayClients):
-    """Counts the clients that are read."""
-
-    loads = 0
-
-    def load(self, index):
-        self.loads += 1
-        return super().load(index)
 
 
 def test_a_client_beyond_the_cap_keeps_distinct_examples_of_its_own_in_order():
@@ -79,11 +70,12 @@ def test_the_capped_choice_depends_on_the_seed_and_on_the_client_alone():
 
 
 def test_a_pool_takes_whole_clients_until_the_last_and_reads_no_more():
-    population = _Counted(_examples(30), np.repeat([0, 1, 2], 10), list("abc"))
-    labels = clients.pool(population, max_examples=15, seed=0).labels
+    population, load = _clients(*np.repeat([0, 1, 2], 10)), clients.ArrayClients.load
+    with mock.patch.object(clients.ArrayClients, "load", autospec=True, side_effect=load) as loads:
+        labels = clients.pool(population, max_examples=15, seed=0).labels
+    assert loads.call_count == 2
     assert len(set(labels.tolist())) == 15
     assert sorted(np.bincount(labels // 10, minlength=3)) == [0, 5, 10]
-    assert population.loads == 2
     again, other = (clients.pool(population, 15, seed=seed).labels.tolist() for seed in (0, 1))
     assert labels.tolist() == again != other
 
@@ -122,22 +114,20 @@ def _labels(population: clients.ClientData) -> list[list[int]]:
     return [population.load(index).labels.tolist() for index in range(len(population))]
 
 
-@pytest.mark.parametrize("keeps", [slice(0), slice(5000)], ids=["empty", "truncated"])
-def test_a_damaged_file_is_named_with_the_flag(path, keeps):
-    path.write_bytes(path.read_bytes()[keeps])
-    with pytest.raises(UsageError, match=r"toy\.sqlite is not readable.*--data_dir"):
-        clients.SqliteClients(path, "train", _parse)
-
-
-def test_damage_found_while_reading_a_client_is_named_with_the_flag(path):
+def test_a_damaged_file_is_named_with_the_flag(path):
     population = clients.SqliteClients(path, "train", _parse)
-    path.write_bytes(b"no database " * 1000)
+    for content in (b"", path.read_bytes()[:5000], b"no database " * 1000):
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match=r"toy\.sqlite is not readable.*--data_dir"):
+            clients.SqliteClients(path, "train", _parse)
     with pytest.raises(UsageError, match=r"toy\.sqlite is not readable.*--data_dir"):
         population.load(0)
 
 
 def test_kept_rows_of_another_database_or_damaged_ones_are_found_again(path, write_database):
-    assert _labels(clients.SqliteClients(path, "train", _parse)) == [[4], [5, 9, 2], [3, 1]]
+    with sqlite3.connect(path) as connection:  # The rows of a client need not be together.
+        connection.execute("INSERT INTO examples VALUES ('train', 'ann', ?)", (b"6",))
+    assert _labels(clients.SqliteClients(path, "train", _parse)) == [[4, 6], [5, 9, 2], [3, 1]]
     kept = path.with_name("toy.sqlite.train.rows.npz")
     damaged = kept.read_bytes()[:50]
     path.unlink()
@@ -145,12 +135,6 @@ def test_kept_rows_of_another_database_or_damaged_ones_are_found_again(path, wri
     assert _labels(clients.SqliteClients(path, "train", _parse)) == [[1], [2, 3], [5]]
     kept.write_bytes(damaged)
     assert _labels(clients.SqliteClients(path, "train", _parse)) == [[1], [2, 3], [5]]
-
-
-def test_rows_of_a_client_need_not_be_together(path):
-    with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO examples VALUES ('train', 'ann', ?)", (b"6",))
-    assert _labels(clients.SqliteClients(path, "train", _parse)) == [[4, 6], [5, 9, 2], [3, 1]]
 
 
 def test_clients_have_the_examples_of_their_split_in_the_order_of_the_file_which_is_not_written(path, monkeypatch):

@@ -19,23 +19,18 @@ def _encode(values, is_train=None, **series):
     return columns.encode(pd.DataFrame({"x": pd.Series(values, **series)}), is_train)
 
 
-def test_numbers_have_the_training_rows_mean_and_deviation():
-    encoded = _encode([1, 1, 3, 3, 5, -1000], TRAIN)
-    assert encoded.names == ["x"]
-    # Mean 2, deviation 1.
-    np.testing.assert_array_equal(encoded.values, np.float32([[-1], [-1], [1], [1], [3], [-1002]]))
-    assert encoded.values.dtype == np.float32
-
-
-@pytest.mark.parametrize("constant", [0, 0.1, -1e300])
-def test_a_number_that_never_varies_in_training_rows_is_0_everywhere(constant):
-    assert _encode([constant] * 4 + [9, 8], TRAIN).values.tolist() == [[0]] * 6
-
-
-@pytest.mark.parametrize("unit", [1e-300, 1.0, 1e300])
-def test_numbers_of_any_size_are_standardized(unit):
-    values = _encode(np.array([1, 1, 3, 3, 2, 1]) * unit, TRAIN).values[:, 0]
-    np.testing.assert_allclose(values, [-1, -1, 1, 1, 0, -1])
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 1, 3, 3, 5, -1000], [-1, -1, 1, 1, 3, -1002]),  # Mean 2, deviation 1.
+        *((np.array([1, 1, 3, 3, 2, 1]) * unit, [-1, -1, 1, 1, 0, -1]) for unit in (1e-300, 1e300)),
+        *(([constant] * 4 + [9, 8], [0] * 6) for constant in (0, 0.1, -1e300)),
+    ],
+)
+def test_numbers_are_standardized_by_the_training_rows_and_0_if_these_do_not_vary(values, expected):
+    encoded = _encode(values, TRAIN)
+    assert (encoded.names, encoded.values.dtype, encoded.values.shape) == (["x"], np.float32, (6, 1))
+    np.testing.assert_allclose(encoded.values[:, 0], expected)
 
 
 def test_missing_and_infinite_numbers_have_the_mean_and_are_marked():
@@ -313,22 +308,6 @@ def test_a_day_is_read_however_it_is_written():
         assert others.empty
 
 
-@pytest.mark.parametrize(
-    ("text", "hour"),
-    [
-        ("2023-01-31 18:30", 18.5),
-        ("2023-01-31T18:30:00", 18.5),
-        ("2023-01-31T18:30:36.5", 18.5 + 36.5 / 3600),
-        ("31/01/2023, 6:30 PM", 18.5),
-        ("31 Jan 2023 12:00 a.m.", 0.0),
-    ],
-)
-def test_a_time_is_a_part_of_its_day(text, hour):
-    moments, _ = _read(text)
-    np.testing.assert_allclose(moments.hours, [hour], rtol=1e-9)
-    np.testing.assert_allclose(moments.days, [DAY + hour / 24], rtol=1e-12)
-
-
 @pytest.mark.parametrize("cell", ["20230131183000", "20230131T183000", 20230131183000, 2.0230131183e13])
 def test_compact_times_are_times_and_not_numbers(cell):
     moments = columns.parse(pd.Series([cell] * 60, name="x"))
@@ -344,20 +323,25 @@ def test_numbers_as_large_as_compact_times_are_numbers(cells, values):
 
 
 @pytest.mark.parametrize(
-    ("text", "ahead"),
+    ("text", "hour", "ahead"),
     [
-        ("2023-01-31T23:00Z", 0.0),
-        ("2023-01-31 23:00 UTC", 0.0),
-        ("2023-01-31T23:00+02:00", 2.0),
-        ("2023-01-31T23:00:00-0330", -3.5),
-        ("31 Jan 2023 11:00 pm +05", 5.0),
-        ("2023-01-31 23:00:00 -0500", -5.0),
+        ("2023-01-31 18:30", 18.5, 0),
+        ("2023-01-31T18:30:00", 18.5, 0),
+        ("2023-01-31T18:30:36.5", 18.5 + 36.5 / 3600, 0),
+        ("31/01/2023, 6:30 PM", 18.5, 0),
+        ("31 Jan 2023 12:00 a.m.", 0, 0),
+        ("2023-01-31T23:00Z", 23, 0),
+        ("2023-01-31 23:00 UTC", 23, 0),
+        ("2023-01-31T23:00+02:00", 23, 2),
+        ("2023-01-31T23:00:00-0330", 23, -3.5),
+        ("31 Jan 2023 11:00 pm +05", 23, 5),
+        ("2023-01-31 23:00:00 -0500", 23, -5),
     ],
 )
-def test_days_are_utc_but_hours_and_weekdays_are_those_written(text, ahead):
+def test_days_are_utc_but_hours_and_weekdays_are_those_written(text, hour, ahead):
     moments, _ = _read(text)
-    np.testing.assert_allclose(moments.days, [DAY + (23 - ahead) / 24], rtol=1e-12)
-    np.testing.assert_allclose(moments.hours, [23.0])
+    np.testing.assert_allclose(moments.days, [DAY + (hour - ahead) / 24], rtol=1e-12)
+    np.testing.assert_allclose(moments.hours, [hour], rtol=1e-9)
     assert moments.weekdays.tolist() == [1]
 
 

@@ -80,7 +80,7 @@ def test_what_is_written_is_read_back_with_clients_in_the_order_of_their_names(t
         _assert_equal(interaction_log.read(tmp_path / "log.parquet"), expected)
 
 
-def test_parts_are_read_as_one_log(tmp_path):
+def test_parts_are_read_as_one_log_and_those_of_different_logs_are_refused(tmp_path):
     log = _log()
     paths = [tmp_path / f"{number}.parquet" for number in range(3)]
     for path, rows in zip(paths, ([3], [0, 1, 4], [2]), strict=True):
@@ -90,9 +90,11 @@ def test_parts_are_read_as_one_log(tmp_path):
     assert whole.action_names == log.action_names
     np.testing.assert_array_equal(whole.rounds, [1, 2, 2, 1, 3])
     np.testing.assert_array_equal(whole.contexts, log.contexts[[3, 4, 2, 0, 1]])
+    with pytest.raises(UsageError, match="are not parts of one log"):
+        interaction_log.read([paths[0], _write(tmp_path / "other.parquet", contexts=BAGS)])
 
 
-def test_files_in_other_formats_are_refused(tmp_path):
+def test_files_in_other_formats_are_refused_and_a_log_without_rows_is_empty(tmp_path):
     other = tmp_path / "other.parquet"
     pd.DataFrame({"action": [1]}).to_parquet(other)
     (tmp_path / "text.csv").write_text("action\n1\n")
@@ -101,6 +103,8 @@ def test_files_in_other_formats_are_refused(tmp_path):
         with pytest.raises(UsageError, match="is not a log in this program's format"):
             interaction_log.read(path)
     assert interaction_log.is_log_file(_write(other))
+    pq.write_table(pq.read_table(other).slice(0, 0), other)
+    assert len(interaction_log.read(other)) == 0
 
 
 def _changed(path: pathlib.Path, name: str, row: int, value) -> None:
@@ -119,10 +123,8 @@ def _changed(path: pathlib.Path, name: str, row: int, value) -> None:
         ("propensity", 2.0, "2 in column 'propensity' (row 3 of {}) is not a propensity: every row needs a number"),
         ("propensity", 0.0, "0 in column 'propensity' (row 3 of {}) is not a propensity"),
         ("reward", float("nan"), "a missing value in column 'reward' (row 3 of {}) is not a reward: every row needs a"),
-        ("reward", float("inf"), "inf in column 'reward' (row 3 of {}) is not a reward"),
         ("round", -1, "-1 in column 'round' (row 3 of {}) is not a round"),
         ("round", 1.5, "1.5 in column 'round' (row 3 of {}) is not a round: every row needs a whole number"),
-        ("client", None, "None in column 'client' (row 3 of {}) must be one of the names"),
         ("action", "up", "'up' in column 'action' (row 3 of {}) must be one of the names"),
         ("context", [0.0, float("nan")], "[0.0, nan] in column 'context' (row 3 of {}) must be numbers from"),
         ("words", None, "None in column 'words' (row 3 of {}) must be numbers from"),
@@ -138,13 +140,10 @@ def test_an_impossible_value_is_named_with_its_row(tmp_path, name, value, messag
     _changed(path, name, 2, value)
     with pytest.raises(UsageError, match=re.escape(f"--log: {message.format(path)}")):
         interaction_log.read(path)
-
-
-def test_words_without_values_are_refused(tmp_path):
-    path = _write(tmp_path / "log.parquet", contexts=BAGS)
-    _changed(path, "words", 2, [0, 1])
-    with pytest.raises(UsageError, match="not a valid log: some rows do not have as many word_values as words"):
-        interaction_log.read(path)
+    if name == "words":
+        _changed(path, "words", 2, [0, 1])
+        with pytest.raises(UsageError, match="not a valid log: some rows do not have as many word_values as words"):
+            interaction_log.read(path)
 
 
 @pytest.mark.parametrize(
@@ -183,18 +182,6 @@ def test_further_columns_are_ignored_and_plain_text_is_accepted(tmp_path):
         table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.string()))
     pq.write_table(table.append_column("note", pa.array(["x"] * 5)), path)
     _assert_equal(interaction_log.read(path), expected)
-
-
-def test_parts_of_different_logs_are_refused(tmp_path):
-    parts = [_write(tmp_path / "one.parquet"), _write(tmp_path / "other.parquet", contexts=BAGS)]
-    with pytest.raises(UsageError, match="are not parts of one log"):
-        interaction_log.read(parts)
-
-
-def test_a_log_without_rows_is_read_as_empty(tmp_path):
-    path = _write(tmp_path / "log.parquet")
-    pq.write_table(pq.read_table(path).slice(0, 0), path)
-    assert len(interaction_log.read(path)) == 0
 
 
 ROLES = {"action_column": "action", "reward_column": "reward", "propensity_column": "propensity"}
@@ -240,8 +227,7 @@ def test_rows_are_read_by_client_and_typed_as_tables_are(tmp_path):
 
 def test_several_client_columns_make_a_client_of_each_combination(tmp_path):
     log = _read(tmp_path, _frame(place=[1, 2, 2, 3]), _schema("user,place"))
-    assert log.client_ids == ("10 | 3", "a | 2", "b | 1", "b | 2")
-    assert log.feature_names == ("age",)
+    assert (log.client_ids, log.feature_names) == (("10 | 3", "a | 2", "b | 1", "b | 2"), ("age",))
 
 
 def test_rounds_periods_and_a_policys_probabilities_are_read(tmp_path):
@@ -278,9 +264,9 @@ def test_rows_without_a_client_or_an_action_are_dropped_and_counted(tmp_path):
 
 def test_equal_rows_are_counted(tmp_path):
     log = _read(tmp_path, pd.concat([_frame(), _frame()[:2]], ignore_index=True))
-    assert log.report["duplicated_rows"] == 2
-    assert log_checks.duplicates(log).is_warning
-    assert "2 rows equal to an earlier one" in log_checks.duplicates(log).text
+    finding = log_checks.duplicates(log)
+    assert (log.report["duplicated_rows"], finding.is_warning) == (2, True)
+    assert "2 rows equal to an earlier one" in finding.text
 
 
 def test_contexts_can_be_typed_by_anothers_statistics_or_left_unread(tmp_path):
@@ -340,17 +326,6 @@ def test_missing_value_words_are_names_of_actions_and_clients_with_a_warning(tmp
     assert dropped == {"without_client": 2, "without_action": 0}
 
 
-def test_percents_are_hundredths_and_reported(tmp_path):
-    log = _read(tmp_path, _frame(propensity=["0.4%", "50%", "25 %", "100%"], reward=["1%", "0", "0", "2%"]))
-    assert sorted(log.propensities) == [0.004, 0.25, 0.5, 1]
-    assert sorted(log.rewards) == [0, 0, 0.01, 0.02]
-    sentence = "In column '{}', numbers have a percent sign, so they are divided by 100 (0.4% is read as 0.004)."
-    texts = [finding.text for finding in log_checks.public(log)]
-    assert texts == [sentence.format("reward"), sentence.format("propensity")]
-    with pytest.raises(UsageError, match="if a column has percent signs, every cell must have one"):
-        _read(tmp_path, _frame(propensity=["0.4%", "0.5", "0.5", "1"]))
-
-
 def _case(shared_data, name, form):
     """Log of a case file, as the file or as DataFrames."""
     wanted = _schema(action_column="item", reward_column="click", propensity_column="p")
@@ -372,13 +347,23 @@ def test_clients_with_64_bit_ids_stay_apart_and_single_precision_propensities_ar
 
 
 @pytest.mark.parametrize("form", ["file", "text"])
-def test_percents_and_missing_words_of_the_cases_are_read(shared_data, form):
+def test_percents_and_missing_words_of_the_cases_are_read_and_percents_reported(shared_data, form):
     log = _case(shared_data, "percent_propensity.csv.gz", form)
     assert set(log.propensities) == {0.004}
     assert (log.rewards / 250 / log.propensities).mean() == pytest.approx(0.105, abs=5e-4)
+    sentence = "In column 'p', numbers have a percent sign, so they are divided by 100 (0.4% is read as 0.004)."
+    assert [finding.text for finding in log_checks.public(log)] == [sentence]
     log = _case(shared_data, "na_action.csv.gz", form)
     assert log.action_names == ("APAC", "EU", "NA")
     assert np.bincount(log.actions).tolist() == [974, 996, 1030]
+
+
+def test_a_column_of_percents_and_plain_numbers_is_refused(tmp_path):
+    log = _read(tmp_path, _frame(propensity=["0.4%", "50%", "25 %", "100%"], reward=["1%", "0", "0", "2%"]))
+    assert sorted(log.propensities) == [0.004, 0.25, 0.5, 1]
+    assert sorted(log.rewards) == [0, 0, 0.01, 0.02]
+    with pytest.raises(UsageError, match="if a column has percent signs, every cell must have one"):
+        _read(tmp_path, _frame(propensity=["0.4%", "0.5", "0.5", "1"]))
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "frame"])
@@ -411,11 +396,11 @@ def test_features_from_after_the_action_are_found_in_files_and_frames(tmp_path, 
     ],
 )
 def test_probabilities_of_all_actions_are_checked(tmp_path, each, logged, is_off, words):
-    frame = _frame(**dict(zip(("p_2", "p_9", "p_10"), each, strict=True))).drop(columns="propensity")
-    if logged:
-        frame["propensity"] = logged
-    wanted = _schema(propensity_column="propensity" if logged else None, propensity_columns="p_10,p_2,p_9")
-    log = _read(tmp_path, frame, wanted)
+    frame = _frame(**dict(zip(("p_2", "p_9", "p_10"), each, strict=True)), propensity=logged or 0.5)
+    columns = (
+        {"propensity_column": "propensity"} if logged else {"propensity_column": None, "ignore_columns": "propensity"}
+    )
+    log = _read(tmp_path, frame, _schema(propensity_columns="p_10,p_2,p_9", **columns))
     np.testing.assert_allclose(log.propensities[1:], [each[1], each[2], each[2]])
     checked = log_checks.Finding(*log.report["propensity_columns"])
     assert checked.is_warning == is_off
@@ -431,8 +416,7 @@ def test_a_chosen_action_of_probability_0_is_refused(tmp_path):
 
 def test_a_list_column_of_available_actions_is_recognized_and_no_feature(tmp_path):
     log = _read(tmp_path, _frame(offered=[["10", "9"], ["9", "2"], ["10"], ["2", "9", "10"]]))
-    assert log.report["action_sets"] == "offered"
-    assert log.feature_names == ("age", "place")
+    assert (log.report["action_sets"], log.feature_names) == ("offered", ("age", "place"))
 
 
 def test_the_shipped_log_has_120_clients_four_offers_and_honest_propensities():

@@ -81,10 +81,9 @@ def test_policies_have_folders_of_their_own_and_no_evaluation_is_overwritten(tmp
 
     for policy in ("uniform", "constant:blue", "column:played"):
         evaluate(policy, *quick)
-    written = {path.parent.name: path.read_bytes() for path in (tmp_path / "evaluation").glob("*/evaluation.json")}
-    assert set(written) == {"uniform", "constant_blue", "column_played"}
     evaluate("uniform", "--private", "--largest_weight=5", "--max_rows_per_client=20", "--noise_multiplier=9")
-    assert (tmp_path / "evaluation" / "uniform_private" / "evaluation.json").is_file()
+    written = {path.parent.name: path.read_bytes() for path in (tmp_path / "evaluation").glob("*/evaluation.json")}
+    assert set(written) == {"uniform", "constant_blue", "column_played", "uniform_private"}
     with pytest.raises(UsageError, match=r"evaluation/uniform already holds estimates.csv, .*: name another folder"):
         evaluate("uniform", *quick)
     assert (tmp_path / "evaluation" / "uniform" / "evaluation.json").read_bytes() == written["uniform"]

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -19,7 +18,6 @@ from scripts import grid
 
 pytestmark = pytest.mark.slow
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOY = "tests.scripts.toy_binary"
 _MAIN = """
 import sys

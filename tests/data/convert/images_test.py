@@ -37,7 +37,7 @@ def digits(tmp_path):
     return tmp_path
 
 
-def test_mnist_gets_its_writers(digits):
+def test_mnist_gets_its_writers_and_is_read_by_the_task(digits):
     arrays = convert.mnist_writers(digits)
     parts = ("train", "test")
     assert list(arrays) == [f"{key}_{part}" for keys in ("xy", ["writer"], ["hsf"]) for part in parts for key in keys]
@@ -45,10 +45,7 @@ def test_mnist_gets_its_writers(digits):
     assert arrays["y_train"].tolist() == [5, 0, 4]
     assert (arrays["writer_train"].tolist(), arrays["writer_test"].tolist()) == ([2154, 7, 7], [2578, 300])
     assert (arrays["hsf_train"].tolist(), arrays["hsf_test"].tolist()) == ([4, 0, 1], [4, 4])
-
-
-def test_the_task_reads_what_was_made_of_mnist(digits):
-    np.savez(digits / "mnist_with_writers.npz", **convert.mnist_writers(digits))
+    np.savez(digits / "mnist_with_writers.npz", **arrays)
     train, test = handwriting.mnist_writers(str(digits))
     assert (train.client_ids, test.client_ids) == (["writer_7", "writer_2154"], ["writer_300", "writer_2578"])
     np.testing.assert_array_equal(train.load(0).features, 255 - RANDOM[1:3])

@@ -1,13 +1,12 @@
 """Tests of data.tasks.own: the user's own clients, as a dictionary or loaded one at a time."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from data import objects, tasks
+from data import objects, reward_bounds, tasks
 from data.errors import UsageError
 from data.tasks import own, registry
 from data.tasks.options import TaskOptions
@@ -35,25 +34,14 @@ def replaced(features: Any, labels: Any) -> dict[Any, Any]:
     return population(b=(features, labels))
 
 
-@dataclasses.dataclass(frozen=True)
-class Loader:
-    """Clients that are made when they are loaded; `loaded` lists them."""
+class Loads:
+    """A callable with `client_ids`, which keeps the ids of the clients that were `loaded`."""
 
-    loaded: list = dataclasses.field(default_factory=list, compare=False)
-    client_ids = range(1000)
+    def __init__(self, load: Callable, *client_ids: Any):
+        self.load, self.client_ids, self.loaded = load, client_ids, []
 
     def __call__(self, client_id):
         self.loaded.append(client_id)
-        return client(client_id)
-
-
-class Loads:
-    """A callable with `client_ids`."""
-
-    def __init__(self, load: Callable, *client_ids: Any):
-        self.load, self.client_ids = load, client_ids
-
-    def __call__(self, client_id):
         return self.load(client_id)
 
 
@@ -111,19 +99,19 @@ def test_images_keep_their_shape(shape, expected, default):
     assert opened({name: ({"pixels": one[0]}, one[1]) for name, one in given.items()}).feature_spec[0] == expected
 
 
-@pytest.mark.parametrize(("bounds", "expected"), [(None, None), ("-4,4", (-4.0, 4.0))])
+@pytest.mark.parametrize(("bounds", "expected"), [(None, None), ("-4,4", reward_bounds.RewardBounds(-4.0, 4.0))])
 def test_a_matrix_of_floats_is_the_reward_of_each_action(bounds, expected):
     given = {name: (one[0], np.eye(3)[one[1]]) for name, one in population().items()}
     task = opened(given, reward_bounds=bounds)
     assert (task.multi_label, task.has_reward_labels, set(task.rewards)) == (True, True, {"exact"})
     assert (task.num_actions, task.label_range) == (3, (0.0, 1.0))
-    assert (task.reward_bounds and dataclasses.astuple(task.reward_bounds)) == expected
+    assert task.reward_bounds == expected
     np.testing.assert_array_equal(task.clients.load(0).labels, np.eye(3)[[0, 1, 2, 0]])
     assert task.clients.load(0).labels.dtype == np.float32
 
 
 def test_a_loader_is_not_asked_for_all_clients():
-    loader = Loader()
+    loader = Loads(client, *range(1000))
     task = registry.load(TaskOptions("own", data=objects.of(loader, "a:Loader 0123456789abcdef"), actions="3"))
     assert (len(set(loader.loaded)), len(task.clients)) == (200, 800)
     assert "examples" not in task.report
@@ -150,8 +138,7 @@ def test_a_dictionary_is_recorded_by_its_checksum():
     assert recorded != own.recorded("data", population(11))
     with pytest.raises(UsageError, match="was an object in memory that no longer exists"):
         registry.load(TaskOptions("own", data=str(recorded)))
-    text = own.recorded("data", Loader())
-    assert text.problem == "has parameters that are neither numbers, texts nor tuples of these"
+    assert own.recorded("data", Loads(client, *range(9))).problem == "is neither a function nor a frozen dataclass"
 
 
 class _Dataset(dict):

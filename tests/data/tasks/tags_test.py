@@ -45,10 +45,6 @@ def _vocabulary(task):
     return list(task.statistics["vocabulary"])
 
 
-def _users(task):
-    return [*task.clients.client_ids, *task.held_out.client_ids]
-
-
 def _by_user(task):
     """Examples of each user: words with their values, and tags."""
     return {
@@ -68,7 +64,8 @@ def _by_user(task):
 def test_examples_are_the_posts_of_the_users_with_frequent_tags_by_hand(folder):
     task = _load(folder)
     assert task.clients.client_ids == sorted(task.clients.client_ids)
-    assert sorted(_users(task)) == [f"s/{user}" for user in PEOPLE[:13]]
+    users = sorted([*task.clients.client_ids, *task.held_out.client_ids])
+    assert users == [f"s/{user}" for user in PEOPLE[:13]]
     assert (len(task.held_out), task.action_names) == (2, ("ale", "tap"))
     for user, examples in _by_user(task).items():
         word = f"word{user[-1]}"
@@ -125,26 +122,16 @@ def test_json_lines_are_read(tmp_path):
     assert list(_jsonl(tmp_path, content.encode())) == [OBJECT, other]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{'site'",
-        json.dumps(OBJECT)[:-5],
-        "[" * 100_000,
-        "9" * 5000,
-        "[1, 2]",
-        *(json.dumps(OBJECT | {name: 8}) for name in ("user", "title", "body", "site", "tags")),
-        json.dumps({name: value for name, value in OBJECT.items() if name != "body"}),
-        json.dumps(OBJECT | {"tags": "x"}),
-        json.dumps(OBJECT | {"tags": ["x", 1]}),
-        b"\xff\xfe",
-    ],
-    ids=range(14),
-)
+WRONG_VALUES = [*((name, 8) for name in ("user", "title", "body", "site", "tags")), ("tags", "x"), ("tags", ["x", 1])]
+WITHOUT_BODY = json.dumps({name: value for name, value in OBJECT.items() if name != "body"})
+LINES = ["{'site'", json.dumps(OBJECT)[:-5], "[" * 100_000, "9" * 5000, "[1, 2]", WITHOUT_BODY]
+LINES += [json.dumps(OBJECT | {name: value}) for name, value in WRONG_VALUES]
+
+
+@pytest.mark.parametrize("line", [*(line.encode() for line in LINES), b"\xff\xfe"], ids=range(14))
 def test_a_malformed_line_is_refused_with_its_number(tmp_path, line):
-    content = line if isinstance(line, bytes) else line.encode()
     with pytest.raises(UsageError, match=r"a\.jsonl\.gz is not readable at or after line 3 .*--data_dir"):
-        list(_jsonl(tmp_path, json.dumps(OBJECT).encode() + b"\n\n" + content + b"\n"))
+        list(_jsonl(tmp_path, json.dumps(OBJECT).encode() + b"\n\n" + line + b"\n"))
 
 
 def test_the_real_posts(shared_data):
