@@ -82,17 +82,21 @@ def _names(folder: pathlib.Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_download_that_differs_from_the_first_one_is_refused(server, tmp_path):
-    path = download.lzma_file(server.origin, NAME, str(tmp_path))
-    record = tmp_path / f"{NAME}.sha256"
+def test_a_download_is_decompressed_once_and_one_that_differs_from_the_first_is_refused(server, tmp_path):
+    server.hashes = ("crc32c=AAAAAA==", f"crc32c=AAAAAA==,{_google_hash(ARCHIVE)}")
+    folder = tmp_path / "made" / "here"
+    path, record = folder / NAME, folder / f"{NAME}.sha256"
+    for _ in range(2):  # A file that is there is not asked for.
+        assert download.lzma_file(server.origin, NAME, str(folder)).read_bytes() == CONTENT
+    assert (server.num_requests, _names(folder)) == (1, [path.name, record.name])
     assert record.read_text() == hashlib.sha256(ARCHIVE).hexdigest() + "\n"
     path.unlink()
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+    assert download.lzma_file(server.origin, NAME, str(folder)).read_bytes() == CONTENT
     path.unlink()
     record.write_text("00" * 32 + "\n")
     with pytest.raises(UsageError, match=f"differs from the first one: .* delete {record}"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert _names(tmp_path) == [record.name]
+        download.lzma_file(server.origin, NAME, str(folder))
+    assert _names(folder) == [record.name]
 
 
 @pytest.mark.parametrize("digest", [hashlib.sha256(ARCHIVE).hexdigest(), hashlib.md5(ARCHIVE).hexdigest(), None])
@@ -118,14 +122,6 @@ def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
     assert [path.read_bytes() == ARCHIVE for path in plain] == [True] * 4
     assert server.num_requests == 2
     assert _names(tmp_path) == ["toy.bin", NAME, f"{NAME}.sha256"]
-
-
-def test_a_download_is_decompressed_into_the_cache_folder(server, tmp_path):
-    server.hashes = ("crc32c=AAAAAA==", f"crc32c=AAAAAA==,{_google_hash(ARCHIVE)}")
-    folder = tmp_path / "made" / "here"
-    for _ in range(2):  # A file that is there is not asked for.
-        assert download.lzma_file(server.origin, NAME, str(folder)).read_bytes() == CONTENT
-    assert (server.num_requests, _names(folder)) == (1, [NAME, f"{NAME}.sha256"])
 
 
 def test_a_transfer_that_breaks_off_is_refused_and_starts_again(server, tmp_path):

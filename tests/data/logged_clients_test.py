@@ -135,12 +135,11 @@ def _fit(contexts=CONTEXTS, is_tuned=None, num_features=3):
     return logged_clients.fit(contexts, num_features, ACTIONS, REWARDS, 3, is_tuned)
 
 
-def test_predictions_are_those_of_two_ridge_regressions():
+def test_predictions_are_those_of_two_ridge_regressions_also_of_bags_of_words():
     tested = RNG.normal(size=(20, 3)).astype(np.float32)
     np.testing.assert_allclose(_fit().predict(tested), _by_sklearn(10.0, tested), atol=1e-9)
-
-
-def test_bags_of_words_are_fitted_like_the_same_numbers():
+    far = _fit().predict(100 * CONTEXTS)
+    assert (far.min(), far.max()) == (REWARDS.min(), REWARDS.max())
     bags = text.Bags(np.tile(np.arange(3, dtype=np.int32), 300), CONTEXTS.ravel(), np.arange(0, 901, 3))
     np.testing.assert_allclose(_fit(bags).predict(bags), _fit().predict(CONTEXTS), atol=1e-6)
 
@@ -166,11 +165,6 @@ def test_the_penalty_is_chosen_on_rows_that_were_not_fitted(noise, expected):
     rewards = CONTEXTS[:, 0] + noise * np.random.default_rng(0).normal(size=300)
     is_tuned = np.arange(300) % 4 == 3
     assert logged_clients.fit(CONTEXTS, 3, ACTIONS, rewards, 2, is_tuned).penalty == expected
-
-
-def test_predictions_stay_within_the_range_of_the_rewards():
-    predicted = _fit().predict(100 * CONTEXTS)
-    assert (predicted.min(), predicted.max()) == (REWARDS.min(), REWARDS.max())
 
 
 def test_rare_clicks_keep_their_mean_and_their_order():

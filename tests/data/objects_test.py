@@ -88,7 +88,13 @@ def test_a_changed_source_is_another_object(module, tmp_path):
         _ = objects.UserObject(str(before)).value
 
 
-def test_other_objects_exist_in_this_process_only(module):
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    function: object
+    num_draws: int
+
+
+def test_other_objects_exist_in_this_process_only_and_show_their_parameters(module):
     for one in (lambda: 0, Sampled(len, 100), module.Loose(), module.Rule(share=np.zeros(2)), object()):
         made = objects.of(one)
         assert made.problem
@@ -97,15 +103,6 @@ def test_other_objects_exist_in_this_process_only(module):
         assert made != objects.of(one)
         with pytest.raises(UsageError, match="was an object in memory"):
             _ = objects.UserObject(str(made)).value
-
-
-@dataclasses.dataclass(frozen=True)
-class Sampled:
-    function: object
-    num_draws: int
-
-
-def test_an_object_in_memory_shows_its_parameters():
     made = objects.of(Sampled(len, 100))
     assert (made.label, made.short) == ("Sampled(function=len, num_draws=100)", "Sampled")
     assert "parameters" in made.problem
@@ -124,11 +121,6 @@ def test_an_optimizer_of_tff_is_its_class_and_arguments():
     assert scheduled.problem  # A schedule cannot be recorded as text.
 
 
-@pytest.mark.parametrize("value", [1.5, lambda: 1.5])
-def test_an_object_or_the_result_of_a_function_is_made(value):
-    assert objects.of(value).made("rate", float, "a number") == 1.5
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -139,5 +131,7 @@ def test_an_object_or_the_result_of_a_function_is_made(value):
     ],
 )
 def test_an_object_of_another_type_or_a_function_that_fails_is_refused(value, message):
+    for valid in (1.5, lambda: 1.5):
+        assert objects.of(valid).made("rate", (int, float), "a number") == 1.5
     with pytest.raises(UsageError, match=message):
         objects.of(value).made("rate", (int, float), "a number")

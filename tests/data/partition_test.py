@@ -20,11 +20,6 @@ def test_a_tiny_concentration_gives_a_client_one_label_while_it_lasts(concentrat
     assert len(set(labels[client_of_row == 0].tolist())) == 1
 
 
-def test_a_client_of_n_examples_leaves_the_others_unassigned():
-    client_of_row = _deal(np.arange(50) % 5, 4, 1.0, size=6)
-    assert np.bincount(client_of_row + 1).tolist() == [26, 6, 6, 6, 6]
-
-
 def _counts(client_of_row, labels, num_clients: int) -> np.ndarray:
     """Number of examples of each label (columns) for each client."""
     counts, is_assigned = np.zeros((num_clients, labels.max() + 1), int), client_of_row >= 0
@@ -105,15 +100,17 @@ def test_whole_clients_are_held_out_or_rows_of_few_clients():
 
 
 @pytest.mark.parametrize(
-    ("labels", "num_clients", "sizes"),
+    ("labels", "num_clients", "size", "sizes"),
     [
-        ([0, 1] * 5 + [0], 3, [4, 4, 3]),
-        ([0, 0, 1], 5, [1, 1, 1, 0, 0]),
-        ([-5, 100, 100, -5], 2, [2, 2]),
-        (np.arange(30) % 10, 1, [30]),
+        ([0, 1] * 5 + [0], 3, None, [4, 4, 3]),
+        ([0, 0, 1], 5, None, [1, 1, 1, 0, 0]),
+        ([-5, 100, 100, -5], 2, None, [2, 2]),
+        (np.arange(30) % 10, 1, None, [30]),
+        (np.arange(50) % 5, 4, 6, [6, 6, 6, 6]),
     ],
 )
-def test_every_example_goes_to_a_client_one_more_to_the_first_ones(labels, num_clients, sizes):
-    client_of_row = _deal(labels, num_clients, 0.5)
+def test_clients_have_equal_sizes_or_the_chosen_one(labels, num_clients, size, sizes):
+    client_of_row = _deal(labels, num_clients, 0.5, size=size)
     assert client_of_row.dtype == np.int32
-    assert np.bincount(client_of_row, minlength=num_clients).tolist() == sizes
+    assert (client_of_row >= 0).sum() == sum(sizes)
+    assert np.bincount(client_of_row[client_of_row >= 0], minlength=num_clients).tolist() == sizes
