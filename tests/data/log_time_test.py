@@ -104,6 +104,9 @@ def test_late_rewards_are_0_and_recent_rows_are_left_out():
     unobserved = _log(pd.DataFrame(LOG).assign(reward=[1.0, 2.0, None, 4.0, 5.0, 6.0]), **roles)
     assert _rewards(unobserved) == _rewards(log)
     assert unobserved.report["notes"][2].startswith("Counted as 0: 2 rows without")
+    without_times = _log(time_column="day", reward_window="2d")  # Until the 6th.
+    assert _rewards(without_times) == {"a": [0, 1], "b": [2, 4]}
+    assert len(without_times.report["notes"]) == 2
 
 
 @pytest.mark.parametrize(("meaning", "first"), [("drop", []), ("zero", [0])])
@@ -115,12 +118,6 @@ def test_an_empty_reward_is_dropped_or_0_if_the_user_says_so(meaning, first, emp
     assert log.report["notes"] == [f"1 row without a reward: {schema.UNOBSERVED[meaning]}."]
     with pytest.raises(UsageError, match=r"--unobserved_rewards=drop .*distributed like observed ones"):
         _log(frame)
-
-
-def test_without_reward_times_rows_count_if_their_window_has_ended():
-    log = _log(time_column="day", reward_window="2d")
-    assert _rewards(log) == {"a": [0, 1], "b": [2, 4]}
-    assert len(log.report["notes"]) == 2
 
 
 LATE = {"reward_time_column": "paid", "reward_window": "2d"}

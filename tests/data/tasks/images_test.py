@@ -82,14 +82,11 @@ def published(tmp_path, monkeypatch):
     mnist = io.BytesIO()
     pixels, labels = _pixels(30, (28, 28)), np.arange(30, dtype=np.uint8) % 5
     np.savez(mnist, x_train=pixels, y_train=labels, x_test=pixels[:6], y_test=labels[:6])
-    contents = {
-        "train-images-idx3-ubyte.gz": gzipped(pixels),
-        "train-labels-idx1-ubyte.gz": gzipped(labels),
-        "t10k-images-idx3-ubyte.gz": gzipped(pixels[:6]),
-        "t10k-labels-idx1-ubyte.gz": gzipped(labels[:6]),
-        "mnist.npz": mnist.getvalue(),
-        "cifar-100-python.tar.gz": _archive(train=pickled(30), test=pickled(6)),
-    }
+    contents = {"mnist.npz": mnist.getvalue()}
+    contents["cifar-100-python.tar.gz"] = _archive(train=pickled(30), test=pickled(6))
+    for part, size in (("train", 30), ("t10k", 6)):
+        contents[f"{part}-images-idx3-ubyte.gz"] = gzipped(pixels[:size])
+        contents[f"{part}-labels-idx1-ubyte.gz"] = gzipped(labels[:size])
 
     def plain_file(origin, file_name, cache_dir, digest):
         assert len(bytes.fromhex(digest)) == (16 if "fashion" in file_name else 32)
