@@ -17,12 +17,6 @@ def test_features_of_offered_entries_come_from_the_catalogue_and_unused_slots_ar
     np.testing.assert_array_equal(made.actions, [[[5, 6], [1, 2]], [[3, 4], [0, 0]]])
 
 
-def test_memory_depends_on_the_offered_actions_and_not_on_the_catalogue():
-    catalogue = np.ones((10_000, 4), np.float32)
-    made = action_sets.normalized(sets(np.full((20, 25), 9_999)), catalogue)
-    assert made.actions.nbytes == 20 * 25 * 4 * 4
-
-
 def test_joined_sets_have_as_many_slots_as_the_widest_part():
     catalogue = np.ones((3, 1), np.float32)
     narrow, wide = (action_sets.normalized(sets(each), catalogue) for each in ([[0]], [[0, 1, 2], [1, -1, -1]]))

@@ -1,5 +1,7 @@
 """Tests of data.ads, with small tables and, where it is, the real one."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -10,42 +12,21 @@ ROWS = [(1, 0, 0), (0, 0, 1), (0, 0, 0), (1, 1, 0), (0, 0, 1), (1, 0, 0), (1, 0,
 HEADER = "Ad 1,Ad 2,Ad 3"
 
 
-@pytest.fixture
-def table(tmp_path):
-    """Writes a table of these lines, after a byte order mark as spreadsheets write it, and returns its path."""
-
-    def write(*lines: str) -> str:
-        path = tmp_path / "clicks.csv"
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
-        return str(path)
-
-    return write
-
-
-def lines(rows=ROWS) -> list[str]:
-    return [",".join(map(str, row)) for row in rows]
-
-
-def refusal(path: str, clients: int = 1) -> str:
-    with pytest.raises(UsageError) as raised:
-        ads.from_table(path, clients, 0)
-    return str(raised.value)
-
-
-def test_rows_are_partitioned_in_equal_shares(table):
-    found = ads.from_table(table(HEADER, *lines()), 7, 0)
+def test_rows_are_partitioned_in_equal_shares(write):
+    rows = [",".join(map(str, row)) for row in ROWS]
+    found = ads.from_table(write("\n".join(["\ufeff" + HEADER, *rows, ""])), 7, 0)  # As spreadsheets write it.
     assert (found.clicks.shape, found.clicks.dtype) == ((7, 1, 3), np.uint8)
     assert sorted(map(tuple, found.clicks[:, 0].tolist())) == sorted(ROWS)
     assert found.names == ("Ad 1", "Ad 2", "Ad 3")
     np.testing.assert_allclose(found.rates, [4 / 7, 1 / 7, 3 / 7])
 
 
-@pytest.mark.parametrize(
-    ("line", "value"), [("0,2,0", "2"), ("0,x,1", "'x'"), ("0,,1", "a missing value"), ("0,0.5,1", "0.5")]
-)
-def test_other_values_than_0_and_1_are_refused_with_their_place(table, line, value):
-    path = table(HEADER, "1,0,0", line, "0,0,1")
-    assert refusal(path).startswith(f"--data_file: {value} in column 'Ad 2' (line 3 of {path}) is not ")
+@pytest.mark.parametrize(("cell", "shown"), [("2", "2"), ("x", "'x'"), ("", "a missing value"), ("0.5", "0.5")])
+def test_other_values_than_0_and_1_are_refused_with_their_place(write, cell, shown):
+    path = write(f"{HEADER}\n1,0,0\n0,{cell},1\n0,0,1\n")
+    message = f"--data_file: {shown} in column 'Ad 2' (line 3 of {path}) is not "
+    with pytest.raises(UsageError, match=re.escape(message)):
+        ads.from_table(path, 1, 0)
 
 
 def test_the_real_table(shared_data):

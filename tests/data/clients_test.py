@@ -1,6 +1,7 @@
 """Tests of data.clients."""
 
 import sqlite3
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,16 +18,6 @@ def _examples(count: int) -> clients.Examples:
 
 def _clients(*owners: int, names: str = "abc") -> clients.ArrayClients:
     return clients.ArrayClients(_examples(len(owners)), np.array(owners), list(names))
-
-
-class _Counted(clients.ArrayClients):
-    """Counts the clients that are read."""
-
-    loads = 0
-
-    def load(self, index):
-        self.loads += 1
-        return super().load(index)
 
 
 def test_a_client_beyond_the_cap_keeps_distinct_examples_of_its_own_in_order():
@@ -47,25 +38,12 @@ def test_each_participation_of_a_client_beyond_the_cap_has_a_new_sample():
     assert capped.load(1, participation=1).labels.tolist() == [50, 51, 52]
 
 
-def _writers(second: int = 8) -> clients.ArrayClients:
-    """Two clients of one and two posts, of one word and of two."""
-    bags = text.Bags(np.int32([7, 5, second, 9, 6]), np.ones(5, np.float32), np.array([0, 1, 3, 5]))
-    return clients.ArrayClients(clients.Examples(bags, np.array([3, 4, 5])), np.array([1, 0, 1]), ["a", "b"])
-
-
-def test_file_checksum_of_a_large_file_sees_its_size_and_both_ends(tmp_path, monkeypatch):
+def test_the_checksum_of_a_large_file_depends_on_its_size_and_both_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(clients, "_CHECKED_END_BYTES", 100)
-    path = tmp_path / "large"
-
-    def checksum(size: int, changed_byte: int) -> str:
-        with open(path, "wb") as file:
-            file.truncate(size)
-            file.seek(changed_byte)
-            file.write(b"x")
-        return clients.file_checksum(str(path))
-
-    size = 1000
-    assert len({checksum(size, 0), checksum(size, size - 1), checksum(size + 1, 0)}) == 3
+    contents = [b"x" + bytes(999), bytes(999) + b"x", b"x" + bytes(1000)]
+    for number, content in enumerate(contents):
+        (tmp_path / str(number)).write_bytes(content)
+    assert len({clients.file_checksum(str(tmp_path / str(number))) for number in range(3)}) == 3
 
 
 def test_array_clients_own_their_rows_in_the_order_of_the_source():
@@ -92,22 +70,27 @@ def test_the_capped_choice_depends_on_the_seed_and_on_the_client_alone():
 
 
 def test_a_pool_takes_whole_clients_until_the_last_and_reads_no_more():
-    population = _Counted(_examples(30), np.repeat([0, 1, 2], 10), list("abc"))
-    labels = clients.pool(population, max_examples=15, seed=0).labels
+    population, load = _clients(*np.repeat([0, 1, 2], 10)), clients.ArrayClients.load
+    with mock.patch.object(clients.ArrayClients, "load", autospec=True, side_effect=load) as loads:
+        labels = clients.pool(population, max_examples=15, seed=0).labels
+    assert loads.call_count == 2
     assert len(set(labels.tolist())) == 15
     assert sorted(np.bincount(labels // 10, minlength=3)) == [0, 5, 10]
-    assert population.loads == 2
     again, other = (clients.pool(population, 15, seed=seed).labels.tolist() for seed in (0, 1))
     assert labels.tolist() == again != other
 
 
-def test_checksums_see_contents_dtype_shape_owners_and_words_but_not_memory_layout():
+def test_checksums_depend_on_contents_dtype_shape_owners_and_words_but_not_on_memory_layout():
+    def of_words(second: int) -> str:
+        bags = text.Bags(np.int32([7, 5, second, 9, 6]), np.ones(5, np.float32), np.array([0, 1, 3, 5]))
+        return clients.ArrayClients(clients.Examples(bags, np.arange(3)), np.array([1, 0, 1]), ["a", "b"]).checksum
+
     array = np.array([[1, 2], [3, 4]], np.int32)
     others = [np.array([[1, 2], [3, 5]], np.int32), array.astype(np.int64), array.ravel()]
     assert len({clients.array_checksum(one) for one in (array, *others)}) == 4
     assert clients.array_checksum(np.asfortranarray(array)) == clients.array_checksum(array)
     assert _clients(0, 1, 2).checksum == _clients(0, 1, 2).checksum != _clients(0, 2, 1).checksum
-    assert _writers().checksum == _writers().checksum != _writers(second=2).checksum
+    assert of_words(8) == of_words(8) != of_words(2)
     assert clients.ArrayClients(_examples(1), np.zeros(1, int), ["a"], "digest").checksum == "digest"
 
 
@@ -118,7 +101,7 @@ SPLITS = {
 
 
 def _parse(serialized: list[bytes]) -> clients.Examples:
-    labels = np.array([int(item) for item in serialized], np.int32)
+    labels = np.array(serialized, np.int32)
     return clients.Examples(labels[:, np.newaxis].astype(np.float32), labels)
 
 
@@ -131,40 +114,27 @@ def _labels(population: clients.ClientData) -> list[list[int]]:
     return [population.load(index).labels.tolist() for index in range(len(population))]
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [lambda content: b"", lambda content: b"no database " * 1000, lambda content: content[: len(content) // 2]],
-    ids=["empty", "no_database", "truncated"],
-)
-def test_a_damaged_file_is_named_with_the_flag(path, damage):
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(UsageError, match=r"toy\.sqlite is not readable.*--data_dir"):
-        clients.SqliteClients(path, "train", _parse)
-
-
-def test_damage_found_while_reading_a_client_is_named_with_the_flag(path):
+def test_a_damaged_file_is_named_with_the_flag(path):
     population = clients.SqliteClients(path, "train", _parse)
-    path.write_bytes(b"no database " * 1000)
+    for content in (b"", path.read_bytes()[:5000], b"no database " * 1000):
+        path.write_bytes(content)
+        with pytest.raises(UsageError, match=r"toy\.sqlite is not readable.*--data_dir"):
+            clients.SqliteClients(path, "train", _parse)
     with pytest.raises(UsageError, match=r"toy\.sqlite is not readable.*--data_dir"):
         population.load(0)
 
 
 def test_kept_rows_of_another_database_or_damaged_ones_are_found_again(path, write_database):
-    first = _labels(clients.SqliteClients(path, "train", _parse))
+    with sqlite3.connect(path) as connection:  # The rows of a client need not be together.
+        connection.execute("INSERT INTO examples VALUES ('train', 'ann', ?)", (b"6",))
+    assert _labels(clients.SqliteClients(path, "train", _parse)) == [[4, 6], [5, 9, 2], [3, 1]]
     kept = path.with_name("toy.sqlite.train.rows.npz")
-    other = kept.read_bytes()[:50]
+    damaged = kept.read_bytes()[:50]
     path.unlink()
     write_database(path, {"train": {"ann": [b"1"], "bob": [b"2", b"3"], "zoe": [b"5"]}})
     assert _labels(clients.SqliteClients(path, "train", _parse)) == [[1], [2, 3], [5]]
-    kept.write_bytes(other)
+    kept.write_bytes(damaged)
     assert _labels(clients.SqliteClients(path, "train", _parse)) == [[1], [2, 3], [5]]
-    assert first == [[4], [5, 9, 2], [3, 1]]
-
-
-def test_rows_of_a_client_need_not_be_together(path):
-    with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO examples VALUES ('train', 'ann', ?)", (b"6",))
-    assert _labels(clients.SqliteClients(path, "train", _parse)) == [[4, 6], [5, 9, 2], [3, 1]]
 
 
 def test_clients_have_the_examples_of_their_split_in_the_order_of_the_file_which_is_not_written(path, monkeypatch):

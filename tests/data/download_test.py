@@ -9,6 +9,7 @@ import socketserver
 import threading
 import time
 import urllib.request
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -26,14 +27,7 @@ def _google_hash(content: bytes) -> str:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """Serves one archive.
-
-    Attributes:
-      archive: Its bytes.
-      hashes: Values of `x-goog-hash` headers.
-      cut: Bytes after which the next answer breaks off, or None.
-      num_requests: Number of requests so far.
-    """
+    """Serves an archive, with values of `x-goog-hash` headers; the next answer ends after `cut` bytes, if any."""
 
     daemon_threads = True
     archive = ARCHIVE
@@ -88,17 +82,21 @@ def _names(folder: pathlib.Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_download_that_differs_from_the_first_one_is_refused(server, tmp_path):
-    path = download.lzma_file(server.origin, NAME, str(tmp_path))
-    record = tmp_path / f"{NAME}.sha256"
+def test_a_download_is_decompressed_once_and_one_that_differs_from_the_first_is_refused(server, tmp_path):
+    server.hashes = ("crc32c=AAAAAA==", f"crc32c=AAAAAA==,{_google_hash(ARCHIVE)}")
+    folder = tmp_path / "made" / "here"
+    path, record = folder / NAME, folder / f"{NAME}.sha256"
+    for _ in range(2):  # A file that is there is not asked for.
+        assert download.lzma_file(server.origin, NAME, str(folder)).read_bytes() == CONTENT
+    assert (server.num_requests, _names(folder)) == (1, [path.name, record.name])
     assert record.read_text() == hashlib.sha256(ARCHIVE).hexdigest() + "\n"
     path.unlink()
-    assert download.lzma_file(server.origin, NAME, str(tmp_path)).read_bytes() == CONTENT
+    assert download.lzma_file(server.origin, NAME, str(folder)).read_bytes() == CONTENT
     path.unlink()
     record.write_text("00" * 32 + "\n")
     with pytest.raises(UsageError, match=f"differs from the first one: .* delete {record}"):
-        download.lzma_file(server.origin, NAME, str(tmp_path))
-    assert _names(tmp_path) == [record.name]
+        download.lzma_file(server.origin, NAME, str(folder))
+    assert _names(folder) == [record.name]
 
 
 @pytest.mark.parametrize("digest", [hashlib.sha256(ARCHIVE).hexdigest(), hashlib.md5(ARCHIVE).hexdigest(), None])
@@ -110,33 +108,20 @@ def test_a_plain_file_is_kept_as_it_is(server, tmp_path, digest):
     assert server.num_requests == 1
 
 
-def _at_once(count: int, call) -> list:
-    """Results of several threads; file locks exclude threads as they exclude processes."""
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(call())) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+def _at_once(call) -> list:
+    """Results of four threads; file locks exclude threads as they exclude processes."""
+    with futures.ThreadPoolExecutor(4) as pool:
+        return [done.result() for done in [pool.submit(call) for _ in range(4)]]
 
 
 @pytest.mark.slow
 def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
-    paths = _at_once(4, lambda: download.lzma_file(server.origin, NAME, str(tmp_path)))
+    paths = _at_once(lambda: download.lzma_file(server.origin, NAME, str(tmp_path)))
     assert [path.read_bytes() == CONTENT for path in paths] == [True] * 4
-    plain = _at_once(4, lambda: download.plain_file(server.origin, "toy.bin", str(tmp_path)))
+    plain = _at_once(lambda: download.plain_file(server.origin, "toy.bin", str(tmp_path)))
     assert [path.read_bytes() == ARCHIVE for path in plain] == [True] * 4
     assert server.num_requests == 2
     assert _names(tmp_path) == ["toy.bin", NAME, f"{NAME}.sha256"]
-
-
-def test_a_download_is_decompressed_into_the_cache_folder(server, tmp_path):
-    server.hashes = ("crc32c=AAAAAA==", f"crc32c=AAAAAA==,{_google_hash(ARCHIVE)}")
-    folder = tmp_path / "made" / "here"
-    for _ in range(2):  # A file that is there is not asked for.
-        assert download.lzma_file(server.origin, NAME, str(folder)).read_bytes() == CONTENT
-    assert (server.num_requests, _names(folder)) == (1, [NAME, f"{NAME}.sha256"])
 
 
 def test_a_transfer_that_breaks_off_is_refused_and_starts_again(server, tmp_path):

@@ -37,48 +37,48 @@ def test_a_table_is_looked_up_where_the_user_is_then_in_the_data_folder_then_amo
         assert found(None) == found()
 
 
-def test_a_file_that_can_be_downloaded_is_taken_from_the_flag_s_folder_then_from_the_environment_s(
-    tmp_path, monkeypatch
-):
+def test_a_downloadable_file_is_taken_from_the_flag_s_folder_then_from_the_environment_s(tmp_path, monkeypatch):
     flag, environment = tmp_path / "flag", tmp_path / "environment"
     for folder in (flag, environment):
         folder.mkdir()
         (folder / "a.lzma").touch()
-    assert files.instead_of_download(None, ["a", "a.lzma"], "there") is None
+
+    def found(data_dir):
+        return files.instead_of_download(data_dir, ["a", "a.lzma"], "there")
+
+    assert found(None) is None
     monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(environment))
-    assert files.instead_of_download(None, ["a", "a.lzma"], "there") == environment / "a.lzma"
-    assert files.instead_of_download(str(flag), ["a", "a.lzma"], "there") == flag / "a.lzma"
+    assert (found(None), found(str(flag))) == (environment / "a.lzma", flag / "a.lzma")
     (flag / "a").touch()
-    assert files.instead_of_download(str(flag), ["a", "a.lzma"], "there") == flag / "a"
+    assert found(str(flag)) == flag / "a"
+    with pytest.raises(UsageError, match=r"no b in .*--data_dir or FEDBANDITS_DATA_DIR, .*download it from there"):
+        files.instead_of_download(str(flag), ["b"], "there")
+    assert files.instead_of_download(None, ["b"], "there") is None  # Only the flag's folder must hold it.
 
 
-# Files that are written whole.
-
-
-@pytest.mark.parametrize(
-    "action", ["files.replace(path, bytes(9000))", "files.save_arrays(path, {'b': np.zeros(900), 'c': np.zeros(900)})"]
-)
-def test_no_space_leaves_the_file_before_and_is_reported_once(tmp_path, action):
-    files.replace(tmp_path / "a.json", b"1" * 1000)
-    code = f"""
+# Writes too much in two ways, where files have at most 4096 bytes.
+_WRITES = """
 import pathlib, resource, sys
 import numpy as np
-import pandas as pd
 from data.errors import Failure
 from data import files
 path = pathlib.Path(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-try:
-    {action}
-except Failure as error:
-    print(error, file=sys.stderr)
+for write in (lambda: files.replace(path, bytes(9000)), lambda: files.save_arrays(path, {"b": np.zeros(9000)})):
+    try:
+        write()
+    except Failure as error:
+        print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a.json")], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.stderr == (
-        f"{tmp_path / 'a.json'} cannot be written (File too large). Everything that was written before is kept.\n"
-    )
+
+
+def test_without_space_an_earlier_file_stays_and_the_failure_is_reported_once(tmp_path):
+    path = tmp_path / "a.json"
+    files.replace(path, b"1" * 1000)
+    words = [sys.executable, "-c", _WRITES, str(path)]
+    printed = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+    message = f"{path} cannot be written (File too large). Everything that was written before is kept.\n"
+    assert printed == 2 * message
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1" * 1000)]
 
 
@@ -93,10 +93,6 @@ def test_a_file_is_looked_for_in_the_flag_s_folder_or_else_in_the_environment_s(
     monkeypatch.setenv("FEDBANDITS_DATA_DIR", str(tmp_path))
     for data_dir in (None, ""):
         assert files.find(data_dir, "a.npz") == tmp_path / "a.npz"
-    # Only the flag's folder must hold what can be downloaded.
-    assert files.instead_of_download(None, ["b"], "there") is None
-    with pytest.raises(UsageError, match=r"no b in .*--data_dir or FEDBANDITS_DATA_DIR, .*download it from there"):
-        files.instead_of_download(str(tmp_path), ["b"], "there")
 
 
 def test_a_file_is_replaced_and_leaves_no_part_and_links_and_devices_stay(tmp_path):
@@ -113,17 +109,12 @@ def test_a_file_is_replaced_and_leaves_no_part_and_links_and_devices_stay(tmp_pa
 
 
 def test_texts_of_a_csv_file_are_no_formulas_and_numbers_stay_numbers():
-    table = pd.DataFrame(
-        {
-            "client": ["=cmd|' /C calc'!A0", "+1+1", "@SUM(1)", "-x", "\tname", "-0.5", "ann", None],
-            "=loss": [-0.5, 1.25, np.nan, 0, 0, 0, 0, 0],
-            "count": range(8),
-        }
-    )
+    names = ["=cmd|' /C calc'!A0", "+1+1", "@SUM(1)", "-x", "\tname", "-0.5", "ann", None]
+    table = pd.DataFrame({"client": names, "=loss": [-0.5, 1.25, np.nan, 0, 0, 0, 0, 0], "count": range(8)})
     content = files.as_csv(table, float_format="%.6g")
     assert content.decode().splitlines()[0] == "client,'=loss,count"
     again = pd.read_csv(io.BytesIO(content), dtype={"client": str})
-    assert again["client"].tolist()[:7] == ["'=cmd|' /C calc'!A0", "'+1+1", "'@SUM(1)", "'-x", "'\tname", "-0.5", "ann"]
+    assert again["client"].tolist()[:7] == [*(f"'{name}" for name in names[:5]), "-0.5", "ann"]
     pd.testing.assert_series_equal(again["'=loss"], table["=loss"], check_names=False)
     plain = table.iloc[5:7].rename(columns={"=loss": "loss"})
     assert files.as_csv(plain) == plain.to_csv(index=False).encode()

@@ -8,37 +8,31 @@ from scipy import stats
 from data import interaction_log, log_checks, tables
 
 
-def _log(propensities, actions=None, clients=None, num_actions=2, **others) -> interaction_log.InteractionLog:
+def _log(propensities, actions=None, clients=None, num_actions=2) -> interaction_log.InteractionLog:
     count = len(propensities)
     clients = np.arange(count) if clients is None else np.asarray(clients)
-    return interaction_log.ordered(
-        [f"c{number}" for number in range(int(clients.max()) + 1)],
-        clients,
-        None,
-        [f"a{number}" for number in range(num_actions)],
-        {
-            "actions": np.zeros(count, int) if actions is None else actions,
-            "rewards": np.zeros(count),
-            "propensities": np.asarray(propensities),
-        },
-        **others,
-    )
+    columns = {"actions": np.zeros(count, int) if actions is None else actions, "rewards": np.zeros(count)}
+    columns["propensities"] = np.asarray(propensities)
+    names = [f"c{number}" for number in range(int(clients.max()) + 1)]
+    return interaction_log.ordered(names, clients, None, [f"a{number}" for number in range(num_actions)], columns)
 
 
 def test_the_mean_of_inverse_propensities_is_the_number_of_actions_under_full_support():
     draw = np.random.default_rng(0)
     probabilities = np.array([0.7, 0.2, 0.1])
     actions = draw.choice(3, 3000, p=probabilities)
-    log = _log(probabilities[actions], actions, np.arange(3000) // 10, 3)
-    finding = log_checks.mean_inverse_propensity(log)
-    assert not finding.is_warning
-    assert "the number of actions, 3." in finding.text
-    fewer = log_checks.mean_inverse_propensity(_log(probabilities[actions], actions, np.arange(3000) // 10, 5))
-    assert fewer.is_warning
-    assert "an action that was impossible" in fewer.text
-    halved = log_checks.mean_inverse_propensity(_log(probabilities[actions] / 2, actions, np.arange(3000) // 10, 3))
-    assert halved.is_warning
-    assert "propensities that are too small" in halved.text
+
+    def finding(factor=1.0, num_actions=3):
+        log = _log(factor * probabilities[actions], actions, np.arange(3000) // 10, num_actions)
+        return log_checks.mean_inverse_propensity(log)
+
+    assert not finding().is_warning
+    assert "the number of actions, 3." in finding().text
+    impossible, small = finding(num_actions=5), finding(factor=0.5)
+    assert impossible.is_warning
+    assert "an action that was impossible" in impossible.text
+    assert small.is_warning
+    assert "propensities that are too small" in small.text
 
 
 def test_its_standard_error_is_over_clients():
@@ -75,13 +69,11 @@ _LOGGING = np.array([[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]])  # One row per kind of c
 _RATES = np.array([0.3, 0.15, 0.05])
 
 
-def _sampled_log(seed, clients=300, rows=8, logging=_LOGGING, after=False, rarest=None, **changed):
+def _sampled_log(seed, clients=300, rows=8, logging=_LOGGING, after=False, **changed):
     """Log of clients of two kinds; `after` adds the column `converted_at is missing`, which follows the reward."""
     draw = np.random.default_rng(seed)
     kinds = np.repeat(draw.integers(2, size=clients), rows)
     probabilities = np.asarray(logging)[kinds]
-    if rarest is not None:
-        probabilities = np.tile([1 - 2 * rarest, rarest, rarest], (len(kinds), 1))
     actions = (draw.random((len(kinds), 1)) > probabilities.cumsum(axis=1)[:, :-1]).sum(axis=1)
     rewards = (draw.random(len(kinds)) < _RATES[actions]).astype(float)
     features = [kinds, draw.normal(size=len(kinds)), draw.random(len(kinds)) < 0.01, draw.standard_t(2, len(kinds))]
@@ -90,14 +82,10 @@ def _sampled_log(seed, clients=300, rows=8, logging=_LOGGING, after=False, rares
         features, names = [*features, rewards == 0], [*names, "converted_at is missing"]
     columns = {"actions": actions, "rewards": rewards, "propensities": probabilities[np.arange(len(kinds)), actions]}
     used = [{"name": name, "use": "feature"} for name in ("kind", "age", "color", "price", "converted_at")]
+    client_ids, owners = [f"c{number}" for number in range(clients)], np.repeat(np.arange(clients), rows)
+    contexts, others = np.stack(features, axis=1).astype(np.float32), {"feature_names": tuple(names)}
     return interaction_log.ordered(
-        [f"c{number}" for number in range(clients)],
-        np.repeat(np.arange(clients), rows),
-        np.stack(features, axis=1).astype(np.float32),
-        _ACTIONS,
-        columns | changed,
-        feature_names=tuple(names),
-        report={"columns": used},
+        client_ids, owners, contexts, _ACTIONS, columns | changed, report={"columns": used}, **others
     )
 
 
@@ -107,7 +95,14 @@ def _uniform(log):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "how", [{}, {"rarest": 0.01}, {"rarest": 0.003, "rows": 2}, {"clients": 12}, {"clients": 12, "rows": 40}]
+    "how",
+    [
+        {},
+        {"logging": [[0.98, 0.01, 0.01]] * 2},
+        {"logging": [[0.994, 0.003, 0.003]] * 2, "rows": 2},
+        {"clients": 12},
+        {"clients": 12, "rows": 40},
+    ],
 )
 def test_correct_logs_fail_no_more_often_than_the_level(how):
     logs = [_sampled_log(seed, **how) for seed in range(60)]

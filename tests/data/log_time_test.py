@@ -38,17 +38,13 @@ def _rewards(log):
     return {name: log.rewards[log.clients == client].tolist() for client, name in enumerate(log.client_ids)}
 
 
-def test_rows_are_in_the_order_of_time_and_time_is_no_feature():
+def test_rows_are_in_the_order_of_time_and_time_is_a_feature_only_if_it_is_named():
     log = _log(time_column="day")
     assert _rewards(log) == {"a": [0, 1, 5], "b": [2, 4, 6]}
     assert log.feature_names == ("age",)
+    assert _log(time_column="day", feature_columns="day,age").feature_names[:2] == ("age", "day")
     days = (np.array(["2023-01-02", "2023-01-03", "2023-01-05"], "datetime64[us]").astype(float)).tolist()
     assert log.times[log.clients == 0].tolist() == days
-
-
-def test_a_time_that_is_named_a_feature_is_one():
-    log = _log(time_column="day", feature_columns="day,age")
-    assert log.feature_names[:2] == ("age", "day")
 
 
 _NUMBERED = [int(day[-1]) for day in DAYS]
@@ -63,7 +59,6 @@ _NUMBERED = [int(day[-1]) for day in DAYS]
         ([f"2023010{day}235959" for day in _NUMBERED], "2023-01-02", "2023-01-05"),
         ([f"2023010{day}T100000+0200" for day in _NUMBERED], "2023-01-02T08:00Z", "2023-01-05T10:00+02:00"),
         ([f"{day} Jan 2023 10:00" for day in _NUMBERED], "2023-01-02 10:00", "2023-01-05 09:59"),
-        ([f"{day}T10:00:00+02:00" for day in DAYS], "2023-01-02T08:00Z", "2023-01-05T10:00+02:00"),
         (pd.to_datetime([f"{day}T10:00:00Z" for day in DAYS]), "2023-01-02T10:00Z", "2023-01-05T11:00+02:00"),
         (_NUMBERED, "2", "4.5"),
         ([day * 1e9 for day in _NUMBERED], "2e9", "5000000000"),
@@ -76,17 +71,20 @@ def test_from_and_until_keep_a_half_open_interval_of_any_kind_of_time(column, st
     assert "left out: 3 rows outside of --from and --until" in log.report["notes"][0]
 
 
-def test_shown_times_are_times_that_flags_take():
-    for column, shown in (
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
         (DAYS, "2023-01-04"),
         ([f"{day}T10:00:00+02:00" for day in DAYS], "2023-01-04T08:00:00Z"),
         ([f"{day} 10:00:00.250" for day in DAYS], "2023-01-04T10:00:00.250000"),
         ([1.7e9 + day for day in _NUMBERED], "1700000004"),
-    ):
-        frame = pd.DataFrame(LOG).assign(day=column)
-        times = log_time.of_log(_log(frame, time_column="day"))
-        assert times.shown(np.sort(times.values)[3]) == shown
-        assert _rewards(_log(frame, time_column="day", from_time=shown)) == {"a": [5], "b": [4, 6]}
+    ],
+)
+def test_shown_times_are_times_that_flags_take(column, shown):
+    frame = pd.DataFrame(LOG).assign(day=column)
+    times = log_time.of_log(_log(frame, time_column="day"))
+    assert times.shown(np.sort(times.values)[3]) == shown
+    assert _rewards(_log(frame, time_column="day", from_time=shown)) == {"a": [5], "b": [4, 6]}
 
 
 def test_late_rewards_are_0_and_recent_rows_are_left_out():
@@ -98,77 +96,55 @@ def test_late_rewards_are_0_and_recent_rows_are_left_out():
         "window does.",
         "Counted as 0: 1 row without a reward within 2d.",
     ]
-    earlier = _log(**roles, log_until="2023-01-05")
-    assert _rewards(earlier) == {"a": [0, 1], "b": [0]}
+    assert _rewards(_log(**roles, log_until="2023-01-05")) == {"a": [0, 1], "b": [0]}
     numbers = pd.DataFrame(LOG).assign(day=[3, 1, 2, 4, 5, 6], paid=[4, 4, None, 6, 5, 7])
     assert _rewards(_log(numbers, **roles | {"reward_window": "2"})) == _rewards(log)
     datetimes = pd.DataFrame(LOG).assign(day=pd.to_datetime(DAYS), paid=pd.to_datetime(OBSERVED))
     assert _rewards(_log(datetimes, **roles | {"reward_window": "48h"})) == _rewards(log)
+    unobserved = _log(pd.DataFrame(LOG).assign(reward=[1.0, 2.0, None, 4.0, 5.0, 6.0]), **roles)
+    assert _rewards(unobserved) == _rewards(log)
+    assert unobserved.report["notes"][2].startswith("Counted as 0: 2 rows without")
+    without_times = _log(time_column="day", reward_window="2d")  # Until the 6th.
+    assert _rewards(without_times) == {"a": [0, 1], "b": [2, 4]}
+    assert len(without_times.report["notes"]) == 2
 
 
-def test_a_reward_that_no_one_observed_is_0_with_a_window():
-    frame = pd.DataFrame(LOG).assign(reward=[1.0, 2.0, None, 4.0, 5.0, 6.0])
-    log = _log(frame, time_column="day", reward_time_column="paid", reward_window="2d")
-    assert _rewards(log) == {"a": [0, 1, 5], "b": [0, 4]}
-    assert log.report["notes"][2].startswith("Counted as 0: 2 rows without")
-
-
-@pytest.mark.parametrize(
-    ("meaning", "expected"), [("drop", {"a": [0, 5], "b": [2, 4, 6]}), ("zero", {"a": [0, 0, 5], "b": [2, 4, 6]})]
-)
+@pytest.mark.parametrize(("meaning", "first"), [("drop", []), ("zero", [0])])
 @pytest.mark.parametrize("empty", [None, "", "NA"])
-def test_an_empty_reward_is_dropped_or_0_if_the_user_says_so(tmp_path, meaning, expected, empty):
+def test_an_empty_reward_is_dropped_or_0_if_the_user_says_so(meaning, first, empty):
     frame = pd.DataFrame(LOG).assign(reward=[empty, 2, 0, 4, 5, 6])
     log = _log(frame, unobserved_rewards=meaning)
-    assert {name: sorted(values) for name, values in _rewards(log).items()} == expected
+    assert {name: sorted(values) for name, values in _rewards(log).items()} == {"a": [*first, 0, 5], "b": [2, 4, 6]}
     assert log.report["notes"] == [f"1 row without a reward: {schema.UNOBSERVED[meaning]}."]
     with pytest.raises(UsageError, match=r"--unobserved_rewards=drop .*distributed like observed ones"):
         _log(frame)
 
 
-def test_without_reward_times_rewards_count_as_they_are_in_rows_whose_window_has_ended():
-    log = _log(time_column="day", reward_window="2d")
-    assert _rewards(log) == {"a": [0, 1], "b": [2, 4]}
-    assert len(log.report["notes"]) == 2
-
-
+LATE = {"reward_time_column": "paid", "reward_window": "2d"}
 BAD_TIMES = [
     ({"day": [*DAYS[:5], "soon"]}, {}, r"--time_column: 'soon' \(line 7\)"),
     ({"day": [*DAYS[:5], None]}, {}, r"--time_column: .*\(line 7\)"),
-    ({"day": ["yes", "no"] * 3}, {}, r"--time_column: 'yes' \(line 2\)"),
     ({"day": ["1.5", "x"] * 3}, {}, r"--time_column: 'x' \(line 3\)"),
     ({"day": [*DAYS[:5], "2023-01-06T00:00Z"]}, {}, "with a time zone, such as '2023-01-06T00:00Z', and without"),
     ({"day": [f"0{day}/02/2023" for day in range(1, 7)]}, {}, "--time_column: .*can be read with"),
     (
         {},
         {"from_time": "2023-01-05T00:00Z"},
-        "--from=2023-01-05T00:00Z must be a date such as .* without a time zone, like the times of --time_column",
+        "--from=.*Z must be a date such as .* without a time zone, like the times",
     ),
-    ({}, {"from_time": "5 Jan 2023"}, "--from=5 Jan 2023 must be a date such as 2023-01-31"),
     ({"day": range(6)}, {"from_time": "2023-01-05"}, "--from=2023-01-05 must be a number, like the times"),
     ({}, {"from_time": "2023-01-99"}, "--from=2023-01-99 must be a date such as 2023-01-31"),
-    ({}, {"from_time": "5"}, "--from=5 must be a date"),
     ({}, {"until_time": "nan"}, "--until=nan must be a date"),
     ({}, {"from_time": "2023-01-05", "until_time": "2023-01-05"}, "--from=2023-01-05 must be before"),
     ({}, {"from_time": "2024-01-05"}, "No row .* is left after --from"),
     ({}, {"reward_window": "99d"}, "No row .* is left after"),
     ({}, {"reward_window": "7"}, "--reward_window=7 must be a duration"),
     ({}, {"reward_window": "-1d"}, "--reward_window=-1d must be a duration"),
-    ({}, {"reward_window": "long"}, "--reward_window=long must be a duration"),
     ({"day": range(6), "paid": range(6)}, {"reward_window": "7d"}, "--reward_window=7d must be a number"),
     ({"paid": range(6)}, {"reward_time_column": "paid"}, r"--reward_time_column: '?0'? \(line 2\)"),
     ({"paid": DAYS[::-1]}, {"reward_time_column": "paid"}, r"--reward_time_column: '2023-01-02' \(line 5\)"),
-    (
-        {"paid": [None, *OBSERVED[1:]]},
-        {"reward_time_column": "paid", "reward_window": "2d"},
-        r"--reward_time_column: .*\(line 2\)",
-    ),
-    (
-        {},
-        {"reward_time_column": "paid", "reward_window": "2d", "unobserved_rewards": "drop"},
-        "--unobserved_rewards=drop conflicts with",
-    ),
-    ({}, {"reward_time_column": "day"}, "--reward_time_column"),
+    ({"paid": [None, *OBSERVED[1:]]}, LATE, r"--reward_time_column: .*\(line 2\)"),
+    ({}, LATE | {"unobserved_rewards": "drop"}, "--unobserved_rewards=drop conflicts with"),
     ({}, {"reward_time_column": "reward"}, "that --reward_column already names"),
 ]
 
@@ -188,10 +164,8 @@ def test_the_latest_fifth_is_held_out_and_rows_within_the_window_before_are_in_n
     assert np.sort(times.values[split.is_held_out]).tolist() == [9, 10]
     assert np.sort(times.values[split.is_train]).tolist() == [1, 2, 3, 4, 5, 6]
     assert (split.train, split.held_out) == ([0, 1], [0, 1])
-    assert split.how == (
-        "the rows from 9 on, the latest fifth, of 2 clients, 2 of them seen in training; left out: 2 rows "
-        "whose --reward_window ends later"
-    )
+    described = "the rows from 9 on, the latest fifth, of 2 clients, 2 of them seen in training; left out: 2 rows "
+    assert split.how == described + "whose --reward_window ends later"
 
 
 def test_too_few_clients_before_the_cut_are_refused():
@@ -206,35 +180,24 @@ def timed_table(tmp_path):
     """A table of 8 clients, 10 days each; the last two days have other values and a new color."""
     days = np.tile(np.arange(1, 11), 8)
     is_last = days > 8
-    frame = pd.DataFrame(
-        {
-            "user": np.repeat([f"u{number}" for number in range(8)], 10),
-            "day": [f"2023-01-{day:02d}" for day in days],
-            "age": np.where(is_last, 1000.0, days),
-            "color": np.where(is_last, "new", "old"),
-            "note": np.where(is_last, "later words", "earlier text"),
-            "action": np.where(days % 2, "x", "y"),
-            "reward": np.where(is_last, 50.0, days % 2),
-            "p": 0.5,
-            "label": days % 2,
-        }
-    )
-    frame = frame.sample(frac=1, random_state=0)
-    frame.to_csv(tmp_path / "table.csv", index=False)
-    return str(tmp_path / "table.csv")
+    columns = {
+        "user": np.repeat([f"u{number}" for number in range(8)], 10),
+        "day": [f"2023-01-{day:02d}" for day in days],
+        "age": np.where(is_last, 1000.0, days),
+        "color": np.where(is_last, "new", "old"),
+        "note": np.where(is_last, "later words", "earlier text"),
+        "action": np.where(days % 2, "x", "y"),
+        "reward": np.where(is_last, 50.0, days % 2),
+        "p": 0.5,
+        "label": days % 2,
+    }
+    pd.DataFrame(columns).sample(frac=1, random_state=0).to_csv(tmp_path / "table.csv", index=False)
+    return {"data_file": str(tmp_path / "table.csv"), "client_column": "user", "time_column": "day", "hold_out": "time"}
 
 
 def test_a_tables_statistics_are_those_of_the_past(timed_table):
-    options = TaskOptions(
-        "tabular",
-        data_file=timed_table,
-        client_column="user",
-        label_column="label",
-        ignore_columns="action,reward,p",
-        text_columns="note",
-        time_column="day",
-        hold_out="time",
-    )
+    columns = {"label_column": "label", "ignore_columns": "action,reward,p", "text_columns": "note"}
+    options = TaskOptions("tabular", **timed_table, **columns)
     task = tabular.load(options)
     learned = task.statistics
     assert learned["columns"]["age"]["mean"] == 4.5
@@ -251,23 +214,12 @@ def test_a_tables_statistics_are_those_of_the_past(timed_table):
 
 @pytest.mark.parametrize("learn_from", ["simulator", "dr", "ips"])
 def test_a_logs_statistics_and_regressions_are_those_of_the_past(timed_table, learn_from):
-    task = logged.load(
-        TaskOptions(
-            "logged",
-            data_file=timed_table,
-            client_column="user",
-            ignore_columns="label,note",
-            **ROLES,
-            time_column="day",
-            hold_out="time",
-            learn_from=learn_from,
-        )
-    )
+    options = {"ignore_columns": "label,note", "learn_from": learn_from}
+    task = logged.load(TaskOptions("logged", **timed_table, **ROLES, **options))
     assert task.clients.rewards.high == 1
     ages = task.clients.load(0).features[:, 0]
     np.testing.assert_allclose(sorted(ages), (np.arange(1, 9) - 4.5) / np.arange(1, 9).std(), rtol=1e-5)
-    assert len(task.clients.load(0).labels) == 8
-    assert len(task.held_out.load(0).labels) == 2
+    assert (len(task.clients.load(0).labels), len(task.held_out.load(0).labels)) == (8, 2)
     assert task.clients.client_ids == task.held_out.client_ids
     assert not set(task.clients.numbers) & set(task.held_out.numbers)
     assert "8 of them seen in training" in task.report["held_out"]

@@ -8,7 +8,7 @@ from data import memory
 
 
 def _group(folder: pathlib.Path, names: tuple[str, str], limit: str, used: int, stat: str) -> None:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / names[0]).write_text(f"{limit}\n")
     (folder / names[1]).write_text(f"{used}\n")
     (folder / "memory.stat").write_text(stat)
@@ -25,9 +25,7 @@ def test_page_cache_counts_as_free(root):
     names = ("memory.max", "memory.current")
     _group(root / "sys/fs/cgroup/slice/job", names, "max", 900, "anon 800\nfile 100\n")
     _group(root / "sys/fs/cgroup/slice/other", names, "10", 9, "file 0\n")
-    (root / "sys/fs/cgroup/slice/memory.max").write_text("1000\n")
-    (root / "sys/fs/cgroup/slice/memory.current").write_text("900\n")
-    (root / "sys/fs/cgroup/slice/memory.stat").write_text("anon 800\nfile 100\n")
+    _group(root / "sys/fs/cgroup/slice", names, "1000", 900, "anon 800\nfile 100\n")
     assert memory._left_in_groups(root) == [200]
 
 

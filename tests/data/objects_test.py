@@ -46,12 +46,12 @@ def module(tmp_path, monkeypatch):
 
 def test_a_frozen_dataclass_of_a_module_is_its_name_parameters_and_source(module):
     digest = hashlib.sha256(SOURCE.encode()).hexdigest()[:16]
-    text = f"users_rules:Rule(share=0.25, name='a(b) c', sizes=(1, (2, None))) {digest}"
+    name = "users_rules:Rule(share=0.25, name='a(b) c', sizes=(1, (2, None)))"
     made = objects.of(module.Rule(0.25))
-    assert (made, made.problem, made.short) == (text, "", "Rule")
-    assert objects.UserObject(text).value == module.Rule(0.25)
-    assert objects.label(text) == "Rule(share=0.25, name='a(b) c', sizes=(1, (2, None)))"
-    assert objects.read("users_rules:Rule(share=0.25, name='a(b) c', sizes=(1, (2, None)))") == text
+    assert (made, made.problem, made.short) == (f"{name} {digest}", "", "Rule")
+    assert objects.UserObject(made).value == module.Rule(0.25)
+    assert objects.label(made) == name.removeprefix("users_rules:")
+    assert objects.read(name) == made
     assert objects.read("users_rules:Rule(0.25)").value == module.Rule(0.25)
 
 
@@ -63,17 +63,10 @@ def test_a_text_that_is_no_object_is_refused(module, text):
         objects.read(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("users_rules:Rules", "cannot be imported"),
-        ("users_rules:Rule(size=1)", "fails"),
-        ("users_rules:Rule(1, 2, 3, 4)", "fails"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [("Rules", "cannot be imported"), ("Rule(size=1)", "fails")])
 def test_an_object_that_cannot_be_made_is_refused(module, text, message):
     with pytest.raises(UsageError, match=message):
-        _ = objects.read(text).value
+        _ = objects.read(f"users_rules:{text}").value
 
 
 def test_functions_classes_and_instances_of_a_module_are_named(module):
@@ -86,24 +79,13 @@ def test_functions_classes_and_instances_of_a_module_are_named(module):
 def test_a_changed_source_is_another_object(module, tmp_path):
     before = objects.of(module.Rule())
     (tmp_path / "users_rules.py").write_text(SOURCE + "# More.\n")
+    with pytest.raises(UsageError, match="has changed since it was imported"):
+        objects.of(module.Rule())
     importlib.reload(module)
-    assert objects.of(module.Rule()) != before
+    after = objects.of(module.Rule())
+    assert after == objects.read("users_rules:Rule(share=0.5, name='a(b) c', sizes=(1, (2, None)))") != before
     with pytest.raises(UsageError, match="users_rules:Rule has changed"):
         _ = objects.UserObject(str(before)).value
-
-
-def test_other_objects_are_only_of_this_process(module):
-    @dataclasses.dataclass(frozen=True)
-    class Local:
-        share: float = 0.5
-
-    for one in (lambda: 0, Local(), module.Loose(), module.Rule(share=np.zeros(2)), object()):
-        made = objects.of(one)
-        assert made.problem
-        assert made.value is one
-        assert made.label
-        with pytest.raises(UsageError, match="was an object in memory"):
-            _ = objects.UserObject(str(made)).value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +94,15 @@ class Sampled:
     num_draws: int
 
 
-def test_an_object_in_memory_shows_its_parameters():
+def test_other_objects_exist_in_this_process_only_and_show_their_parameters(module):
+    for one in (lambda: 0, Sampled(len, 100), module.Loose(), module.Rule(share=np.zeros(2)), object()):
+        made = objects.of(one)
+        assert made.problem
+        assert made.value is one
+        assert made.label
+        assert made != objects.of(one)
+        with pytest.raises(UsageError, match="was an object in memory"):
+            _ = objects.UserObject(str(made)).value
     made = objects.of(Sampled(len, 100))
     assert (made.label, made.short) == ("Sampled(function=len, num_draws=100)", "Sampled")
     assert "parameters" in made.problem
@@ -131,11 +121,6 @@ def test_an_optimizer_of_tff_is_its_class_and_arguments():
     assert scheduled.problem  # A schedule cannot be recorded as text.
 
 
-@pytest.mark.parametrize("value", [1.5, lambda: 1.5])
-def test_an_object_or_the_result_of_a_function_is_made(value):
-    assert objects.of(value).made("rate", float, "a number") == 1.5
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -146,18 +131,7 @@ def test_an_object_or_the_result_of_a_function_is_made(value):
     ],
 )
 def test_an_object_of_another_type_or_a_function_that_fails_is_refused(value, message):
+    for valid in (1.5, lambda: 1.5):
+        assert objects.of(valid).made("rate", (int, float), "a number") == 1.5
     with pytest.raises(UsageError, match=message):
         objects.of(value).made("rate", (int, float), "a number")
-
-
-def test_a_module_that_was_edited_after_its_import_is_refused(module, tmp_path):
-    objects.of(module.Rule())
-    (tmp_path / "users_rules.py").write_text(SOURCE + "# More.\n")
-    with pytest.raises(UsageError, match="has changed since it was imported"):
-        objects.of(module.Rule())
-    importlib.reload(module)
-    assert objects.of(module.Rule()) == objects.read("users_rules:Rule(share=0.5, name='a(b) c', sizes=(1, (2, None)))")
-
-
-def test_objects_in_memory_never_have_the_same_text():
-    assert len({objects.of(object()) for _ in range(10)}) == 10

@@ -1,14 +1,10 @@
 """Tests of data.offers: tables and logs whose rows offer sets of actions."""
 
-import dataclasses
-import os
-
 import numpy as np
 import pandas as pd
 import pytest
 
 from data import frames, interaction_log, log_checks, log_table, schema
-from data.action_sets import ActionSets
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -31,15 +27,6 @@ a,2,40,z,2,false,,
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def to_file(text: str, name: str = "log.csv") -> str:
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return str(tmp_path / name)
-
-    return to_file
-
-
 def _schema(**flags) -> schema.Schema:
     columns = {"action_column": "item", "reward_column": "reward", "propensity_column": "propensity"}
     return schema.Schema(client_column="user", file_flag="--log", **columns | flags)
@@ -49,15 +36,6 @@ def _long(**flags) -> schema.Schema:
     return _schema(**{"decision_column": "visit", "chosen_column": "shown"} | flags)
 
 
-def _assert_equal(log: interaction_log.InteractionLog, other: interaction_log.InteractionLog):
-    for field in dataclasses.fields(log):
-        if field.name != "statistics":
-            values = (getattr(each, field.name) for each in (log, other))
-            pairs = zip(*((value if isinstance(value, ActionSets) else [value]) for value in values), strict=True)
-            for one, another in pairs:
-                np.testing.assert_equal(one, another)
-
-
 def test_a_log_with_offered_ids_restricts_the_named_actions(write):
     log = log_table.read(write(LOG), _schema(offered_column="offered"))
     assert (log.action_names, log.catalogue, log.feature_names) == (("7", "9", "10"), None, ("age",))
@@ -65,6 +43,7 @@ def test_a_log_with_offered_ids_restricts_the_named_actions(write):
     np.testing.assert_array_equal(log.contexts.entries, [[0, 1, 2], [0, 1, -1], [0, -1, 2], [-1, -1, 2]])
     sets = log.report["sets"]
     assert (sets["smallest"], sets["mean"], sets["largest"], log.num_actions) == (1, 2, 3, 3)
+    assert "add --offered_column=offered" in log_checks.check(log_table.read(write(LOG), _schema())).text
 
 
 def test_a_table_of_actions_gives_features_to_the_slots_of_a_set(write):
@@ -87,7 +66,7 @@ def test_a_log_without_sets_offers_all_of_its_table_of_actions(write):
     np.testing.assert_array_equal(log.actions, [2, 0, 1, 1])
 
 
-def test_lists_of_numbers_are_ids_like_those_of_labels(tmp_path):
+def test_lists_of_numbers_are_ids_like_those_of_labels():
     frame = pd.DataFrame({"user": ["a", "b"], "item": [1, 20], "reward": 1.0, "propensity": 0.5})
     for sets in ([[1, 3], [3, 20, 1]], [np.array([1.0, 3.0]), (3, 20, 1)], ["[1, 3]", "[3, 20, 1]"], ["1;3", "3;20;1"]):
         with frames.lent(frame.assign(offered=sets)) as name:
@@ -96,16 +75,25 @@ def test_lists_of_numbers_are_ids_like_those_of_labels(tmp_path):
         np.testing.assert_array_equal(log.contexts.entries, [[0, 1, -1], [0, 1, 2]])
 
 
-@pytest.mark.parametrize("flags", [{}, {"action_table": True}, {"long": True}, {"long": True, "action_column": None}])
-def test_a_written_log_is_read_back_equal(write, tmp_path, flags):
-    if flags.pop("long", False):
-        log = log_table.read(write(LONG), _long(ignore_columns="item" * ("action_column" in flags) or None, **flags))
-    else:
-        table = {"action_table": write(ITEMS, "items.csv")} if flags else {}
-        log = log_table.read(write(LOG), _schema(offered_column="offered", **table))
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        (LOG, {"offered_column": "offered"}),
+        (LOG, {"offered_column": "offered", "action_table": ITEMS}),
+        (LONG, {"decision_column": "visit", "chosen_column": "shown"}),
+        (LONG, {"decision_column": "visit", "chosen_column": "shown", "action_column": None, "ignore_columns": "item"}),
+    ],
+    ids=["names", "features", "long", "slots"],
+)
+def test_a_written_log_is_read_back_equal(write, tmp_path, text, flags):
+    if "action_table" in flags:
+        flags = {**flags, "action_table": write(ITEMS, "items.csv")}
+    log = log_table.read(write(text), _schema(**flags))
     for part in (log, log.take(np.array([1]))):
         interaction_log.write(part, tmp_path / "log.parquet")
-        _assert_equal(interaction_log.read(tmp_path / "log.parquet"), part)
+        again = interaction_log.read(tmp_path / "log.parquet")
+        for name in set(vars(part)) - {"statistics"}:
+            np.testing.assert_equal(getattr(again, name), getattr(part, name), name)
 
 
 def test_rows_of_a_log_in_long_form_are_grouped_by_client_and_decision(write):
@@ -126,29 +114,23 @@ def test_rows_of_a_log_in_long_form_are_grouped_by_client_and_decision(write):
     ]  # fmt: skip
 
 
-def test_actions_without_ids_are_named_by_their_slots(write):
-    log = log_table.read(write(LONG), _long(action_column=None, ignore_columns="item"))
-    assert (log.action_names, len(log.catalogue)) == (("1", "2"), 6)
-    np.testing.assert_array_equal(log.catalogue_actions[log.contexts.entries], [[0, 1]] * 3)
-
-
-def test_a_long_form_without_features_of_actions_restricts_the_named_actions(write):
-    log = log_table.read(write(LONG), _long(ignore_columns="price"))
-    assert (log.catalogue, log.action_names) == (None, ("x", "y", "z"))
-    np.testing.assert_array_equal(log.contexts.entries, [[-1, 1, 2], [0, -1, 2], [0, 1, -1]])
-    np.testing.assert_array_equal(log.actions, [1, 0, 1])
+def test_long_forms_without_ids_or_features_of_actions_name_slots_or_the_actions(write):
+    slots = log_table.read(write(LONG), _long(action_column=None, ignore_columns="item"))
+    assert (slots.action_names, len(slots.catalogue)) == (("1", "2"), 6)
+    np.testing.assert_array_equal(slots.catalogue_actions[slots.contexts.entries], [[0, 1]] * 3)
+    named = log_table.read(write(LONG), _long(ignore_columns="price"))
+    assert (named.catalogue, named.action_names) == (None, ("x", "y", "z"))
+    np.testing.assert_array_equal(named.contexts.entries, [[-1, 1, 2], [0, -1, 2], [0, 1, -1]])
+    np.testing.assert_array_equal(named.actions, [1, 0, 1])
 
 
 def test_features_of_both_files_are_joined_by_id(write):
     items = write("name,size\ny,10\nz,30\nx,20\nw,0\n", "items.csv")
     log = log_table.read(write(LONG), _long(action_table=items))
     price, size = log.catalogue.T
-    names = np.array(log.action_names)[log.catalogue_actions]
     assert log.action_names == ("y", "z", "x", "w")
-    order = {"y": 10, "z": 30, "x": 20}
-    np.testing.assert_array_equal(
-        np.argsort(size, kind="stable"), np.argsort([order[name] for name in names], kind="stable")
-    )
+    sizes = [{"y": 10, "z": 30, "x": 20}[log.action_names[action]] for action in log.catalogue_actions]
+    np.testing.assert_array_equal(np.argsort(size, kind="stable"), np.argsort(sizes, kind="stable"))
     assert len(set(price)) == 4  # Item z has two prices.
 
 
@@ -164,55 +146,33 @@ def test_long_form_equals_one_row_per_decision(write):
         np.testing.assert_equal(getattr(read, field), getattr(wide, field))
 
 
-ERRORS = {
-    "chosen_not_offered": ({"10|7": "9|7"}, r"Column 'item': '10' \(line 2\) of .* is not in the --offered_column"),
-    "unknown": ({"10|7": "10|7|8"}, r"--offered_column: '8' \(line 2\) of .* is not an action of --action_table"),
-    "twice": ({"10|7": "10|7|10"}, r"--offered_column: '10' \(line 2\) of .* occurs twice in its set"),
-    "empty": ({"9|7": ""}, r"--offered_column: .*\(line 5\) of .* is an empty set"),
-    "empty_id": ({"9|7": "9|"}, r"--offered_column: '9|' \(line 5\) of .* has an empty id"),
-    "propensity": (
-        {"0.9": "1.9"},
-        r"--propensity_column: 1.9 in column 'propensity' \(line 4 of .* is not a propensity",
-    ),
+SETS_ERRORS = {
+    "chosen_not_offered": ("10|7", "9|7", {}, r"Column 'item': '10' \(line 2\) of .* is not in the --offered_column"),
+    "unknown": ("10|7", "10|7|8", {}, r"--offered_column: '8' \(line 2\) of .* is not an action of --action_table"),
+    "twice": ("10|7", "10|7|10", {}, r"--offered_column: '10' \(line 2\) of .* occurs twice in its set"),
+    "empty": ("9|7", "", {}, r"--offered_column: .*\(line 5\) of .* is an empty set"),
+    "empty_id": ("9|7", "9|", {}, r"--offered_column: '9|' \(line 5\) of .* has an empty id"),
+    "propensity": ("0.9", "1.9", {}, r"--propensity_column: 1.9 in column 'propensity' \(line 4 of .* is not a prop"),
+    "same_id": ("9,3.0", "7,3.0", {}, r"--action_table: '7' \(line 4\) of .* is the id of an earlier row"),
+    "no_id": ("9,3.0", ",3.0", {}, r"--action_table: None \(line 4\) of .* is not an id"),
+    "no_features": ("9,3.0,red", "9,,", {}, r"'9' \(line 3\), '9' .* is offered, but all its features are missing"),
+    "other_column": ("", "", {"action_id_column": "key"}, "--action_id_column: there is no column 'key'"),
+    "large_set": ("", "", {"largest_set": 2}, r"--largest_set: '10' \(line 3\) of .* is offered after 2 others"),
 }
 
 
-@pytest.mark.parametrize(("changed", "message"), ERRORS.values(), ids=ERRORS)
-def test_an_invalid_set_is_refused_with_its_row_and_value(write, changed, message):
-    text = LOG
-    for old, new in changed.items():
-        assert old in text
-        text = text.replace(old, new)
+@pytest.mark.parametrize(("old", "new", "flags", "message"), SETS_ERRORS.values(), ids=SETS_ERRORS)
+def test_an_invalid_set_or_table_of_actions_is_refused_with_its_row_and_value(write, old, new, flags, message):
+    assert old in LOG or old in ITEMS
+    items = write(ITEMS.replace(old, new), "items.csv")
     with pytest.raises(UsageError, match=message):
-        log_table.read(write(text), _schema(offered_column="offered", action_table=write(ITEMS, "items.csv")))
+        log_table.read(write(LOG.replace(old, new)), _schema(offered_column="offered", action_table=items, **flags))
 
 
-TABLE_ERRORS = {
-    "twice": (ITEMS + "7,5.0,red\n", {}, r"--action_table: '7' \(line 5\) of .* is the id of an earlier row"),
-    "no_id": (ITEMS + ",5.0,red\n", {}, r"--action_table: None \(line 5\) of .* is not an id"),
-    "no_features": (
-        ITEMS.replace("9,3.0,red", "9,,"),
-        {},
-        r"'9' \(line 3\), '9' .* is offered, but all its features are missing",
-    ),
-    "other_column": (ITEMS, {"action_id_column": "key"}, "--action_id_column: there is no column 'key'"),
-    "large_set": (ITEMS, {"largest_set": 2}, r"--largest_set: '10' \(line 3\) of .* is offered after 2 others"),
-}
-
-
-@pytest.mark.parametrize(("items", "flags", "message"), TABLE_ERRORS.values(), ids=TABLE_ERRORS)
-def test_an_invalid_table_of_actions_is_refused(write, items, flags, message):
-    with pytest.raises(UsageError, match=message):
-        log_table.read(write(LOG), _schema(offered_column="offered", action_table=write(items, "items.csv"), **flags))
-
-
-def test_a_wrong_number_of_an_action_is_named_with_its_line_in_the_table_of_actions(write):
-    items = write(ITEMS + "".join(f"{number},1.0,red\n" for number in range(20, 40)) + "99,much,red\n", "items.csv")
+def test_numbers_of_actions_that_are_wrong_are_named_and_missing_ones_become_the_mean(write):
+    rows = "".join(f"{number},1.0,red\n" for number in range(20, 40)) + "99,much,red\n"
     with pytest.raises(UsageError, match=r"Column 'price' has numbers in all but 1 of 24 cells: 'much' \(line 25\)"):
-        log_table.read(write(LOG), _schema(action_table=items, ignore_columns="offered"))
-
-
-def test_missing_numbers_of_actions_become_the_mean_and_are_reported(write):
+        log_table.read(write(LOG), _schema(action_table=write(ITEMS + rows, "items.csv"), ignore_columns="offered"))
     items = write(ITEMS.replace("9,3.0,red", "9,,red"), "items.csv")
     log = log_table.read(write(LOG), _schema(offered_column="offered", action_table=items))
     price, missing = log.catalogue[list(log.action_names).index("9")][:2]
@@ -241,36 +201,27 @@ def test_an_invalid_file_in_long_form_is_refused(write, old, new, flags, message
         log_table.read(write(LONG.replace(old, new)), _long(**flags))
 
 
-def test_the_message_on_undeclared_sets_names_the_flag(write):
-    log = log_table.read(write(LOG), _schema())
-    assert "add --offered_column=offered" in log_checks.check(log).text
+def test_the_sets_of_a_recommender_are_read(shared_data):
+    columns = {"reward_column": "click", "offered_column": "available_items"}
+    log = log_table.read(str(shared_data / "cases" / "recommender.csv.gz"), _schema(**columns))
+    weights = 1 / log.offered.sum(axis=1) / log.propensities
+    assert (weights * log.rewards).mean() == pytest.approx(0.206, abs=0.002)
 
 
-@pytest.mark.parametrize("part", ["cases/recommender.csv.gz", "open_bandit/random_all.csv.gz"])
-def test_published_logs_with_sets_are_read(part):
-    folder = os.environ.get("FEDBANDITS_DATA_DIR")
-    if not folder or not os.path.exists(f"{folder}/{part}"):
-        pytest.skip("The file is not here.")
-    if part.startswith("cases"):
-        columns = {"reward_column": "click", "offered_column": "available_items"}
-        log = log_table.read(f"{folder}/{part}", _schema(**columns))
-        weights = 1 / log.offered.sum(axis=1) / log.propensities
-        assert (weights * log.rewards).mean() == pytest.approx(0.206, abs=0.002)
-        return
+def test_the_published_random_log_has_uniform_propensities_over_its_items(shared_data):
+    folder = shared_data / "open_bandit"
     wanted = schema.Schema(
         client_column="user_feature_0", action_column="item_id", reward_column="click", ignore_columns="timestamp",
-        propensity_column="propensity_score", action_table=f"{folder}/open_bandit/item_context_all.csv",
+        propensity_column="propensity_score", action_table=str(folder / "item_context_all.csv"),
     )  # fmt: skip
-    log = log_table.read(f"{folder}/{part}", wanted)
+    log = log_table.read(str(folder / "random_all.csv.gz"), wanted)
     assert (log.contexts.entries.shape, log.catalogue.shape) == ((10000, 80), (80, 41))
     np.testing.assert_allclose(log.propensities, 1 / log.offered.sum(axis=1))
 
 
-def test_ids_keep_their_brackets_quotes_and_separators(tmp_path):
+def test_ids_keep_their_brackets_quotes_and_separators(write):
     titles = ["(500) Days", "'Til There", "[a]", "Up", "Cars (2006)", "a, b"]
-    rows = [f'c{place % 2},{place},"{title}","{title}|no"' for place, title in enumerate(titles)]
-    (tmp_path / "t.csv").write_text("\n".join(["who,x,best,offered", *rows]) + "\n")
+    rows = [f'c{place % 2},{place},"{title}","{title}|no"\n' for place, title in enumerate(titles)]
     columns = {"client_column": "who", "label_column": "best", "offered_column": "offered"}
-    options = TaskOptions("tabular", data_file=str(tmp_path / "t.csv"), **columns)
-    names = registry.load(options).action_names
-    assert set(names) == {*titles, "no"}
+    options = TaskOptions("tabular", data_file=write("who,x,best,offered\n" + "".join(rows)), **columns)
+    assert set(registry.load(options).action_names) == {*titles, "no"}

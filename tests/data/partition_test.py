@@ -7,8 +7,9 @@ import scipy.stats
 from data import partition
 
 
-def _deal(labels, num_clients: int, concentration: float, seed: int = 0) -> np.ndarray:
-    return partition.dirichlet_label_skew(np.asarray(labels), num_clients, concentration, np.random.default_rng(seed))
+def _deal(labels, num_clients: int, concentration: float, seed: int = 0, size: int | None = None) -> np.ndarray:
+    draw = np.random.default_rng(seed)
+    return partition.dirichlet_label_skew(np.asarray(labels), num_clients, concentration, draw, size)
 
 
 @pytest.mark.parametrize("concentration", [1e-6, 1e-3])
@@ -19,20 +20,17 @@ def test_a_tiny_concentration_gives_a_client_one_label_while_it_lasts(concentrat
     assert len(set(labels[client_of_row == 0].tolist())) == 1
 
 
-def test_a_client_of_n_examples_leaves_the_others_unassigned():
-    client_of_row = partition.dirichlet_label_skew(
-        np.arange(50) % 5, 4, 1.0, np.random.default_rng(0), examples_per_client=6
-    )
-    assert np.bincount(client_of_row + 1).tolist() == [26, 6, 6, 6, 6]
+def _counts(client_of_row, labels, num_clients: int) -> np.ndarray:
+    """Number of examples of each label (columns) for each client."""
+    counts, is_assigned = np.zeros((num_clients, labels.max() + 1), int), client_of_row >= 0
+    np.add.at(counts, (client_of_row[is_assigned], labels[is_assigned]), 1)
+    return counts
 
 
 @pytest.mark.slow
 def test_label_histograms_have_the_dirichlet_distributions_moments():
-    labels, size, concentration = np.repeat(np.arange(4), 20_000), 100, 0.5
-    client_of_row = partition.dirichlet_label_skew(labels, 200, concentration, np.random.default_rng(1), size)
-    counts = np.zeros((200, 4))
-    np.add.at(counts, (client_of_row[client_of_row >= 0], labels[client_of_row >= 0]), 1)
-    shares = counts / size
+    labels, size = np.repeat(np.arange(4), 20_000), 100
+    shares = _counts(_deal(labels, 200, 0.5, 1, size), labels, 200) / size
     # Dirichlet-multinomial: mean 1/4, variance 1/4 3/4 (1 + (size - 1) / (total + 1)) / size with total = 4 alpha = 2.
     # 800 shares: deviations below four standard errors.
     variance = 3 / 16 * (1 + (size - 1) / 3) / size
@@ -40,17 +38,11 @@ def test_label_histograms_have_the_dirichlet_distributions_moments():
     np.testing.assert_allclose(shares.var(), variance, rtol=0.2)
 
 
-def _counts_by_label(labels, num_clients: int, concentration: float, seed: int = 0) -> np.ndarray:
-    """Number of examples of each label (columns) for each client."""
-    client_of_row = partition.dirichlet_client_shares(labels, num_clients, concentration, np.random.default_rng(seed))
-    assert client_of_row.dtype == np.int32
-    counts = np.zeros((num_clients, labels.max() + 1), int)
-    np.add.at(counts, (client_of_row, labels), 1)
-    return counts
-
-
 def test_clients_shares_of_a_label_have_the_dirichlet_distributions_moments():
-    counts = _counts_by_label(np.arange(400_000) % 200, 10, 0.5)
+    labels = np.arange(400_000) % 200
+    client_of_row = partition.dirichlet_client_shares(labels, 10, 0.5, np.random.default_rng(0))
+    assert client_of_row.dtype == np.int32
+    counts = _counts(client_of_row, labels, 10)
     np.testing.assert_array_equal(counts.sum(axis=0), [2000] * 200)
     shares = counts / 2000
     # Dirichlet: mean 1/10, variance (1/10) (9/10) / (total + 1) with total = 10 alpha = 5. 200 labels.
@@ -59,26 +51,20 @@ def test_clients_shares_of_a_label_have_the_dirichlet_distributions_moments():
     np.testing.assert_allclose(shares.var(), variance, rtol=0.2)
 
 
-def _hierarchy(coarse_concentration: float, fine_concentration: float, size=None, num_clients=30):
-    fine = np.repeat(np.arange(12), 100)
-    draw = np.random.default_rng(2)
-    client_of_row = partition.hierarchical_label_skew(
-        fine // 4, fine, num_clients, coarse_concentration, fine_concentration, draw, size
-    )
-    counts = np.zeros((num_clients, 12))
-    dealt = client_of_row >= 0
-    np.add.at(counts, (client_of_row[dealt], fine[dealt]), 1)
-    return counts
+def _hierarchy(coarse_concentration: float, fine_concentration: float):
+    """Counts of 5 clients of 20 of the 1200 examples: nothing runs out."""
+    fine, draw = np.repeat(np.arange(12), 100), np.random.default_rng(2)
+    concentrations = (coarse_concentration, fine_concentration)
+    return _counts(partition.hierarchical_label_skew(fine // 4, fine, 5, *concentrations, draw, 20), fine, 5)
 
 
 def test_a_hierarchys_two_concentrations_skew_coarse_and_fine_labels():
-    domains = _hierarchy(0.01, 1000.0, 20, 5)  # 100 of 1200 examples: nothing runs out.
-    coarse = domains.reshape(5, 3, 4).sum(axis=2)
-    assert (coarse.max(axis=1) >= 19).all()
+    domains = _hierarchy(0.01, 1000.0)
+    assert (domains.reshape(5, 3, 4).sum(axis=2).max(axis=1) >= 19).all()
     assert ((domains > 0).sum(axis=1) >= 4).all()
-    single = _hierarchy(1000.0, 0.01, 20, 5)
-    assert (single.reshape(5, 3, 4).max(axis=2).sum(axis=1) >= 18).all()
-    assert (single.reshape(5, 3, 4).sum(axis=2) > 0).all()
+    single = _hierarchy(1000.0, 0.01).reshape(5, 3, 4)
+    assert (single.max(axis=2).sum(axis=1) >= 18).all()
+    assert (single.sum(axis=2) > 0).all()
 
 
 @pytest.mark.parametrize(("concentration", "top_share"), [(1e-4, 1.0), (1e6, 0.1)])
@@ -101,7 +87,7 @@ def test_shares_too_small_for_numpys_draw_have_the_dirichlet_distribution():
     assert scipy.stats.kstest(differences, scipy.stats.expon(scale=1e4).cdf).pvalue > 0.01
 
 
-def test_whole_clients_are_held_out_and_of_few_clients_rows():
+def test_whole_clients_are_held_out_or_rows_of_few_clients():
     owners = np.repeat(np.arange(10), 50)
     split = partition.hold_out(owners, 10, 0)
     assert split.how == "2 of 10 clients"
@@ -114,15 +100,17 @@ def test_whole_clients_are_held_out_and_of_few_clients_rows():
 
 
 @pytest.mark.parametrize(
-    ("labels", "num_clients", "sizes"),
+    ("labels", "num_clients", "size", "sizes"),
     [
-        ([0, 1] * 5 + [0], 3, [4, 4, 3]),
-        ([0, 0, 1], 5, [1, 1, 1, 0, 0]),
-        ([-5, 100, 100, -5], 2, [2, 2]),
-        (np.arange(30) % 10, 1, [30]),
+        ([0, 1] * 5 + [0], 3, None, [4, 4, 3]),
+        ([0, 0, 1], 5, None, [1, 1, 1, 0, 0]),
+        ([-5, 100, 100, -5], 2, None, [2, 2]),
+        (np.arange(30) % 10, 1, None, [30]),
+        (np.arange(50) % 5, 4, 6, [6, 6, 6, 6]),
     ],
 )
-def test_every_example_goes_to_a_client_one_more_to_the_first_ones(labels, num_clients, sizes):
-    client_of_row = _deal(labels, num_clients, 0.5)
+def test_clients_have_equal_sizes_or_the_chosen_one(labels, num_clients, size, sizes):
+    client_of_row = _deal(labels, num_clients, 0.5, size=size)
     assert client_of_row.dtype == np.int32
-    assert np.bincount(client_of_row, minlength=num_clients).tolist() == sizes
+    assert (client_of_row >= 0).sum() == sum(sizes)
+    assert np.bincount(client_of_row[client_of_row >= 0], minlength=num_clients).tolist() == sizes

@@ -35,14 +35,10 @@ LONG = ("--minutes=1000", "--population=5000", "--target_epsilons=8")
 
 
 def _start(tmp_path: pathlib.Path, *main: str) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, *main, *SMALL, *LONG, f"--root_output_dir={tmp_path}"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = [sys.executable, *main, *SMALL, *LONG, f"--root_output_dir={tmp_path}"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe, text=True)
 
 
 def _wait_for(condition, process, seconds=240):

@@ -61,25 +61,21 @@ def folders(tmp_path) -> tuple[pathlib.Path, pathlib.Path]:
     return tmp_path / "old", tmp_path / "new"
 
 
-def test_equal_runs_have_no_differences(folders):
-    assert list(compare_versions.differences(*folders)) == []
-
-
 @pytest.mark.parametrize(
     ("was", "now", "where", "size"),
     [
-        ("2,0.25", "2,0.375", "seed_3/metrics.csv score from round 2, by up to 0.12", 0.125),
-        ("0.25", "0.25000000000000006", "seed_3/metrics.csv score from round 2, by up to 5.6e-17", 2.0**-54),
-        ("a,,3.5", "a,0.5,3.5", "seed_3/metrics.csv eval/accuracy from round 1, by up to inf", math.inf),
-        ("2,0.25,b", "2,0.25,c", "seed_3/metrics.csv kind from round 2, by up to inf", math.inf),
-        ("kind", "sort", "seed_3/metrics.csv kind is missing", math.inf),
-        ("1,0.5,a,,3.5\n", "", "seed_3/metrics.csv round_num was int64[2], is int64[1]", math.inf),
+        ("2,0.25", "2,0.375", "score from round 2, by up to 0.12", 0.125),
+        ("0.25", "0.25000000000000006", "score from round 2, by up to 5.6e-17", 2.0**-54),
+        ("a,,3.5", "a,0.5,3.5", "eval/accuracy from round 1, by up to inf", math.inf),
+        ("2,0.25,b", "2,0.25,c", "kind from round 2, by up to inf", math.inf),
+        ("kind", "sort", "kind is missing", math.inf),
+        ("1,0.5,a,,3.5\n", "", "round_num was int64[2], is int64[1]", math.inf),
     ],
 )
 def test_a_different_table_is_reported(folders, was, now, where, size):
     path = folders[1] / "seed_3" / "metrics.csv"
     path.write_text(path.read_text().replace(was, now, 1))
-    assert (where, size) in compare_versions.differences(*folders)
+    assert (f"seed_3/metrics.csv {where}", size) in compare_versions.differences(*folders)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +93,8 @@ def test_different_weights_are_reported(folders, arrays, where):
     assert found == [f"seed_3/model/weights.npz {words}" for words in where]
 
 
-def test_a_new_metric_is_no_difference_but_named(folders):
+def test_equal_runs_have_no_differences_and_a_new_metric_is_only_named(folders):
+    assert list(compare_versions.differences(*folders)) == []
     path = folders[1] / "seed_3" / "metrics.csv"
     header, *rows = path.read_text().splitlines()
     path.write_text("\n".join([f"{header},eval/worst", *(f"{row},0.5" for row in rows)]) + "\n")
@@ -123,10 +120,8 @@ def test_checkpoints_are_compared_by_field(checkpoints):
     assert list(compare_versions.differences(*checkpoints)) == []
     fields = checkpoints[1] / "fields.json"
     fields.write_text(fields.read_text().replace("rate", "learning_rate"))
-    assert [where for where, _ in compare_versions.differences(*checkpoints)] == [
-        "checkpoints/round_1.npz rate is missing",
-        "checkpoints/round_1.npz learning_rate is new",
-    ]
+    found = [where for where, _ in compare_versions.differences(*checkpoints)]
+    assert found == [f"checkpoints/round_1.npz {words}" for words in ("rate is missing", "learning_rate is new")]
 
 
 @pytest.mark.slow
@@ -139,18 +134,12 @@ def test_fields_are_named_by_the_structure_of_the_state(tmp_path, monkeypatch):
 
 
 def test_the_settings_have_every_study():
-    settings = compare_versions.known_settings()
+    settings = compare_versions.known_settings().values()
     assert len(settings) >= 30
-    resumed = {setting.binary for setting in settings.values() if setting.is_resumed}
-    assert {setting.binary for setting in settings.values()} == {*resumed, "scripts.evaluate_policy"}
-    assert sorted(binary.rpartition(".")[2] for binary in resumed) == [
-        "run_ads",
-        "run_client_selection",
-        "run_federated",
-        "run_mab_fl",
-        "run_posterior",
-    ]
-    for setting in settings.values():
+    studies = {f"run_{study}" for study in ("ads", "client_selection", "federated", "mab_fl", "posterior")}
+    assert {setting.binary.rpartition(".")[2] for setting in settings if setting.is_resumed} == studies
+    assert {setting.binary.rpartition(".")[2] for setting in settings} == studies | {"evaluate_policy"}
+    for setting in settings:
         assert bool(setting.tolerance or setting.expected) == bool(setting.reason)
         assert "{" not in setting.flags.format(data="", tables="", runs="")
 
@@ -158,13 +147,13 @@ def test_the_settings_have_every_study():
 @pytest.fixture
 def compare(tmp_path, monkeypatch):
     """Makes checkouts of this worth and compares them in four settings; returns the status."""
-    table = {
-        "short": compare_versions.Setting("short", "binary", "--flag=1 --data_dir={data}", 3),
-        "resumed": compare_versions.Setting("resumed", "binary", "--flag=2", 4, is_resumed=True),
-        "loose": compare_versions.Setting("loose", "binary", "--flag=3", 2, tolerance=0.1, reason="it is not seeded"),
-        "named": compare_versions.Setting("named", "binary", "--flag=4", 2, expected=["worth"], reason="worth is new"),
-    }
-    monkeypatch.setattr(compare_versions, "known_settings", lambda: table)
+    table = [
+        compare_versions.Setting("short", "binary", "--flag=1 --data_dir={data}", 3),
+        compare_versions.Setting("resumed", "binary", "--flag=2", 4, is_resumed=True),
+        compare_versions.Setting("loose", "binary", "--flag=3", 2, tolerance=0.1, reason="it is not seeded"),
+        compare_versions.Setting("named", "binary", "--flag=4", 2, expected=["worth"], reason="worth is new"),
+    ]
+    monkeypatch.setattr(compare_versions, "known_settings", lambda: {setting.name: setting for setting in table})
     monkeypatch.setenv("PYTHONPATH", "nowhere")
 
     def start(old: str, new: str, *flags: str) -> int:
@@ -190,12 +179,11 @@ def test_equal_checkouts_run_once(compare, tmp_path, capsys):
     assert compare("0.5", "0.5") == 0
     assert capsys.readouterr().out == "short: same\nresumed: same\nloose: same\nnamed: same\n"
     old = next((tmp_path / "output").glob("old_*"))
+    data = f"--data_dir={tmp_path}/output/data "
     assert _started(tmp_path, "old") == [
-        f"{FIELDS} binary --flag=1 --data_dir={tmp_path}/output/data --root_output_dir={old}/short "
-        "--experiment_name=whole --seed=3 --total_rounds=3",
-        f"{FIELDS} binary --flag=2 --root_output_dir={old}/resumed --experiment_name=whole --seed=3 --total_rounds=4",
-        f"{FIELDS} binary --flag=3 --root_output_dir={old}/loose --experiment_name=whole --seed=3 --total_rounds=2",
-        f"{FIELDS} binary --flag=4 --root_output_dir={old}/named --experiment_name=whole --seed=3 --total_rounds=2",
+        f"{FIELDS} binary --flag={number} {data if name == 'short' else ''}--root_output_dir={old}/{name} "
+        f"--experiment_name=whole --seed=3 --total_rounds={rounds}"
+        for number, name, rounds in ((1, "short", 3), (2, "resumed", 4), (3, "loose", 2), (4, "named", 2))
     ]
     assert len(_started(tmp_path, "new")) == 6
     assert compare("0.5", "0.5") == 0

@@ -44,18 +44,18 @@ def test_no_mean_reaches_across_a_deployment(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("folder", "column", "message"),
     [
-        (["one", "--metric=regret"], "one has no column regret: choose --metric from bandits/round_rewards, "),
-        (["one", f"--metric={metrics.EPSILON}"], f"nothing to draw: {metrics.EPSILON} is not finite in any round"),
-        ([""], r"holds 2 runs: name one of them, such as .*one"),
+        ("one", "regret", "one has no column regret: choose --metric from bandits/round_rewards, "),
+        ("one", metrics.EPSILON, f"nothing to draw: {metrics.EPSILON} is not finite in any round"),
+        ("", metrics.ROUND_REWARD, r"holds 2 runs: name one of them, such as .*one"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(tmp_path, arguments, message):
+def test_runs_that_cannot_be_drawn_are_refused(tmp_path, folder, column, message):
     for name in ("one", "two"):
         _run(tmp_path / name, [0.1, 0.2])
         path = tmp_path / name / "metrics.csv"
-        pd.read_csv(path).assign(**{metrics.EPSILON: [float("inf"), float("nan")]}).to_csv(path, index=False)
+        pd.read_csv(path).assign(**{metrics.EPSILON: float("inf")}).to_csv(path, index=False)
     with pytest.raises(UsageError, match=message):
-        _draw(str(tmp_path / arguments[0]), *arguments[1:], f"--output={tmp_path / 'x.png'}")
+        _draw(str(tmp_path / folder), f"--metric={column}", f"--output={tmp_path / 'x.png'}")
     assert not (tmp_path / "x.png").exists()

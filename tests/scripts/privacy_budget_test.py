@@ -12,13 +12,9 @@ from data.errors import UsageError
 from optimization.privacy import mechanisms
 from scripts import privacy_budget
 
-SMALL = (
-    "--population=1000",
-    "--clients_per_round=20",
-    "--total_rounds=50",
-    "--target_delta=1e-5",
-    "--cohort_sampling=poisson",
-)
+DELTA = "--target_delta=1e-5"
+SMALL = ("--population=1000", "--clients_per_round=20", "--total_rounds=50", "--cohort_sampling=poisson", DELTA)
+MECHANISM = mechanisms.Mechanism("dpsgd", 1.0, population=1000, cohort=20, sampling="poisson", delta=1e-5)
 
 
 def _run(*arguments):
@@ -28,27 +24,23 @@ def _run(*arguments):
 @pytest.mark.slow
 def test_the_budget_of_a_noise_multiplier(capsys):
     _run(*SMALL, "--noise_multiplier=1")
-    printed = capsys.readouterr().out
-    mechanism = mechanisms.Mechanism("dpsgd", 1.0, population=1000, cohort=20, sampling="poisson", delta=1e-5)
-    epsilon, order = mechanism.analyses[0].epsilon(50, 1e-5)
-    loss = mechanism.analyses[0].pld_epsilon(50, 1e-5)
-    assert re.search(rf"one client added or removed +Poisson +{epsilon:.3g} +{order:g} +{loss:.3g}\n", printed)
+    epsilon, order = MECHANISM.analyses[0].epsilon(50, 1e-5)
+    loss = MECHANISM.analyses[0].pld_epsilon(50, 1e-5)
+    line = rf"one client added or removed +Poisson +{epsilon:.3g} +{order:g} +{loss:.3g}\n"
+    assert re.search(line, capsys.readouterr().out)
 
 
 @pytest.mark.slow
 def test_a_target_gives_noise_that_keeps_it(capsys):
     _run(*SMALL, "--target_epsilon=2")
     found = float(re.search(r"with a cohort of 20: ([\d.]+)\n", capsys.readouterr().out).group(1))
-    epsilon = mechanisms.Mechanism("dpsgd", found, population=1000, cohort=20, sampling="poisson", delta=1e-5).epsilon(
-        50
-    )
-    assert 0.999 * 2 <= epsilon <= 2
+    assert 0.999 * 2 <= dataclasses.replace(MECHANISM, noise_multiplier=found).epsilon(50) <= 2
 
 
 @pytest.mark.slow
 def test_noise_by_pld_is_exact(capsys):
     """One round of all clients is the Gaussian mechanism, whose delta is known in closed form."""
-    flags = ("--population=100", "--clients_per_round=100", "--total_rounds=1", "--target_delta=1e-5")
+    flags = ("--population=100", "--clients_per_round=100", "--total_rounds=1", DELTA)
     _run(*flags, "--target_epsilon=1", "--accountant=pld")
     noise = float(re.search(r"with a cohort of 100: ([\d.]+)\n", capsys.readouterr().out).group(1))
     delta = stats.norm.cdf(0.5 / noise - noise) - math.e * stats.norm.cdf(-0.5 / noise - noise)
@@ -58,10 +50,8 @@ def test_noise_by_pld_is_exact(capsys):
 @pytest.mark.slow
 def test_a_tolerated_noise_gives_a_larger_cohort(capsys):
     _run(*SMALL, "--target_epsilon=4", "--tolerated_noise=0.2")
-    printed = capsys.readouterr().out
-    cohort, noise_multiplier, epsilon = re.search(
-        r"With a cohort of (\d+) and a noise multiplier of ([\d.]+), epsilon is ([\d.]+) ", printed
-    ).groups()
+    sentence = r"With a cohort of (\d+) and a noise multiplier of ([\d.]+), epsilon is ([\d.]+) "
+    cohort, noise_multiplier, epsilon = re.search(sentence, capsys.readouterr().out).groups()
     assert float(noise_multiplier) / int(cohort) == pytest.approx(0.2 / 20, rel=1e-3)
     assert 3.9 < float(epsilon) <= 4
 
@@ -87,7 +77,7 @@ def test_noise_that_a_run_would_refuse_is_no_answer():
 def test_mechanisms_are_compared_at_one_epsilon_the_least_noise_first(tmp_path, capsys, monkeypatch):
     drawn = []
     monkeypatch.setattr(privacy_budget.files, "save_picture", lambda figure, *_, **__: drawn.append(figure.axes[0]))
-    flags = ("--population=2000", "--clients_per_round=20", "--total_rounds=24", "--target_delta=1e-5")
+    flags = ("--population=2000", "--clients_per_round=20", "--total_rounds=24", DELTA)
     _run(*flags, "--target_epsilon=2", f"--plot={tmp_path}/noise.svg")
     assert drawn[0].get_xlabel() == "epsilon at delta 1e-05 (RDP)"
     rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()]

@@ -2,9 +2,8 @@
 
 import gzip
 import hashlib
-import io
 import pickle
-import tarfile
+import shutil
 
 import numpy as np
 import pytest
@@ -38,7 +37,7 @@ def digits(tmp_path):
     return tmp_path
 
 
-def test_mnist_gets_its_writers(digits):
+def test_mnist_gets_its_writers_and_is_read_by_the_task(digits):
     arrays = convert.mnist_writers(digits)
     parts = ("train", "test")
     assert list(arrays) == [f"{key}_{part}" for keys in ("xy", ["writer"], ["hsf"]) for part in parts for key in keys]
@@ -46,10 +45,7 @@ def test_mnist_gets_its_writers(digits):
     assert arrays["y_train"].tolist() == [5, 0, 4]
     assert (arrays["writer_train"].tolist(), arrays["writer_test"].tolist()) == ([2154, 7, 7], [2578, 300])
     assert (arrays["hsf_train"].tolist(), arrays["hsf_test"].tolist()) == ([4, 0, 1], [4, 4])
-
-
-def test_the_task_reads_what_was_made_of_mnist(digits):
-    np.savez(digits / "mnist_with_writers.npz", **convert.mnist_writers(digits))
+    np.savez(digits / "mnist_with_writers.npz", **arrays)
     train, test = handwriting.mnist_writers(str(digits))
     assert (train.client_ids, test.client_ids) == (["writer_7", "writer_2154"], ["writer_300", "writer_2578"])
     np.testing.assert_array_equal(train.load(0).features, 255 - RANDOM[1:3])
@@ -73,30 +69,26 @@ def test_fashion_is_sorted_by_the_digests_of_its_images(tmp_path):
     np.testing.assert_array_equal(arrays["x"], RANDOM[arrays["y"]])
     np.savez(tmp_path / "fashion_mnist_pool.npz", **arrays)
     task = images.load_partitioned(TaskOptions("fashion_mnist", data_dir=str(tmp_path), partition_clients=1))
-    train, held_out = task.clients, task.held_out
-    assert len(train.load(0).labels) + len(held_out.load(0).labels) == 9
+    assert len(task.clients.load(0).labels) + len(task.held_out.load(0).labels) == 9
 
 
 def _cifar(labels: list[int], seed: int) -> tuple[bytes, np.ndarray]:
     pixels = np.random.default_rng(seed).integers(0, 256, (len(labels), 3072), np.uint8)
-    return pickle.dumps({b"data": pixels, b"fine_labels": labels}), pixels
+    return pickle.dumps({b"data": pixels, b"fine_labels": labels}), pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_cifar_keeps_the_150_images_of_a_class_with_the_smallest_digests(tmp_path, packed):
-    train, train_pixels = _cifar([3] * 160 + [4] * 5, 1)
-    test, test_pixels = _cifar([3] * 10, 2)
+    folder = tmp_path / "cifar-100-python"
+    folder.mkdir()
+    images_of = []
+    for name, labels in (("train", [3] * 160 + [4] * 5), ("test", [3] * 10)):
+        content, pixels = _cifar(labels, len(labels))
+        (folder / name).write_bytes(content)
+        images_of += [pixels[:160]]
     if packed:
-        with tarfile.open(tmp_path / "cifar-100-python.tar.gz", "w:gz") as archive:
-            for name, content in (("train", train), ("test", test)):
-                member = tarfile.TarInfo(f"cifar-100-python/{name}")
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
-    else:
-        (tmp_path / "train").write_bytes(train)
-        (tmp_path / "test").write_bytes(test)
-    arrays = convert.cifar100(tmp_path)
+        shutil.make_archive(str(folder), "gztar", tmp_path, folder.name)
+    arrays = convert.cifar100(tmp_path if packed else folder)
     assert np.bincount(arrays["y"]).tolist() == [0, 0, 0, 150, 5]
-    pixels = np.concatenate([train_pixels[:160], test_pixels]).reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    digests = sorted(hashlib.sha256(np.ascontiguousarray(image).tobytes()).digest() for image in pixels)
+    digests = sorted(hashlib.sha256(image.tobytes()).digest() for image in np.concatenate(images_of))
     assert [hashlib.sha256(image.tobytes()).digest() for image in arrays["x"][arrays["y"] == 3]] == digests[:150]

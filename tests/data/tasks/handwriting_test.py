@@ -29,13 +29,12 @@ def _serialized(label: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory, write_database):
-    made = tmp_path_factory.mktemp("emnist")
+    folder = tmp_path_factory.mktemp("emnist")
     splits = {
         split: {writer: [_serialized(label) for label in labels] for writer, labels in writers.items()}
         for split, writers in SPLITS.items()
     }
-    write_database(made / handwriting.FILE_NAME, splits)
-    return made
+    return write_database(folder / handwriting.FILE_NAME, splits).parent
 
 
 @pytest.fixture(autouse=True)
@@ -75,22 +74,20 @@ def test_random_writers_replace_a_download_alone(database, tmp_path, capsys):
     assert len(_emnist(database, random_data=True)[0]) == 2
 
 
+CODE = {"variant": "reference_code"}
+
+
 @pytest.mark.parametrize(
     ("task_type", "changes", "model", "weights"),
     [
         ("emnist_chars", {}, "cnn", "glorot_uniform"),
-        ("emnist_chars", {"variant": "reference_code"}, "cnn", "glorot_normal"),
+        ("emnist_chars", CODE, "cnn", "glorot_normal"),
         ("emnist_chars", {"initial_weights": "glorot_normal"}, "cnn", "glorot_normal"),
-        ("emnist_chars", {"variant": "reference_code", "model": "cnn_small"}, "cnn_small", "glorot_uniform"),
+        ("emnist_chars", CODE | {"model": "cnn_small"}, "cnn_small", "glorot_uniform"),
         ("emnist_chars", {"model": "linear_l2", "initial_weights": "zeros"}, "linear_l2", "zeros"),
         ("emnist62_linear", {}, "mlp", "glorot_uniform"),
-        ("emnist10_linear", {"variant": "reference_code"}, "linear_l2", "zeros"),
-        (
-            "emnist62_linear",
-            {"variant": "reference_code", "initial_weights": "glorot_uniform"},
-            "linear_l2",
-            "glorot_uniform",
-        ),
+        ("emnist10_linear", CODE, "linear_l2", "zeros"),
+        ("emnist62_linear", CODE | {"initial_weights": "glorot_uniform"}, "linear_l2", "glorot_uniform"),
     ],
 )
 def test_the_model_and_its_start_follow_the_variant(monkeypatch, task_type, changes, model, weights):
@@ -105,15 +102,13 @@ def test_models_of_actions_are_refused_for_images(model):
         handwriting.load(TaskOptions("emnist_chars", model=model, random_data=True))
 
 
-@pytest.mark.parametrize("model", [None, "mlp", "resnet18"])
-def test_zeros_are_refused_where_nothing_would_be_learned(monkeypatch, model):
+def test_zeros_are_refused_where_nothing_would_be_learned(monkeypatch):
     monkeypatch.setattr(handwriting, "_emnist", lambda *_: (None, None, {}))
-    with pytest.raises(UsageError, match="--initial_weights=zeros is only for linear models: --model="):
-        handwriting.load(TaskOptions("emnist_chars", model=model, initial_weights="zeros"))
+    for model in (None, "mlp", "resnet18"):
+        with pytest.raises(UsageError, match="--initial_weights=zeros is only for linear models: --model="):
+            handwriting.load(TaskOptions("emnist_chars", model=model, initial_weights="zeros"))
 
 
-UNIPEN = "unipen62_writers.npz"
-MNIST = "mnist_with_writers.npz"
 # Writers b, a and c of 20, 5 and 1 characters; each character's first pixel is its row number.
 UNIPEN_SIZES = {"b": 20, "a": 5, "c": 1}
 # The training digits' and the test digits' writers.
@@ -123,22 +118,18 @@ MNIST_WRITERS = {"train": [7, 3, 7, 11], "test": [9, 9, 2]}
 @pytest.fixture
 def folder(tmp_path):
     """A folder with small, sound archives."""
-    writers = np.repeat(np.arange(3), list(UNIPEN_SIZES.values())).astype(np.int32)
     pixels = np.full((26, 28, 28), 255, np.uint8)
     pixels[:, 0, 0] = np.arange(26)
-    labels = (np.arange(26) + 30).astype(np.uint8)
-    names = np.array(list(UNIPEN_SIZES))
-    np.savez_compressed(tmp_path / UNIPEN, pixels=pixels, label=labels, writer=writers, writer_ids=names)
-    arrays = {}
+    characters = {"pixels": pixels, "label": (np.arange(26) + 30).astype(np.uint8)}
+    characters["writer"] = np.repeat(np.arange(3), list(UNIPEN_SIZES.values())).astype(np.int32)
+    np.savez_compressed(tmp_path / "unipen62_writers.npz", writer_ids=np.array(list(UNIPEN_SIZES)), **characters)
+    digits = {}
     for split, owners in MNIST_WRITERS.items():
-        digits = np.zeros((len(owners), 28, 28), np.uint8)
-        digits[:, 0, 0] = np.arange(len(owners)) + 1
-        arrays |= {
-            f"x_{split}": digits,
-            f"y_{split}": np.arange(len(owners), dtype=np.uint8),
-            f"writer_{split}": np.array(owners, np.int16),
-        }
-    np.savez_compressed(tmp_path / MNIST, **arrays)
+        numbers = np.arange(len(owners), dtype=np.uint8)
+        digits[f"x_{split}"] = np.zeros((len(owners), 28, 28), np.uint8)
+        digits[f"x_{split}"][:, 0, 0] = numbers + 1
+        digits |= {f"y_{split}": numbers, f"writer_{split}": np.array(owners, np.int16)}
+    np.savez_compressed(tmp_path / "mnist_with_writers.npz", **digits)
     return tmp_path
 
 
@@ -157,13 +148,9 @@ def _totals(population) -> tuple[int, int, np.ndarray]:
 def test_a_tenth_of_each_unipen_writers_characters_is_held_out_rounded_up(folder):
     train, held_out = handwriting.unipen62(str(folder))
     assert list(train.client_ids) == list(held_out.client_ids) == list(UNIPEN_SIZES)
-    assert [(len(mine), len(rest)) for mine, rest in zip(_rows(train), _rows(held_out), strict=True)] == [
-        (18, 2),
-        (4, 1),
-        (0, 1),
-    ]
-    together = [sorted(mine + rest) for mine, rest in zip(_rows(train), _rows(held_out), strict=True)]
-    assert together == [list(range(20)), list(range(20, 25)), [25]]
+    pairs = list(zip(_rows(train), _rows(held_out), strict=True))
+    assert [(len(mine), len(rest)) for mine, rest in pairs] == [(18, 2), (4, 1), (0, 1)]
+    assert [sorted(mine + rest) for mine, rest in pairs] == [list(range(20)), list(range(20, 25)), [25]]
     for part in (train, held_out):
         for index in range(3):
             examples = part.load(index)
@@ -171,14 +158,10 @@ def test_a_tenth_of_each_unipen_writers_characters_is_held_out_rounded_up(folder
     assert _rows(handwriting.unipen62(str(folder))[1]) == _rows(held_out)
 
 
-def test_mnist_clients_are_the_writers_of_each_part_in_the_order_of_their_numbers(folder):
+def test_mnist_clients_are_the_writers_of_each_part_with_inverted_pixels(folder):
     train, test = handwriting.mnist_writers(str(folder))
     assert list(train.client_ids) == ["writer_3", "writer_7", "writer_11"]
     assert list(test.client_ids) == ["writer_2", "writer_9"]
-
-
-def test_mnist_pixels_are_inverted_and_stay_with_their_labels(folder):
-    train, test = handwriting.mnist_writers(str(folder))
     assert _rows(train) == [[255 - 2], [255 - 1, 255 - 3], [255 - 4]]
     assert [train.load(index).labels.tolist() for index in range(3)] == [[1], [0, 2], [3]]
     assert _rows(test) == [[255 - 3], [255 - 1, 255 - 2]]
@@ -188,13 +171,11 @@ def test_the_real_unipen_has_211_writers_of_62_characters(shared_data):
     train, held_out = handwriting.unipen62(str(shared_data))
     assert len(train) == len(held_out) == len(set(train.client_ids)) == 211
     assert train.client_ids == held_out.client_ids
-    (num_train, smallest, _), (num_held_out, smallest_held_out, labels) = _totals(train), _totals(held_out)
-    assert (num_train, num_held_out) == (75_454, 8_486)
-    assert (smallest, smallest_held_out) == (18, 2)
+    (*sizes, _), (*held_out_sizes, labels) = _totals(train), _totals(held_out)
+    assert (sizes, held_out_sizes) == ([75_454, 18], [8_486, 2])
     pixels = train.load(0).features
     assert (np.median(pixels), pixels.min() < 50) == (255, True)
-    assert len(labels) == 62
-    assert (labels > 0).all()
+    assert (len(labels), (labels > 0).all()) == (62, True)
 
 
 def test_the_real_mnist_is_whole_and_its_test_writers_are_others(shared_data):
@@ -207,7 +188,7 @@ def test_the_real_mnist_is_whole_and_its_test_writers_are_others(shared_data):
 
 
 @pytest.mark.parametrize(("mean", "classes"), [(671_585 / 3_400, 62), (341_873 / 3_383, 10)])
-def test_a_writer_s_examples_number_the_data_set_s_mean(mean, classes):
+def test_random_writers_have_the_mean_number_of_examples_of_the_data_set(mean, classes):
     train, _ = handwriting.random_writers(classes)
     some = [train.load(index) for index in range(300)]
     assert np.mean([len(one.labels) for one in some]) == pytest.approx(mean, rel=0.09)  # Four standard errors.
@@ -215,15 +196,14 @@ def test_a_writer_s_examples_number_the_data_set_s_mean(mean, classes):
     assert set(np.concatenate([one.labels for one in some])) == set(range(classes))
 
 
-def test_a_user_s_posts_number_the_data_set_s_mean_and_have_tags():
+def test_random_users_have_the_mean_number_of_posts_of_the_data_set_and_tags():
     train, _ = tags.random_posts(50, 5, 8)
     some = [train.load(index) for index in range(400)]
     sizes = [len(one.labels) for one in some]
     assert min(sizes) >= 100
     assert np.mean(sizes) == pytest.approx(135_818_730 / 342_477, rel=0.15)  # Four standard errors.
     assert all((one.labels.sum(axis=1) >= 1).all() for one in some)
-    lengths = np.diff(some[0].features.offsets)
+    bags = some[0].features
+    lengths = np.diff(bags.offsets)
     assert (lengths.min(), lengths.max()) == (5, 8)
-    np.testing.assert_allclose(
-        np.add.reduceat(some[0].features.values ** 2, some[0].features.offsets[:-1]), 1, rtol=1e-6
-    )
+    np.testing.assert_allclose(np.add.reduceat(bags.values**2, bags.offsets[:-1]), 1, rtol=1e-6)

@@ -17,16 +17,11 @@ COUNT = 400
 def _log(**changed) -> interaction_log.InteractionLog:
     draw = np.random.default_rng(0)
     actions = draw.integers(0, 4, COUNT)
-    columns = {
-        "actions": actions,
-        "rewards": (draw.random(COUNT) < 0.2 + 0.2 * actions) * 1.0,
-        "propensities": np.full(COUNT, 0.25),
-    }
+    rewards = (draw.random(COUNT) < 0.2 + 0.2 * actions) * 1.0
+    columns = {"actions": actions, "rewards": rewards, "propensities": np.full(COUNT, 0.25)}
     contexts = changed.pop("contexts", draw.normal(size=(COUNT, 5)).astype(np.float32))
-    names = [f"c{number}" for number in range(10)]
-    return interaction_log.ordered(
-        names, np.repeat(np.arange(10), 40), contexts, list("abcd"), columns | changed, feature_names=()
-    )
+    names, owners = [f"c{number}" for number in range(10)], np.repeat(np.arange(10), 40)
+    return interaction_log.ordered(names, owners, contexts, list("abcd"), columns | changed)
 
 
 @pytest.fixture
@@ -36,7 +31,7 @@ def load(tmp_path):
     def write_and_load(log=None, **options):
         path = tmp_path / "log.parquet"
         interaction_log.write(_log() if log is None else log, path)
-        return logged.load(dataclasses.replace(TaskOptions("logged", data_file=str(path)), **options))
+        return logged.load(TaskOptions("logged", data_file=str(path), **options))
 
     return write_and_load
 
@@ -45,8 +40,7 @@ def test_labels_of_a_simulator_are_a_reward_of_each_action(load):
     task = load()
     examples = task.clients.load(0)
     assert (len(task.clients), len(task.held_out), task.num_actions) == (8, 2, 4)
-    assert examples.features.shape == (40, 5)
-    assert examples.labels.shape == (40, 4)
+    assert (examples.features.shape, examples.labels.shape) == ((40, 5), (40, 4))
     assert task.rewards["exact"].shape == (4, 4)
     assert task.reward_range("exact") == (0, 1)
     assert task.private_statistics == ("the regression on the log, from which rewards are sampled",)
@@ -87,7 +81,7 @@ def test_what_contexts_reveal_and_which_rows_are_missing_is_reported(load, capsy
 
 
 @pytest.mark.parametrize("learn_from", ["replay", "regression", "ips"])
-def test_else_they_end_in_what_was_logged_which_pays_nothing(load, learn_from):
+def test_other_labels_end_in_the_logged_action_which_has_no_reward(load, learn_from):
     task = load(learn_from=learn_from)
     labels = task.clients.load(0).labels
     assert labels.shape == (40, 7)
@@ -113,18 +107,11 @@ def test_an_unfit_log_is_refused(load):
         logged.load(TaskOptions("logged"))
 
 
-def test_a_log_of_ones_own_is_read_by_its_columns(tmp_path):
+def test_a_log_of_ones_own_is_read_by_its_columns(write):
     lines = [f"u{row % 10},{row % 2},{row % 3 == 0:d},0.5,{row}.5,{'xy'[row % 2]}" for row in range(200)]
-    (tmp_path / "log.csv").write_text("\n".join(["user,arm,click,p,age,site", *lines]))
-    own = TaskOptions(
-        "logged",
-        data_file=str(tmp_path / "log.csv"),
-        client_column="user",
-        action_column="arm",
-        reward_column="click",
-        propensity_column="p",
-        learn_from="replay",
-    )
+    columns = {"client_column": "user", "action_column": "arm", "reward_column": "click", "propensity_column": "p"}
+    path = write("\n".join(["user,arm,click,p,age,site", *lines]))
+    own = TaskOptions("logged", data_file=path, learn_from="replay", **columns)
     task = logged.load(own)
     assert (task.num_actions, task.feature_spec) == (2, ((3,), "float32"))
     learned = ("the means, deviations and categories of the log's columns", "the counts of the log's actions")

@@ -12,62 +12,42 @@ def _load(task_type, **options):
     return silos.load(silos.SiloOptions(task_type, **options))
 
 
-@pytest.fixture
-def csv(tmp_path):
-    """Writes a table of two hospitals of 10 and 20 rows; every other label is 2, the rest 0 and 1."""
-    lines = ["place,age,colour,grade"]
-    for row in range(30):
-        place = "north" if row < 10 else "south"
-        lines.append(f"{place},{20 + row},{'red' if row % 3 else 'blue'},{2 if row % 2 else (row // 2) % 2}")
-    path = tmp_path / "table.csv"
-    path.write_text("\n".join(lines) + "\n")
-    return str(path)
+def test_participants_have_the_thesis_sizes_and_class_balance():
+    participants = _load("generator", train_fraction=0.01, validation_fraction=0.4)
+    assert participants.names == ("worker_1", "worker_2", "worker_3", "worker_4")
+    for silo, positive in zip(participants.silos, (0.45, 0.45, 0.3, 0.3), strict=True):
+        assert [part.features.shape for part in silo] == [(100, 153), (4000, 153), (5900, 153)]
+        for part in silo:
+            assert part.labels.mean() == pytest.approx(positive, abs=0.006)
+            assert (part.features.dtype, part.labels.dtype) == (np.float32, np.int32)
 
 
-def _table(path, **changes):
-    return _load("tabular", data_file=path, **{"client_column": "place", "label_column": "grade"} | changes)
+@pytest.mark.slow
+def test_only_the_third_participant_shares_the_targets_concept():
+    sizes = {"num_workers": 6, "num_rows": 30_000, "train_fraction": 0.6, "validation_fraction": 0.2}
+    participants = _load("generator", seed=1, **sizes)
+    target = participants.silos[1].test
+    scores = []
+    for silo in participants.silos:
+        fitted = linear_model.LogisticRegression(max_iter=500).fit(silo.train.features, silo.train.labels)
+        scores.append(metrics.roc_auc_score(target.labels, fitted.decision_function(target.features)))
+    assert scores[2] == pytest.approx(scores[1], abs=0.02)
+    assert max(scores[0], *scores[3:]) < scores[1] - 0.1
 
 
-class TestGenerated:
-    def test_participants_have_the_thesis_sizes_and_class_balance(self):
-        participants = _load("generator", train_fraction=0.01, validation_fraction=0.4)
-        assert participants.names == ("worker_1", "worker_2", "worker_3", "worker_4")
-        for silo, positive in zip(participants.silos, (0.45, 0.45, 0.3, 0.3), strict=True):
-            assert silo.train.features.shape == (100, 153)
-            assert silo.validation.features.shape == (4000, 153)
-            assert silo.test.features.shape == (5900, 153)
-            for part in silo:
-                assert part.labels.mean() == pytest.approx(positive, abs=0.006)
-                assert (part.features.dtype, part.labels.dtype) == (np.float32, np.int32)
-
-    @pytest.mark.slow
-    def test_only_the_third_participant_shares_the_targets_concept(self):
-        participants = _load(
-            "generator", num_workers=6, num_rows=30_000, train_fraction=0.6, validation_fraction=0.2, seed=1
-        )
-        target = participants.silos[1].test
-        found = []
-        for silo in participants.silos:
-            fitted = linear_model.LogisticRegression(max_iter=500).fit(silo.train.features, silo.train.labels)
-            found.append(metrics.roc_auc_score(target.labels, fitted.decision_function(target.features)))
-        assert found[2] == pytest.approx(found[1], abs=0.02)
-        assert max(found[0], *found[3:]) < found[1] - 0.1
-
-
-class TestTable:
-    def test_participants_are_the_columns_values_and_rows_are_split_within_each_class(self, csv):
-        participants = _table(csv)
-        assert participants.names == ("north", "south")
-        # 5 of 10 and 10 of 20 rows have grade 2, which with grade 1 makes class 1: 7 and 15 rows.
-        sizes = [[len(part.labels) for part in silo] for silo in participants.silos]
-        positives = [[int(part.labels.sum()) for part in silo] for silo in participants.silos]
-        assert positives == [[1, 3, 3], [3, 5, 7]]
-        assert sizes == [[2, 4, 4], [4, 6, 10]]
-
-    def test_numbers_are_standardized_by_training_rows(self, csv):
-        ages = np.concatenate([silo.train.features[:, 0] for silo in _table(csv).silos])
-        assert ages.mean() == pytest.approx(0, abs=1e-6)
-        assert ages.std() == pytest.approx(1, abs=1e-6)
+def test_a_tables_participants_are_a_columns_values_and_rows_are_split_within_each_class(write):
+    """Two hospitals of 10 and 20 rows; every other grade is 2, the rest are 0 and 1."""
+    rows = [("north" if row < 10 else "south", 20 + row, 2 if row % 2 else row // 2 % 2) for row in range(30)]
+    path = write("place,age,grade\n" + "".join(f"{place},{age},{grade}\n" for place, age, grade in rows))
+    participants = _load("tabular", data_file=path, client_column="place", label_column="grade")
+    assert participants.names == ("north", "south")
+    # 5 of 10 and 10 of 20 rows have grade 2, which with grade 1 makes class 1: 7 and 15 rows.
+    sizes = [[len(part.labels) for part in silo] for silo in participants.silos]
+    positives = [[int(part.labels.sum()) for part in silo] for silo in participants.silos]
+    assert positives == [[1, 3, 3], [3, 5, 7]]
+    assert sizes == [[2, 4, 4], [4, 6, 10]]
+    ages = np.concatenate([silo.train.features[:, 0] for silo in participants.silos])
+    np.testing.assert_allclose([ages.mean(), ages.std()], [0, 1], atol=1e-6)
 
 
 def test_hospitals_are_four_with_any_disease_as_class_1(shared_data):

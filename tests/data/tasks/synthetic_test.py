@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from data import tasks
 from data.tasks import synthetic
-from data.tasks.options import TaskOptions
-
-
-def load(**changes) -> tasks.Task:
-    made = {"partition_clients": 4, "partition_seed": 1, "synthetic_alpha": 0.5, "synthetic_beta": 2.0}
-    return synthetic.load(TaskOptions("synthetic", **made | changes))
 
 
 def whole(num_clients: int, alpha: float, beta: float, seed: int = 0):

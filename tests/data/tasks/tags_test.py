@@ -15,15 +15,6 @@ from data.errors import UsageError
 from data.tasks import tags
 from data.tasks.options import TaskOptions
 
-
-def _write(path, rows):
-    """Writes (user, title, body, tags) as JSON lines."""
-    names = ("user", "title", "body", "tags")
-    content = "\n".join(json.dumps({"site": "s"} | dict(zip(names, row, strict=True))) for row in rows).encode()
-    path.write_bytes(gzip.compress(content))
-    return path
-
-
 # Users a to o, each with a word of its own; all but n's and o's posts have one of the two frequent tags.
 PEOPLE = "abcdefghijklmno"
 POSTS = [
@@ -39,7 +30,9 @@ POSTS = [
 
 @pytest.fixture
 def folder(tmp_path):
-    _write(tmp_path / "stackexchange_posts.jsonl.gz", POSTS)
+    names = ("user", "title", "body", "tags")
+    lines = [json.dumps({"site": "s"} | dict(zip(names, row, strict=True))) for row in POSTS]
+    (tmp_path / "stackexchange_posts.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     return str(tmp_path)
 
 
@@ -50,10 +43,6 @@ def _load(folder, **options):
 
 def _vocabulary(task):
     return list(task.statistics["vocabulary"])
-
-
-def _users(task):
-    return [*task.clients.client_ids, *task.held_out.client_ids]
 
 
 def _by_user(task):
@@ -75,42 +64,37 @@ def _by_user(task):
 def test_examples_are_the_posts_of_the_users_with_frequent_tags_by_hand(folder):
     task = _load(folder)
     assert task.clients.client_ids == sorted(task.clients.client_ids)
-    assert sorted(_users(task)) == [f"s/{user}" for user in PEOPLE[:13]]
-    assert len(task.held_out) == 2
-    assert task.action_names == ("ale", "tap")
-    for user, found in _by_user(task).items():
-        own = f"word{user[-1]}"
-        expected = [({own: 1 / 3, "beer": 2 / 3}, ["ale"]),
-                    ({own: 1 / 3, "water": 1 / 3, "beer": 1 / 3}, ["ale", "tap"])]  # fmt: skip
-        if user in task.held_out.client_ids:  # Its own word is in no post for training.
-            expected = [({"beer": 1}, ["ale"]), ({"water": 1 / 2, "beer": 1 / 2}, ["ale", "tap"])]
-        assert [tags for _, tags in found] == [tags for _, tags in expected]
-        for (bag, _), (expected_bag, _) in zip(found, expected, strict=True):
-            assert bag == pytest.approx(expected_bag)
+    users = sorted([*task.clients.client_ids, *task.held_out.client_ids])
+    assert users == [f"s/{user}" for user in PEOPLE[:13]]
+    assert (len(task.held_out), task.action_names) == (2, ("ale", "tap"))
+    for user, examples in _by_user(task).items():
+        word = f"word{user[-1]}"
+        expected = [{word: 1 / 3, "beer": 2 / 3}, {word: 1 / 3, "water": 1 / 3, "beer": 1 / 3}]
+        if user in task.held_out.client_ids:  # No post for training has this user's word.
+            expected = [{"beer": 1}, {"water": 1 / 2, "beer": 1 / 2}]
+        assert [bag for bag, _ in examples] == [pytest.approx(bag) for bag in expected]
+        assert [tags for _, tags in examples] == [["ale"], ["ale", "tap"]]
 
 
 def test_words_and_tags_are_counted_on_training_users_only_whatever_the_tags(folder):
     task = _load(folder)
-    own_words = {word[-1] for word in _vocabulary(task) if word.startswith("word")}
-    assert own_words == set(PEOPLE) - {user[-1] for user in task.held_out.client_ids}
+    last_letters = {word[-1] for word in _vocabulary(task) if word.startswith("word")}
+    assert last_letters == set(PEOPLE) - {user[-1] for user in task.held_out.client_ids}
     assert task.statistics["tags"] == {"ale": 2 * len(task.clients), "tap": len(task.clients)}
     assert _vocabulary(_load(folder, num_tags=9, keep_untagged=True)) == _vocabulary(task)
     assert _vocabulary(_load(folder, vocabulary_size=1)) == ["beer"]
 
 
-def test_words_and_tags_from_elsewhere_are_taken_as_they_are(folder, tmp_path):
+def test_words_and_tags_from_elsewhere_are_taken_as_they_are(folder, write):
     learned = _load(folder)
     assert learned.private_statistics == ("the posts' vocabulary, their tags and the tags' counts",)
-    path = tmp_path / "statistics.json"
-    path.write_text(json.dumps(learned.statistics))
-    public = _load(folder, public_statistics=str(path), num_tags=1, vocabulary_size=1)
+    path = write(json.dumps(learned.statistics), "statistics.json")
+    public = _load(folder, public_statistics=path, num_tags=1, vocabulary_size=1)
     assert (public.private_statistics, public.statistics) == ((), {})
     np.testing.assert_array_equal(public.rewards["bandits"], learned.rewards["bandits"])
-    for one, other in zip(public.clients.load(0).features, learned.clients.load(0).features, strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(public.clients.load(0).features, learned.clients.load(0).features)
     known = {"kind": "posts", "vocabulary": ["unheard", "beer"], "tags": {"tap": 5, "unseen": 3, "ale": 1}}
-    path.write_text(json.dumps(known))
-    other = _load(folder, public_statistics=str(path))
+    other = _load(folder, public_statistics=write(json.dumps(known), "statistics.json"))
     assert other.action_names == ("tap", "unseen", "ale")
     assert set(other.clients.load(0).features.ids.tolist()) == {1}
 
@@ -127,45 +111,35 @@ def test_untagged_posts_are_kept_on_demand_and_counted(folder, capsys):
 OBJECT = {"site": "ai", "id": 1, "user": "ai/8", "title": "What?", "body": "Nothing\nmuch", "tags": ["x", "y"]}
 
 
+def _jsonl(tmp_path, content: bytes):
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(content))
+    return tags.read_jsonl(tmp_path / "a.jsonl.gz")
+
+
 def test_json_lines_are_read(tmp_path):
-    lines = [json.dumps(OBJECT), "", json.dumps(OBJECT | {"user": "ai/9", "body": "é", "tags": []})]
-    path = tmp_path / "a.jsonl.gz"
-    path.write_bytes(gzip.compress(("\ufeff" + "\n".join(lines)).encode()))
-    assert list(tags.read_jsonl(path)) == [OBJECT, OBJECT | {"user": "ai/9", "body": "é", "tags": []}]
+    other = OBJECT | {"user": "ai/9", "body": "é", "tags": []}
+    content = "\ufeff" + "\n".join([json.dumps(OBJECT), "", json.dumps(other)])
+    assert list(_jsonl(tmp_path, content.encode())) == [OBJECT, other]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{'site'",
-        json.dumps(OBJECT)[:-5],
-        "[" * 100_000,
-        "9" * 5000,
-        "[1, 2]",
-        *(json.dumps(OBJECT | {name: 8}) for name in ("user", "title", "body", "site", "tags")),
-        json.dumps({name: value for name, value in OBJECT.items() if name != "body"}),
-        json.dumps(OBJECT | {"tags": "x"}),
-        json.dumps(OBJECT | {"tags": ["x", 1]}),
-        b"\xff\xfe",
-    ],
-    ids=range(14),
-)
+WRONG_VALUES = [*((name, 8) for name in ("user", "title", "body", "site", "tags")), ("tags", "x"), ("tags", ["x", 1])]
+WITHOUT_BODY = json.dumps({name: value for name, value in OBJECT.items() if name != "body"})
+LINES = ["{'site'", json.dumps(OBJECT)[:-5], "[" * 100_000, "9" * 5000, "[1, 2]", WITHOUT_BODY]
+LINES += [json.dumps(OBJECT | {name: value}) for name, value in WRONG_VALUES]
+
+
+@pytest.mark.parametrize("line", [*(line.encode() for line in LINES), b"\xff\xfe"], ids=range(14))
 def test_a_malformed_line_is_refused_with_its_number(tmp_path, line):
-    path = tmp_path / "a.jsonl.gz"
-    content = line if isinstance(line, bytes) else line.encode()
-    path.write_bytes(gzip.compress(json.dumps(OBJECT).encode() + b"\n\n" + content + b"\n"))
     with pytest.raises(UsageError, match=r"a\.jsonl\.gz is not readable at or after line 3 .*--data_dir"):
-        list(tags.read_jsonl(path))
+        list(_jsonl(tmp_path, json.dumps(OBJECT).encode() + b"\n\n" + line + b"\n"))
 
 
 def test_the_real_posts(shared_data):
     task = _load(shared_data, num_tags=50, max_words=256)
-    assert (len(task.clients), len(task.held_out)) == (1715, 180)
+    assert (len(task.clients), len(task.held_out), len(task.action_names)) == (1715, 180, 50)
     assert not set(task.clients.client_ids) & set(task.held_out.client_ids)
-    assert len(task.action_names) == 50
     assert len(_vocabulary(task)) == len(set(_vocabulary(task))) == 10_000
-    assert task.report[tags.POSTS] == 8263
-    assert task.report[tags.EXAMPLES] + task.report[tags.UNTAGGED] == 8263
+    assert task.report[tags.POSTS] == task.report[tags.EXAMPLES] + task.report[tags.UNTAGGED] == 8263
     examples = [task.clients.load(index) for index in range(len(task.clients))]
     labels = np.concatenate([client.labels for client in examples])
     assert labels.any(axis=1).all()
@@ -183,9 +157,9 @@ def _load_tffs(database, **options):
 
 
 def _post(tokens: str, title: str, tags: str) -> bytes:
-    values = {"tokens": tokens, "title": title, "tags": tags}
     features = {
-        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()])) for name, value in values.items()
+        name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.encode()]))
+        for name, value in (("tokens", tokens), ("title", title), ("tags", tags))
     }
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
@@ -193,10 +167,8 @@ def _post(tokens: str, title: str, tags: str) -> bytes:
 @pytest.fixture
 def tffs_folder(tmp_path, write_database):
     posts = [_post("the cat sat", "the end", "java|c++"), _post("dog", "", "cobol"), _post("dog the", "", "c++")]
-    write_database(
-        tmp_path / "stackoverflow.sqlite",
-        {"train": {"ann": posts, "bob": posts[1:2]}, "heldout": {"eve": posts[2:], "nil": []}},
-    )
+    splits = {"train": {"ann": posts, "bob": posts[1:2]}, "heldout": {"eve": posts[2:], "nil": []}}
+    write_database(tmp_path / "stackoverflow.sqlite", splits)
     (tmp_path / "stackoverflow.word_count").write_text("the 9\ndog 5\ncat 4\nsat 1\n")
     (tmp_path / "stackoverflow.tag_count").write_text(json.dumps({"c++": 3, "cobol": 1, "java": 7}))
     return tmp_path

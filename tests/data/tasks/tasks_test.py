@@ -1,7 +1,6 @@
 """Tests of data.tasks: every entry of the matrices from the rule in words."""
 
 import string
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,10 +9,6 @@ from data import tasks
 
 # EMNIST's order of classes.
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
-
-
-def _table(rule: Callable[[str, str], float]) -> list[list[float]]:
-    return [[rule(label, action) for action in CHARACTERS] for label in CHARACTERS]
 
 
 def _is_lower_of(small: str, capital: str) -> bool:
@@ -37,20 +32,14 @@ def _code_bandits(label: str, action: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("reference_code", "phase", "rule"),
-    [
-        (False, "exact", _exact),
-        (False, "init", _paper_init),
-        (False, "bandits", _exact),
-        (True, "exact", _exact),
-        (True, "init", _code_init),
-        (True, "bandits", _code_bandits),
-    ],
+    ("reference_code", "rules"), [(False, (_exact, _paper_init, _exact)), (True, (_exact, _code_init, _code_bandits))]
 )
-def test_character_rewards_follow_the_rule(reference_code, phase, rule):
-    matrix = tasks.character_rewards(reference_code=reference_code)[phase]
-    assert matrix.dtype == np.float32
-    np.testing.assert_array_equal(matrix, _table(rule))
+def test_character_rewards_follow_the_rule(reference_code, rules):
+    matrices = tasks.character_rewards(reference_code=reference_code)
+    for phase, rule in zip(("exact", "init", "bandits"), rules, strict=True):
+        assert matrices[phase].dtype == np.float32
+        expected = [[rule(label, action) for action in CHARACTERS] for label in CHARACTERS]
+        np.testing.assert_array_equal(matrices[phase], expected)
 
 
 def test_tag_rewards_of_three_tags_by_hand():
