@@ -127,7 +127,7 @@ class SupervisedLoss(_RewardLoss):
     needs_only_chosen_output = False
 
     def __call__(self, outputs: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Scalar loss of outputs and `rewards`, both float32 [batch, actions]; a mean is over the `offered` actions."""
+        """Scalar loss of outputs and `rewards`, both float32 [batch, actions]; means cover only `offered` actions."""
         rewards, is_softmax = batch[FULL_FEEDBACK], self.cross_entropy and not self.sigmoid
         if OFFERED in batch:
             outputs = tf.where(batch[OFFERED], outputs, _LOWEST if is_softmax else 0.0)

@@ -126,7 +126,7 @@ class Deployments:
     )
     max_delay: int = setting(
         0,
-        "Maximum staleness of a client's model, in deployments, sampled uniformly",
+        "Maximum staleness of a client's model, in deployments; each client's is uniform from 0 to this",
         name="bandits_deploy_delay",
         high=16,
     )
@@ -180,7 +180,7 @@ class Learning:
     )
     statistics: str | None = setting(
         None,
-        "Model whose last layer's inputs are the features of a neural bandit",
+        "Model that gives a neural bandit its features, which are the inputs of the model's last layer",
         {
             "restart": "the deployed model; sums start at 0 at each deployment",
             "freeze": "the initial model, which is not trained further; sums cover all rounds",
@@ -238,7 +238,8 @@ class RoundsAndClients:
         unset=False,
     )
     non_private_selection: bool = setting(
-        False, "Allow selection by losses with differential privacy; the privacy loss of the selection is not counted"
+        False,
+        "With privacy noise, allow clients to be selected by their losses; the privacy cost of this is not counted",
     )
 
 
@@ -356,7 +357,8 @@ class InitialTraining:
     rewards: str
     num_clients: Count | None = setting(
         of_task("init_clients"),
-        "Number of clients, from the first on; the bandits get the rest (default: the task's; for a table, a fifth)",
+        "Number of clients, starting with the first; the bandits get the rest (default: the task's number; for a "
+        "table, a fifth)",
         name="init_clients",
     )
     total_rounds: Count = setting(of_task("init_rounds"), "Number of rounds", name="init_rounds")

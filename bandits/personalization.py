@@ -111,7 +111,7 @@ class ReconstructedHead:
 
 
 class LocalHeadProcess(PersonalizedProcess):
-    """Rounds whose clients keep their last layer, while the server's last layer keeps its initial weights."""
+    """Rounds in which the last layer never leaves the clients; the server's last layer keeps its initial weights."""
 
     def log(self, deployed: tuple, client: process.ClientInput) -> fed_avg.Log:
         log = super().log(deployed, client)

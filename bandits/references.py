@@ -50,8 +50,8 @@ class References:
       rewards: Rewards of the uniform policy, the best fixed action and the central linear model, by name.
       linear_gain: Reward of the linear model minus that of the uniform policy. On a log, it is measured on training and
         held-out clients, each with a regression that was fitted without that client.
-      measured: Rewards of the uniform policy and the linear model, measured as runs measure a model: on a log, with its
-        simulator.
+      measured: Rewards of the uniform policy and the linear model, measured in the way that runs measure a model. If
+        the task is a log, its simulator gives these rewards.
     """
 
     rewards: Mapping[str, intervals.Interval]
@@ -149,7 +149,7 @@ def _predicted_by_pairs(task: tasks.Task) -> np.ndarray:
 
 
 def _gain(task: tasks.Task, parts: Sequence[logged_clients.LoggedClients]) -> intervals.Interval:
-    """Doubly robust gain over the uniform policy, if a regression fitted without a client chooses its actions."""
+    """Doubly robust gain over the uniform policy of regressions, each for the client that it was not fitted to."""
     gains = []
     for part in parts:
         for index in range(len(part)):
@@ -201,7 +201,7 @@ def compared(
 
 
 def notice(table: "pd.DataFrame", recorded: Mapping[str, Mapping[str, Any]], *, explores_only: bool = False) -> str:
-    """Returns a warning if a run is not better than the uniform policy and the best fixed action; otherwise "".
+    """Returns a warning unless a run is better than both the uniform policy and the best fixed action; otherwise "".
 
     Args:
       table: The rows of the run's `metrics.csv`.
@@ -386,7 +386,8 @@ class Values(NamedTuple):
 def of_sets(task: tasks.Task, examples: clients.Examples, ranking: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the rewards of the uniform policy and of a ranking, float64 [examples] each, by name.
 
-    The ranking chooses the offered action that it ranks first, so it is the best fixed action among those available.
+    From each row, the ranking chooses the offered action that it ranks first. It plays the part of the best fixed
+    action where that may not be offered.
 
     Args:
       task: A task whose rows offer sets of actions.
@@ -419,7 +420,7 @@ def _ranking(task: tasks.Task, rewards_and_actions: Iterable[tuple[np.ndarray, .
 
 
 def _rewards_of_sets(task: tasks.Task, examples: clients.Examples) -> tuple[np.ndarray, np.ndarray]:
-    """Rewards, and actions as positions in the task's names (slots without names) or -1, both [examples, slots]."""
+    """Rewards, and actions as positions in the task's names (slots if it has none) or -1, both [examples, slots]."""
     sets: ActionSets = examples.features  # type: ignore[assignment]
     actions, labels = sets.entries, examples.labels
     if not task.has_action_features:
@@ -477,7 +478,7 @@ def bounds_of_run(options: BanditOptions, task: tasks.Task) -> dict[str, Bounds]
 
 
 def _bounds_of_sets(task: tasks.Task, phase: Phase, is_uniform: bool) -> dict[str, Bounds]:
-    """Bounds whose best fixed action is the ranking of the participating clients; see `bounds_of_run`."""
+    """Bounds in which a ranking by the participating clients replaces the best fixed action; see `bounds_of_run`."""
     ranking = set_values(task, phase.population)
 
     def bounds(part: clients.ClientData, indices: Sequence[int], cap: int, cohort: Cohorts | None) -> Bounds:
@@ -563,7 +564,7 @@ def _values(totals: np.ndarray, counts: np.ndarray, cohort: Cohorts | None) -> V
 
 
 def weights_of_rounds(counts: np.ndarray, cohort: Cohorts) -> np.ndarray:
-    """Returns the weight of a client's sums in a round's mean, relative to its weight in the mean of all examples.
+    """Returns the weight of a client's sums in a round's mean, minus their weight in the mean of all examples.
 
     A round's mean is taken over the examples of its cohort. Rounds without examples have no mean.
 

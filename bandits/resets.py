@@ -69,7 +69,7 @@ class Reset:
     )
     warmup: Count = setting(
         None,
-        "Rounds after a start or a reset before a detector may trigger",
+        "Number of rounds, after the start and after each reset, in which no detector can trigger",
         name="reset_warmup",
         unset=0,
         only={"reset_when": DETECTORS},
@@ -86,7 +86,7 @@ class Reset:
 
     @property
     def reads_losses(self) -> bool:
-        """Whether resets depend on the rounds' losses."""
+        """Whether resets depend on the rounds' losses or rewards."""
         return self.what != "none" and self.when in DETECTORS
 
     @property

@@ -100,7 +100,7 @@ def plain_file(origin: str, file_name: str, cache_dir: str | None, digest: str |
       file_name: Name in the cache folder.
       cache_dir: Cache folder, or None for the default.
       digest: SHA-256 of the file in hexadecimal, or its MD5 if only that is published. It is checked at every call. If
-        it is None, only the download is checked, with the server's checksum.
+        it is None, only the download is checked, with the server's length and MD5 if it sends them.
 
     Raises:
       UsageError: If the file cannot be downloaded or stored, or if its digest does not match.
@@ -172,7 +172,7 @@ def _fetch(origin: str, path: pathlib.Path, expected: str | None = None) -> str:
         except (OSError, http.client.HTTPException) as error:
             raise UsageError(
                 f"{path.name} is not in {path.parent}, and downloading it from {origin} failed ({error}). Run with "
-                "network access, or name the folder with the task's files with --data_dir; docs/data.md lists them."
+                "network access, or use --data_dir to name the folder of the task's files, which docs/data.md lists."
             ) from error
         if expected and expected not in (md5.hexdigest(), sha256.hexdigest()):
             raise UsageError(f"The file at {origin} is not the expected one: start again to repeat the download.")

@@ -26,7 +26,7 @@ class RewardBounds:
 
     def __post_init__(self):
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ValueError(f"{self.low:g} is not below {self.high:g}.")
+            raise ValueError(f"bounds must be finite, and the first below the second: {self.low:g}, {self.high:g}")
 
     @property
     def span(self) -> float:
@@ -73,7 +73,7 @@ def recognized(rewards: np.ndarray) -> RewardBounds | None:
 
 
 def robust(rewards: np.ndarray) -> RewardBounds:
-    """The 1st and 99th percentile of rewards, or their range if the percentiles are equal, as for rare payments.
+    """The 1st and 99th percentile of rewards, or their range if these are equal, as happens if payments are rare.
 
     Raises:
       UsageError: If all rewards are equal.

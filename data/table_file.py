@@ -33,7 +33,7 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 PERCENT = "%"
 MOSTLY = 0.9  # If at least this share of the cells are numbers, or dates, the column has this type.
 _SAMPLED = 200  # Number of rows from which the separator is determined.
-_NAMED = 3  # Maximum number of lines in a message.
+_NAMED = 3  # Maximum number of wrong lines that a message names.
 _TRUTH = {"true": "1", "false": "0"}
 _EXACT = 2**53  # Larger whole numbers are rounded as floats.
 _HINTS = {
@@ -133,7 +133,8 @@ class Table:
 def as_text(column: pd.Series, missing: Collection[str] = MISSING) -> pd.Series:
     """Converts cells to stripped text, NaN where missing.
 
-    If all floats of a column are whole, they are written as integers: pandas makes floats of integers with gaps.
+    If all floats of a column are whole, they are written as integers: pandas converts integers to floats if a value is
+    missing.
 
     Args:
       column: Cells of any type.
@@ -274,7 +275,8 @@ def of_frame(frame: pd.DataFrame, path: str, wanted: schema.Schema = _NO_ROLES) 
     Args:
       frame: Any data frame; it is not changed.
       path: Name of the frame in messages.
-      wanted: Settings from the flags. A missing value such as `-9` also matches the number, except in columns of names.
+      wanted: Settings from the flags. A missing value such as `-9` also matches equal numbers, such as -9.0, except in
+        columns of names.
 
     Raises:
       UsageError: If the frame is empty or too long, if two columns share a name, or if numbers do not have the
@@ -342,14 +344,14 @@ def _read_csv(path: str, flag: str, max_rows: int) -> tuple[pd.DataFrame, np.nda
                 memory.check_rows(len(rows) - 1, max_rows, path)
             begins = records.line_num + 1
     except csv.Error as error:
-        reason = f"the row that begins in line {begins} is not readable ({error})"
-        raise UsageError(f"{path}: {reason}: close all quotes, and double quotes within quotes.") from error
+        reason = f"the row that begins on line {begins} is not readable ({error})"
+        raise UsageError(f"{path}: {reason}: close all quotes, and write each quote within quotes as two.") from error
     header, *rows = rows or [[]]
     called = SEPARATORS[separator]
     if wrong := [(line, len(row)) for line, row in zip(lines[1:], rows, strict=True) if len(row) != len(header)]:
         shown = first([f"line {line} has {count}" for line, count in wrong], _NAMED)
         raise UsageError(
-            f"The header of {path} has {len(header)} names, separated by {called}. Rows with more or fewer values: "
+            f"The header of {path} has {len(header)} names, separated by {called}s. Rows with more or fewer values: "
             f"{shown}. Put quotes around values that contain a {called}, and close each quote. Remove comments, and "
             "lines before the header such as sep=;."
         )
@@ -372,7 +374,7 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
 
 
 def _separator(path: str, text: str) -> str:
-    """The only separator that splits the first lines into equally many values; if none, the one of most names."""
+    """The only separator that splits the first lines into equally many values; otherwise the one with most names."""
     split: dict[str, list[list[str]]] = {sign: [] for sign in SEPARATORS}
     for sign, rows in split.items():
         records = csv.reader(io.StringIO(text, newline=""), delimiter=sign, skipinitialspace=True)

@@ -165,7 +165,7 @@ class SkipEmptyCohorts(tff.aggregators.WeightedAggregationFactory):
 
 
 def _clipped(aggregation: options.Aggregation, mean, *, secure: bool = False):
-    """Adds clipping to a mean: to a fixed norm or to a noiseless quantile estimate of the deltas' norms, or none."""
+    """Clips a mean, if there is a clip norm: a fixed one, or a noiseless quantile estimate of the deltas' norms."""
     norm = aggregation.clip_norm
     if norm is None:
         return mean
@@ -219,11 +219,11 @@ def noise(
 
 
 def _noise_seed(aggregation: options.Aggregation, mechanism: mechanisms.Mechanism, which: int = 0) -> int:
-    """Seed of the noise, from which later rounds can regenerate it; secret unless the user sets a seed.
+    """Seed of the noise, from which later rounds can regenerate it; secret unless `aggregation.noise_seed` is set.
 
     Args:
       aggregation: Options with the seed of the noise.
-      mechanism: The accounted mechanism. Successive trainings of the same model must not share noise.
+      mechanism: The accounted mechanism; its phase keeps successive trainings of one model from sharing noise.
       which: Index of the noise, if a mechanism has several kinds.
     """
     if aggregation.noise_seed is None:

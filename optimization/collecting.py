@@ -25,7 +25,7 @@ class Collected(NamedTuple):
     """Some of a round's updates, or the aggregate of all of them.
 
     Attributes:
-      places: Tuple of float32 [updates, parameters], newest first. Most have one row or none.
+      places: Tuple of float32 [updates, parameters], newest first. Each has one row or none.
       others: float32 [updates, parameters], updates that do not fit into `places`.
       aggregate: float32 [parameters, 2], see `CollectingFactory.aggregate`; empty until the last client's update
         arrives.
@@ -138,7 +138,7 @@ def by_blocks(
       nothing: Value of the aggregate's elements if there is no client, float32.
 
     Returns:
-      float32 [parameters, 2]. Without a client, the columns are `nothing` and NaN.
+      float32 [parameters, 2]. If no update counts, the columns are `nothing` and NaN.
     """
     num_clients = tf.add_n([tf.shape(part)[0] for part in updates])
     block = tf.maximum(1, _COLLECTED_CELLS // tf.maximum(1, num_clients))

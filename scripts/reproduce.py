@@ -21,11 +21,12 @@ from data.settings import declared, no_folder, setting
 from optimization.study import cli
 
 _USAGE = """
-Reproduces figures and tables of the papers that this project follows, and compares their numbers and orderings.
+Reproduces figures and tables of the papers that this project follows, and compares numbers and orderings
+with the published ones.
 
   reproduce --list
   reproduce --figure=1a --scale=small
-  reproduce --figure=1 --estimate               # hours for Figures 1(a) to 1(d); needs no data
+  reproduce --figure=1 --estimate               # prints how long 1(a) to 1(d) would take; needs no data
   reproduce --figure=agarwal2023 --workers=8    # all figures and tables of a paper
   reproduce --figure=2a --rounds=5 --repeat=1   # a rehearsal on the real data; not judged
 
@@ -39,21 +40,21 @@ class _Figures:
 
     figure: str = setting(
         None,
-        "Names of figures and tables, separated by commas. Also: 1 for 1a to 1d, the name of a paper's file for all of "
-        "its figures, all for all papers, and flagship for this project's own, which have only --scale=paper",
+        "Names of figures and tables, separated by commas. Groups: 1 (1a to 1d), a paper's name in --list, such as "
+        "agarwal2023 (its figures), all (all papers), flagship (this project's own, which have only --scale=paper)",
     )
     list: bool = setting(False, "Print the names of all figures and tables, and exit")
     configurations: str = setting(
         None, "Labels of configurations to run, separated by semicolons; others are reported if they are finished"
     )
     scale: str = setting(figures.PAPER, "Scale of the runs", figures.SCALES)
-    # Searches select points on the seeds after these.
+    # The bound separates these seeds from those on which searches select points.
     repeat: int = setting(None, "Number of seeds (default: as in the paper)", low=1, high=FIRST_TUNING_SEED)
     rounds: int = setting(None, "Maximum rounds per run, for a rehearsal that is marked and never judged", low=2)
     data_dir: pathlib.Path = setting(
         None,
-        "Folder of all required data files (default: FEDBANDITS_DATA_DIR in the environment, or the cache folder for "
-        "missing files that can be downloaded)",
+        "Folder of all required data files (default: FEDBANDITS_DATA_DIR in the environment; files that it lacks are "
+        "downloaded to the cache folder if possible)",
         only={"report_only": False},
     )
     estimate: bool = setting(

@@ -181,7 +181,7 @@ def deployment(settings: cli.Settings, clients: int, cohort: int, apart_from: Se
       apart_from: Statistics that are computed without noise, in words: no guarantee covers them.
 
     Raises:
-      UsageError: If the population is smaller than the number of clients in the data, or its cohort than the runs'.
+      UsageError: If the population is smaller than the data's, or its cohort is smaller than the runs' cohort.
     """
     population, population_cohort = settings.population or clients, settings.population_clients_per_round
     if population < clients:

@@ -1,7 +1,7 @@
 """The session of a recommendation: its folder, its plan, the remaining time, and its runs.
 
 Searches, comparisons and runs with noise have separate folders. Each run is named after its flags and executed once.
-`plan.json` stores all decisions that depended on time, so that a command that is killed and restarted has the same
+`plan.json` stores all decisions that depended on time, so that a command that is killed and restarted executes the same
 runs.
 """
 
@@ -104,7 +104,7 @@ class State:
         if minutes == self.minutes:
             self.stages, self.finished = stages, before.get("finished") is True
             return spent
-        # The time spent under the earlier budget still counts, because its finished runs are reused.
+        # The earlier time stays in the reported total, because its finished runs are reused; the budget restarts.
         self.earlier += spent
         return 0.0
 
@@ -143,7 +143,7 @@ class Session:
         self._began: tuple[float, float] | None = None
 
     def measure(self, spaces: Mapping[str, planning.Space]) -> None:
-        """Measures how long a round and a run take, with short runs. The search continues those that have its seeds.
+        """Measures how long a round and a run take, with short runs. The search continues those with its own seeds.
 
         Raises:
           Failure: If a run fails.

@@ -37,7 +37,7 @@ class Stages:
       session: The session that executes all runs.
       spaces: Search spaces by strategy.
       data: Facts about the data.
-      deployment: Privacy mechanism of the deployment in which the model would be trained.
+      deployment: Privacy mechanism of the real application that would train the model.
       epsilons: Epsilons to try.
       results: Results so far.
       can_lengthen: Whether the search may double the number of rounds.
@@ -236,7 +236,7 @@ def noise(deployment: Mechanism, rounds: int, cohort: int, epsilon: float, dimen
     """The mechanism with the least noise for an epsilon in deployment, its noise in a run, and its guarantee.
 
     Args:
-      deployment: Privacy mechanism of the deployment in which the model would be trained.
+      deployment: Privacy mechanism of the real application that would train the model.
       rounds: Number of rounds.
       cohort: Number of clients in a round of the run.
       epsilon: The epsilon.
@@ -263,7 +263,7 @@ def noise(deployment: Mechanism, rounds: int, cohort: int, epsilon: float, dimen
 
 
 def noise_flags(run_noise_multiplier: float, clip_norm: float, bands: int = 0) -> tuple[str, ...]:
-    """Flags of a run with seeded noise, so that runs with the same seed differ only in the noise.
+    """Flags of a run whose noise and cohorts follow its seed, so that runs of a seed differ only in how much noise.
 
     All runs sample Poisson cohorts, even if the deployment does not, so that all epsilons have the same cohorts.
 

@@ -94,7 +94,7 @@ def define(flags: cli.FlagSet) -> None:
 
     optimizer = {"default": "sgd"}
     rate = {"default": 1.0, "help": "Server learning rate; with sgd, 1 adopts the clients' mean model", "above": True}
-    # Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).
+    # The defaults follow Cho et al. 2020, section IV: logistic regression on Synthetic(1,1).
     flags.group("Training", _Training, *training_flags.CORRECTIONS, _Clients, *training_flags.server(optimizer, rate))
 
     batch_size, most = training_flags.EVALUATIONS
@@ -132,7 +132,7 @@ def variants(settings: cli.Settings) -> list[tuple[str, cli.Settings]]:
 
 
 def check(settings: cli.Settings) -> None:
-    """Checks the flags of one run's selector and task; see `variants`.
+    """Checks the learning-rate drops, the partition and the task of one run; `variants` checks the selectors.
 
     Raises:
       UsageError: If `--learning_rate_drops` are not rounds, `--resplit` has no effect, or flags of the task conflict.

@@ -26,7 +26,7 @@ from optimization.study import intervals
 
 # If all clients agree, rounding errors cause standard errors and differences of about this fraction of the values.
 _ROUNDING = 1e-13
-# P(at most k), up to the k at which it is 1 in double precision.
+# Distribution function of Poisson(1); for larger values it is 1 in double precision.
 _POISSON = np.cumsum([math.exp(-1) / math.factorial(count) for count in range(20)])
 
 

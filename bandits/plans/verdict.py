@@ -18,7 +18,7 @@ from bandits.plans.sweep import Outcome, Point, Sweep
 from bandits.results import comparison, configuration, configurations, phrases, runs, sections
 from bandits.results.configurations import ComparableRuns
 from data import files
-from data.errors import UsageError
+from data.errors import UsageError, counted
 from optimization.privacy import mechanisms
 from optimization.study import run_folder
 from optimization.study.metrics import Metric
@@ -28,7 +28,7 @@ _SHOWN = 10  # Maximum number of points to show per configuration.
 
 
 def comparable(points: Mapping[str, Point], folder: pathlib.Path, metric: Metric) -> ComparableRuns:
-    """Returns the points as configurations, with the ranked metric after the planned rounds.
+    """Returns the points as configurations, with the values of the ranking's metric after the planned rounds.
 
     Points without a finished round are left out.
 
@@ -256,4 +256,5 @@ def privacy_summary(outcomes: Sequence[Outcome], folder: pathlib.Path) -> str:
     paths = [folder / outcome.run.name / run_folder.PRIVACY_FILE for outcome in outcomes]
     reports = [mechanisms.load(path) for path in paths if path.exists()]
     summary, missing = ledger.describe(reports), len(paths) - len(reports)
-    return summary + f" Not counted: {missing} runs without a {run_folder.PRIVACY_FILE}." * bool(summary and missing)
+    left_out = f" Not counted: {counted(missing, 'run')} without a {run_folder.PRIVACY_FILE}."
+    return summary + left_out * bool(summary and missing)

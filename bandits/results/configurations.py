@@ -26,7 +26,7 @@ ROLES = Baseline.uniform_policy, Baseline.full_feedback  # Baselines that are ru
 GREEDY = "greedy"  # The default reference of comparisons.
 # Flags for folders, seeds and execution, which do not define a configuration.
 _FREE = run_folder.FREE_FLAGS | {"seed", "repeat", "list_presets", "metrics"}
-# Options of the task, except for options of the model and the locations of files.
+# Options of the task, except for those of the model, of the initial training's rewards, and of files.
 _OF_DATA = sorted(
     {field.name for field in dataclasses.fields(TaskOptions)}
     - {"cache_dir", "data_dir", "hidden", "init_labels", "initial_weights", "model", "norm", "public_statistics"}
@@ -128,8 +128,8 @@ class ComparableRuns:
         Args:
           wanted: Name of the reference, or a strategy such as `greedy`. If there are several references, each
             configuration is compared with the most similar one, preferably one with the same data, rewards, rounds and
-            cohorts. The default is `greedy`, or the first configuration if there is no `greedy`; in that case, the
-            data, rewards, rounds and cohorts must be the same.
+            cohorts. The default is `greedy`, or the first configuration if there is no `greedy`; the data, rewards,
+            rounds and cohorts of a default reference must be the same.
         """
         others = [one for one in self.configurations if not one.role]
         references = self.named(wanted or GREEDY) or ([] if wanted else others[:1])
@@ -273,7 +273,7 @@ def _owner(run: runs.Run) -> pathlib.Path:
 
 
 def _groups(all_runs: Iterable[runs.Run]) -> list[list[runs.Run]]:
-    """Groups runs that differ only in their seed, and also by folder if a seed was run twice."""
+    """Groups runs that differ only in their seed; if a seed was run twice, each folder is a separate group."""
     together = runs.grouped(all_runs, lambda run: json.dumps(shared_flags(run), sort_keys=True, default=str))
     groups: list[list[runs.Run]] = []
     for group in together.values():

@@ -94,7 +94,7 @@ def random_writers(num_classes: int) -> Populations:
 
     def population(mean: float) -> clients.ClientData:
         def examples(draw: np.random.Generator) -> clients.Examples:
-            # Truncated symmetrically, which preserves the mean.
+            # Clipped symmetrically, which preserves the mean.
             size = round(float(np.clip(draw.normal(mean, _SPREAD * mean), 1, 2 * mean - 1)))
             pixels = draw.random((size, *_SHAPE, 1), dtype=np.float32)
             return clients.Examples(pixels, draw.integers(0, num_classes, size, dtype=np.int32))

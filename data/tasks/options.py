@@ -188,9 +188,9 @@ class Rewards:
     )
     reward_bounds: str | None = setting(
         None,
-        "LOW,HIGH: smallest and largest reward, after prices, in a table with rewards or a log. Training maps them to "
-        "0 and 1, and clips rewards outside (default: 0,1 or -1,1 if all rewards are these, otherwise the 1st and 99th "
-        "percentiles)",
+        "LOW,HIGH: smallest and largest reward, after prices, where data has rewards instead of labels. Training maps "
+        "them to 0 and 1, and clips rewards outside (default: 0,1 or -1,1 if these are the only rewards, otherwise the "
+        "1st and 99th percentiles)",
     )
 
 
@@ -201,7 +201,8 @@ class RewardShift:
     init_labels: Count | None = setting(
         None,
         "With init_shift: number of labels or tags, the most frequent ones, that have a reward in the initial "
-        "training (default: half of the labels, 10 tags; with --variant=reference_code three fifths of the tags)",
+        "training (default: for labels, half of them; for tags, 10, or three fifths of them with "
+        "--variant=reference_code)",
     )
 
 

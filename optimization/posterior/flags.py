@@ -28,7 +28,7 @@ Defaults that are missing here depend on other flags; config.json in the run's f
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
 EPANECHNIKOV, GAUSSIAN = "epanechnikov", "gaussian"
-NEAREST = "nearest"  # The only bandwidth that depends on the point, so that it changes with each step.
+NEAREST = "nearest"  # The only bandwidth that depends on the current position, and so changes with each step.
 BANDWIDTHS = ("silverman", "scott", "plug_in", "improved_sheather_jones", "cross_validation", NEAREST)
 
 SQRT_2_RATE, TWICE_RATE = "sqrt_2_rate", "2_rate"
@@ -49,8 +49,8 @@ ALGORITHMS = {
     "fedag": "mean model; predictions use samples from a Gaussian posterior (Algorithm 3)",
     "fedbe": "an ensemble of posterior samples, client models and their mean, distilled on --server_data (Algorithm 4)",
     "fedpa": "clients' deltas multiplied by their posterior's inverse covariance (Algorithms 5, 6)",
-    "sgld": "mean model with Langevin noise at the server, whose chain is averaged after the burn-in (equation 2.16)",
-    "fedkp": "mode of the models' kernel density that is nearest to their mean (Algorithm 9)",
+    "sgld": "mean model with Langevin noise at the server; the states after the burn-in are averaged (equation 2.16)",
+    "fedkp": "mode of the models' kernel density that mean shift reaches from their mean (Algorithm 9)",
     "fedkp_cluster_mean": "each client's model shifted to its mode, then averaged (Algorithm 10)",
     "fedkppa": "Algorithm 10, applied to FedPA's deltas",
 }
@@ -65,8 +65,8 @@ class MeanShift:
     """FedKP and FedKPPA: mean shift of each parameter separately.
 
     Each step moves to the mean of the samples, weighted by the kernel, as in Algorithm 8. The steps climb the density
-    estimate that uses the kernel's shadow (Cheng 1995): the biweight kernel for the Epanechnikov kernel, and the
-    Gaussian kernel for itself.
+    estimate that uses the kernel's shadow (Cheng 1995): that of the Epanechnikov kernel is the biweight kernel; that of
+    the Gaussian kernel is that kernel itself.
 
     A parameter does not change if all clients agree on it. A starting point that no kernel reaches does not move; a
     Gaussian kernel reaches every point. The model of a single client is its own mode. As the bandwidth grows, every
@@ -166,7 +166,10 @@ class _RoundsAndClients:
 
     total_rounds: Count = setting(50, "Number of rounds", basic=True)
     cohort_size: Count = setting(
-        20, "Number of clients in a cohort; the default is at most the population", name="clients_per_round", basic=True
+        20,
+        "Number of clients in a cohort; the default is capped at the population",
+        name="clients_per_round",
+        basic=True,
     )
     client_sampling_alpha: Positive | None = setting(
         None,

@@ -1,8 +1,8 @@
 """FedKP: the mode of the cohort's models, parameter by parameter, as a TFF aggregation.
 
 See Johansson and Gullbrandson 2022, Algorithms 8 to 10. The clients' values of a parameter are samples of its
-posterior. Mean shift climbs from a start to a mode of their kernel density. It commutes with translation and scaling,
-so model deltas can replace models, and the values of a parameter are mapped to [0, 1].
+posterior. Mean shift climbs from a starting point to a mode of their kernel density. It commutes with translation and
+scaling, so model deltas can replace models, and the values of a parameter are mapped to [0, 1].
 
 The Epanechnikov kernel has bounded support, so the steps of all clients can be computed together cheaply. The set of
 samples within reach of a point changes only at the edges, sample +- bandwidth. Between two edges, a step is a single

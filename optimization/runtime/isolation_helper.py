@@ -42,7 +42,7 @@ def _step(name: str) -> Iterator[None]:
 def _isolate() -> None:
     """Moves this process to a separate network.
 
-    Root gets no user namespace, because other users' files would be out of reach there.
+    A user namespace is only the second attempt, because other users' files are out of reach in it.
 
     Raises:
       OSError: If the system does not allow a separate network that works.
@@ -105,7 +105,7 @@ def _relay(listener: socket.socket, port: int, process: subprocess.Popen) -> Non
             server = _connected(port)
             for ends in ((client, server), (server, client)):
                 threading.Thread(target=_pump, args=ends, daemon=True).start()
-    finally:  # Otherwise the peer would wait forever.
+    finally:  # If relaying fails, the helper ends with the command, so that clients do not wait forever.
         process.kill()
 
 

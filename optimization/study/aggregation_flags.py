@@ -43,8 +43,8 @@ def check(settings: cli.Settings) -> None:
         raise UsageError("Give one of --noise_multiplier and --target_epsilon, not both.")
     if target is None and settings.noise_multiplier is None:
         raise UsageError(
-            f"--aggregator_type={kind} needs --noise_multiplier or --target_epsilon; a noise of 0 only clips, and "
-            "guarantees nothing."
+            f"--aggregator_type={kind} needs --noise_multiplier or --target_epsilon; with a noise multiplier of 0, it "
+            "only clips, and guarantees nothing."
         )
     if settings.clip_norm is None:
         alternative = ", or --adaptive_clipping" if kind in CAN_ADAPT else ""

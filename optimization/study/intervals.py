@@ -43,7 +43,7 @@ class Interval(NamedTuple):
         return Interval(mean, low, high, self.size)
 
     def number(self, value: float, *, signed: bool = False) -> str:
-        """Formats a number to two significant digits of the interval's width, or to three digits without a width."""
+        """Formats a number to the decimals that show the width to two digits; without a width, to three digits."""
         sign, digits = "+" if signed else "", decimals(self)
         if digits is None:
             return f"{value:{sign}.3g}"
@@ -74,7 +74,7 @@ class Interval(NamedTuple):
 
 
 def decimals(interval: Interval) -> int | None:
-    """Number of decimals for two significant digits of the width (negative for tens); None if it is zero or missing."""
+    """Decimals that show the width to two significant digits (-1 for tens); None without a finite width above 0."""
     width, rounding = interval.high - interval.low, 1e-12 * max(abs(interval.low), abs(interval.high))
     return 1 - math.floor(math.log10(width)) if math.isfinite(width) and width > rounding else None
 

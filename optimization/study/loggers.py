@@ -52,7 +52,7 @@ class ObservedRun:
 
 
 class Callback:
-    """Observes the rounds that the current start of a run executes. By default, the methods do nothing."""
+    """Observes the rounds that run after the latest start or continuation. By default, the methods do nothing."""
 
     def on_start(self, run: ObservedRun) -> None:
         """Called before the first of these rounds."""
@@ -97,7 +97,7 @@ class OwnCallbacks(Callback):
         self._call("on_round", row)
 
     def finish(self, status: str, results: Callable[[pathlib.Path], Any]) -> None:
-        """Calls the objects' `on_end`, unless no run has started since the last call.
+        """Calls the objects' `on_end` if a run has started since the last call; otherwise does nothing.
 
         Args:
           status: How the run ended; see `ObservedRun`.
@@ -226,7 +226,7 @@ def _is_number(text: str) -> bool:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Abbreviates ascending whole numbers, such as `1-3, 7`."""
+    """Abbreviates ascending whole numbers: 1, 2, 3 and 7 become `1-3, 7`."""
     parts = []
     for _, group in itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         first, *others = [number for _, number in group]

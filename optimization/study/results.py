@@ -83,13 +83,13 @@ class Run:
 
         Returns:
           float64, with the frame's index. Each column is a pair: `predicted_reward` or `probability`, and the name of
-          the action (its number, if --reward_columns=all). If actions have features, there is instead one row for each
-          offered action, with the index of its row in the frame. The columns are then `action` (if actions have ids),
-          `predicted_reward` and `probability`.
+          the action (its number, if --reward_columns=all and all rows offer the same actions). If actions have
+          features, there is instead one row for each offered action, with the index of its row in the frame. The
+          columns are then `action` (if actions have ids), `predicted_reward` and `probability`.
 
         Raises:
-          UsageError: If the run is not one of run_federated on a table, or has no model yet; or if the frame lacks a
-            column.
+          UsageError: If the run is not one of run_federated on a table or a log of your own, or has no model yet; or if
+            the frame lacks a column.
         """
         return self._module("predictions").predict(self, frame)
 
@@ -116,7 +116,10 @@ class Run:
 
     def _module(self, name: str) -> Any:
         if not self.predictor:
-            raise UsageError(f"The run in {self.folder} cannot predict: only runs of run_federated on a table can.")
+            raise UsageError(
+                f"The run in {self.folder} cannot predict: only runs of run_federated on a table, or on a log of "
+                "your own, can."
+            )
         return importlib.import_module(f"{self.predictor}.{name}")
 
     def plot(self, *names: str) -> "panels.Figure":
@@ -154,7 +157,7 @@ class Runs(Sequence[Run]):
 
     @property
     def metrics(self) -> "pd.DataFrame":
-        """Metrics of all runs, concatenated, with the additional columns `run`, which seeds share, and `seed`."""
+        """Metrics of all runs, concatenated, with columns `run` (equal for a configuration's seeds) and `seed`."""
         import pandas as pd
 
         parts = []
@@ -240,7 +243,7 @@ def _find(folder: pathlib.Path, above: frozenset[tuple[int, int]]) -> dict[pathl
 
 
 def _configuration(run: Run) -> tuple[pathlib.Path, str]:
-    """Folder without the seed, and, if the folder does not identify the configuration, its flags except the seed."""
+    """Path without the seed and, unless the path alone identifies the configuration, flags without the seed."""
     if _is_seed(run.folder):
         return run.folder.parent, ""
     apart = {*run_folder.FREE_FLAGS, "seed"}

@@ -226,7 +226,7 @@ class RunFolder:
             self._checkpoints.mkdir(exist_ok=True)
             self._checkpoints.chmod(0o700)
             for folder in (self.path, *map(self.path.joinpath, _SUBFOLDERS)):
-                for stale in folder.glob("*.part[0-9]*"):  # Left by a start that was killed.
+                for stale in folder.glob("*.part[0-9]*"):  # Left by a process that was killed.
                     stale.unlink()
         self.flags = flags = {name: value for name, value in sorted(flag_values.items()) if name != _RESTART}
         start = {
@@ -306,12 +306,13 @@ class RunFolder:
 
     def _check_same(self, before: Mapping[str, Any], flags: Mapping[str, Any], is_same_data: bool) -> None:
         old, new = json.loads(json.dumps(before)), json.loads(json.dumps(flags))
-        # A run can be extended, because only noise that is planned for an epsilon depends on the number of rounds.
+        # A run can be extended unless its noise is planned for an epsilon, which depends on the number of rounds.
         is_longer = old.get("target_epsilon") is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
         names = [name for name in names if old.get(name) != new.get(name)]
         changed = [
-            f"--{name} was {old.get(name)}, " + (f"is {new[name]}" if name in new else "but is no flag of this version")
+            f"--{name} was {old.get(name)}, "
+            + (f"is {new[name]}" if name in new else "but is not a flag in this version")
             for name in names
         ]
         if not is_same_data:

@@ -240,7 +240,7 @@ def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
         (tmp_path / outcome.run.name).mkdir(parents=True)
         (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))
     summary = verdict.privacy_summary(found, tmp_path)
-    assert summary == f"{ledger.describe([(mechanism, 5)] * 2)} Not counted: 1 runs without a privacy.json."
+    assert summary == f"{ledger.describe([(mechanism, 5)] * 2)} Not counted: 1 run without a privacy.json."
     assert f"The 2 runs together spend epsilon {mechanism.epsilon(10):.3g} by RDP" in summary
 
 

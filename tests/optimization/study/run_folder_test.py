@@ -86,7 +86,7 @@ def test_a_flag_that_is_new_counts_as_changed_unless_it_has_its_default(folder):
 
 def test_a_setting_that_this_version_lacks_is_named(folder):
     less = {name: value for name, value in FLAGS.items() if name != "rate"}
-    with pytest.raises(UsageError, match=r"--rate was 0\.1, but is no flag of this version"):
+    with pytest.raises(UsageError, match=r"--rate was 0\.1, but is not a flag in this version"):
         run_folder.RunFolder(folder.path).open(less, "digest")
 
 
