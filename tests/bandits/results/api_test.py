@@ -1,8 +1,5 @@
 """Tests of `bandits.compare`, `bandits.report` and `bandits.plot`."""
 
-import json
-import pathlib
-
 import pandas as pd
 import pytest
 from scipy import stats
@@ -11,27 +8,20 @@ import bandits
 from bandits import metrics
 from bandits.results import runs
 from data.errors import UsageError
-from optimization.study import run_folder
+from tests.bandits.results.tables import write_run
 
 REWARDS = {"greedy": [0.25, 0.5, 0.375], "softmax": [0.5, 0.625, 0.75]}
 
 
-def _left(folder: pathlib.Path, bandit: str, seed: int, reward: float) -> runs.Run:
-    path = folder / bandit / f"seed_{seed}"
-    path.mkdir(parents=True)
-    columns = {metrics.ROUND_REWARD: [reward] * 2, metrics.AVERAGE_REWARD: [reward] * 2}
-    pd.DataFrame({"round_num": [1, 2], **columns}).to_csv(path / "metrics.csv", index=False)
-    flags = {"bandits_type": bandit, "task_type": "digits", "seed": seed, "total_rounds": 2}
-    (path / "config.json").write_text(json.dumps({"format": run_folder.FORMAT, "flags": flags, "command": "run"}))
-    return runs.read(path)
-
-
 @pytest.fixture
 def read(tmp_path) -> dict[str, list[runs.Run]]:
-    return {
-        bandit: [_left(tmp_path, bandit, seed, reward) for seed, reward in enumerate(rewards)]
-        for bandit, rewards in REWARDS.items()
-    }
+    found = {}
+    for bandit, rewards in REWARDS.items():
+        folders = [tmp_path / bandit / f"seed_{seed}" for seed in range(3)]
+        for seed, (folder, reward) in enumerate(zip(folders, rewards, strict=True)):
+            write_run(folder, [reward] * 2, bandits_type=bandit, task_type="digits", seed=seed)
+        found[bandit] = [runs.read(folder) for folder in folders]
+    return found
 
 
 def test_a_comparison_is_paired_over_seeds(read):
