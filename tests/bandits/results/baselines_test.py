@@ -43,13 +43,14 @@ def test_the_normalized_score_in_words(numbers, word, chance):
 @pytest.mark.parametrize(
     ("constant", "word"),
     [
-        (0.3, "at a normalized score of 0.50"),
-        (0.5, "at a normalized score of 0.50, not significantly different from the best fixed action"),
-        (0.7, "at a normalized score of 0.50, below the best fixed action"),
+        (0.3, ""),
+        (0.5, ", not significantly different from the best fixed action"),
+        (0.7, ", below the best fixed action"),
     ],
 )
 def test_the_best_fixed_action_is_another_baseline(constant, word):
-    assert _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, fixed=constant, full_feedback=CEILING).summary == word
+    one = _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, fixed=constant, full_feedback=CEILING)
+    assert one.summary == "at a normalized score of 0.50" + word
 
 
 def test_without_full_feedback_only_the_uniform_policy_is_compared():
@@ -59,12 +60,12 @@ def test_without_full_feedback_only_the_uniform_policy_is_compared():
 
 
 @pytest.mark.parametrize(("numbers", "word"), [([0.5], "one seed: not judged"), ([0.5, 0.5, math.nan], "not judged")])
-def test_what_cannot_be_judged_is_not(numbers, word):
+def test_one_seed_or_a_diverged_one_has_no_verdict(numbers, word):
     one = _word(numbers, uniform=0.1)
     assert (one.summary, one.uniform.is_significant, one.uniform.wins) == (word, False, False)
 
 
-def test_a_mark_of_one_seed_judges_nothing():
+def test_a_full_feedback_baseline_of_one_seed_gives_no_score():
     one = _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, full_feedback={0: 0.5})
     assert one.summary == "above the uniform policy"
     assert math.isnan(one.score)
@@ -75,11 +76,9 @@ def test_the_best_of_many_uniform_policies_is_not_significantly_better():
     lucky = [0.13, 0.11, 0.12, 0.12, 0.105]
     some = [(configuration("lucky", lucky), _known(0.1))]
     assert baselines.compare(some, REWARD)["lucky"].uniform.wins
-    for place in range(8):
-        other = configuration(f"other {place}", [0.09, 0.11, 0.10 + place / 1000, 0.12, 0.08])
-        some.append((other, _known(0.1)))
-    same = "not significantly different from the uniform policy"
-    assert baselines.compare(some, REWARD)["lucky"].summary == same
+    others = [configuration(str(place), [0.09, 0.11, 0.10 + place / 1000, 0.12, 0.08]) for place in range(8)]
+    compared = baselines.compare([*some, *((other, _known(0.1)) for other in others)], REWARD)
+    assert compared["lucky"].summary == "not significantly different from the uniform policy"
 
 
 def test_scores_are_0_at_the_uniform_policy_and_1_at_full_feedback():
@@ -89,12 +88,10 @@ def test_scores_are_0_at_the_uniform_policy_and_1_at_full_feedback():
 
 @pytest.mark.parametrize(
     ("chance", "ceiling", "better"),
-    [({0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9}, "up"), (0.5, 0.4, "up"), (0.4, 0.5, "down"), (0.1, {0: 0.9}, "up")],
+    [({0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9}, "up"), (0.4, 0.5, "down"), (0.1, {0: 0.9}, "up")],
 )
 def test_overlapping_baselines_are_refused(chance, ceiling, better):
-    with pytest.raises(
-        ValueError, match=r"for the uniform policy is not clearly worse than .* for the full-feedback baseline"
-    ):
+    with pytest.raises(ValueError, match="for the uniform policy is not clearly worse than "):
         baselines.normalized_scores(configuration("arm", [0.3]), _known(chance, None, ceiling), REWARD, better)
 
 

@@ -50,23 +50,30 @@ def test_the_score_and_its_interval_are_rliables_of_normalized_numbers():
     assert (found.tasks, found.seeds, found.left_out) == (("task 0", "task 1"), {"arm": 8}, ())
 
 
-def test_a_task_whose_baselines_overlap_is_named_and_left_out():
-    third = _results("task 2", {"arm": {0: 0.5, 1: 0.6}}, {0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9})
-    found = _over([*_two(), *third])
+@pytest.mark.parametrize(
+    ("rewards", "bounds", "printed"),
+    [
+        (
+            {"arm": {0: 0.5, 1: 0.6}},
+            ({0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9}),
+            "task 2: no score, as 0.3 (-2.241 to 2.841) for the uniform policy is not clearly worse than 0.65 (",
+        ),
+        (
+            {"arm": {0: 0.5, 1: 0.6}, "often": {0: 0.91, 1: 0.92}},
+            (0.1, 0.8),
+            "task 2: often is above the full-feedback baseline, which may have been deployed less often",
+        ),
+        (
+            {"arm": {0: 0.5, 1: 0.6}},
+            (0.1, {0: 0.8, 1: 0.81, 2: math.nan}),
+            "task 2: the full-feedback baseline diverged with seed 2",
+        ),
+    ],
+)
+def test_a_task_whose_baselines_set_no_scale_is_named_and_left_out(rewards, bounds, printed):
+    found = _over([*_two(), *_results("task 2", rewards, *bounds)])
     assert found.scores == _over(_two()).scores
-    (printed,) = found.left_out
-    start = "task 2: no score, as 0.3 (-2.241 to 2.841) for the uniform policy is not clearly worse than 0.65 ("
-    assert printed.startswith(start)
-    assert printed.endswith("for the full-feedback baseline")
-
-
-def test_a_task_of_which_a_configuration_exceeds_full_feedback_is_named_and_left_out():
-    third = _results("task 2", {"arm": {0: 0.5, 1: 0.6}, "often": {0: 0.91, 1: 0.92}}, 0.1, 0.8)
-    found = _over([*_two(), *third])
-    assert found.scores == _over(_two()).scores
-    assert found.left_out == (
-        "task 2: often is above the full-feedback baseline, which may have been deployed less often",
-    )
+    assert found.left_out[0].startswith(printed)
 
 
 def test_one_task_has_no_score_over_tasks():
@@ -85,11 +92,6 @@ def test_a_configuration_that_cannot_be_judged_on_a_task_is_named_and_left_out(o
     found = _over(_two(lambda task: {"other": other(task)}))
     assert list(found.scores) == ["arm"]
     assert found.left_out == (printed, "other has no score on task 1")
-
-
-def test_a_full_feedback_baseline_that_diverged_scales_nothing():
-    found = _over(_two(bounds=(BOUNDS[0], (BOUNDS[1][0], {0: 0.8, 1: 0.81, 2: math.nan}))))
-    assert found.left_out[0] == "task 1: the full-feedback baseline diverged with seed 2"
 
 
 def test_where_less_is_better_scores_rise_from_the_uniform_policy_to_full_feedback():

@@ -41,12 +41,10 @@ def test_a_run_whose_clients_diverged_has_no_result():
 @pytest.mark.parametrize(
     ("more", "unpaired"),
     [
-        ({}, False),
-        ({"noise_multiplier": 0.0}, False),
+        ({"noise_multiplier": 0.0, "privacy": {"epsilon": None}}, False),
         ({"noise_multiplier": 0.5}, True),
         ({"target_epsilon": 8.0}, True),
         ({"noise_multiplier": 0.5, "insecure_seeded_noise": True}, False),
-        ({"privacy": {"epsilon": None}}, False),
         ({"privacy": {"epsilon": 3.0}}, True),
     ],
 )
@@ -71,9 +69,8 @@ def test_baselines_that_differ_by_seed_are_paired_by_seed():
     known = baselines.recorded(found, metrics.ROUND_REWARD)
     assert known[UNIFORM].by_seed(metrics.ROUND_REWARD) == pytest.approx({0: 0.29, 1: 0.49, 2: 0.69})
     one = configuration.of_runs("softmax", found, [metrics.ROUND_REWARD], {})
-    stand = baselines.compare([(one, known)], metrics.ROUND_REWARD)["softmax"]
-    assert stand.uniform.difference == pytest.approx(0.01)
-    assert stand.uniform.kind == comparison.PAIRED
+    uniform = baselines.compare([(one, known)], metrics.ROUND_REWARD)["softmax"].uniform
+    assert (uniform.difference, uniform.kind) == (pytest.approx(0.01), comparison.PAIRED)
 
 
 def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
@@ -89,4 +86,4 @@ def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
 def test_few_clients_have_no_interval(clients, is_reported):
     found = runs.bootstrapped(np.arange(clients)[np.newaxis], np.mean)
     assert (found.mean, found.size) == ((clients - 1) / 2, clients)
-    assert np.isfinite([found.low, found.high]).tolist() == [is_reported, is_reported]
+    assert np.isfinite([found.low, found.high]).tolist() == [is_reported] * 2
