@@ -75,7 +75,6 @@ def test_changes_of_a_small_log_by_hand():
     [
         {},
         {"clients": 20, "rows": 12},
-        {"clients": 150, "rows": 4, "paid": (0.1, 0.3)},
         {"uneven": 1.0},
         {"clients": 100, "rows": 5, "paid": (0.02, 0.02), "spread": 0.0},
         {"estimator": Estimator("ips"), "paid": (0.2, 0.6)},

@@ -23,23 +23,25 @@ import importlib.util, json, pathlib, sys
 import numpy as np, tensorflow as tf
 
 assert importlib.util.find_spec("bandits") is None
-folder, rows = pathlib.Path(sys.argv[1]), json.load(open(sys.argv[2]))
-kinds = json.loads((folder / "signature.json").read_text())["inputs"]
+rows = json.load(open(sys.argv[1]))
+for folder in map(pathlib.Path, sys.argv[2:]):
+    kinds = json.loads((folder / "signature.json").read_text())["inputs"]
 
-def inputs(number):
-    return {name: np.array(rows[name], number if kind["type"] == "number" else object) for name, kind in kinds.items()}
+    def inputs(number):
+        types = {"number": number, "category": object}
+        return {name: np.array(rows[name], types[kind["type"]]) for name, kind in kinds.items()}
 
-loaded = tf.saved_model.load(str(folder / "saved_model"))
-found = {}
-for name, signature in loaded.signatures.items():
-    outputs = signature(**{column: tf.constant(cells) for column, cells in inputs(np.float64).items()})
-    found |= {f"saved {output}": values.numpy().tolist() for output, values in outputs.items()}
-if (folder / "model.tflite").exists():
-    interpreter = tf.lite.Interpreter(str(folder / "model.tflite"))
-    for name in interpreter.get_signature_list():
-        for output, values in interpreter.get_signature_runner(name)(**inputs(np.float32)).items():
-            found[f"lite {output}"] = values.tolist()
-json.dump(found, open(sys.argv[3], "w"))
+    loaded = tf.saved_model.load(str(folder / "saved_model"))
+    found = {}
+    for name, signature in loaded.signatures.items():
+        outputs = signature(**{column: tf.constant(cells) for column, cells in inputs(np.float64).items()})
+        found |= {f"saved {output}": values.numpy().tolist() for output, values in outputs.items()}
+    if (folder / "model.tflite").exists():
+        interpreter = tf.lite.Interpreter(str(folder / "model.tflite"))
+        for name in interpreter.get_signature_list():
+            for output, values in interpreter.get_signature_runner(name)(**inputs(np.float32)).items():
+                found[f"lite {output}"] = values.tolist()
+    json.dump(found, open(folder.parent / "found.json", "w"))
 """
 ROWS = pd.DataFrame(
     {
@@ -71,38 +73,44 @@ def _weights(*sizes: int) -> list[np.ndarray]:
     return [draw.normal(scale=0.5, size=shape).astype(np.float32) for shape in shapes]
 
 
-def _in_a_fresh_process(folder: pathlib.Path, rows: pd.DataFrame) -> dict[str, np.ndarray]:
-    cells = {name: column.astype(object).tolist() for name, column in rows.items()}
-    here = folder.parent
-    (here / "rows.json").write_text(json.dumps(cells))
-    command = [sys.executable, "-I", "-c", PROGRAM, str(folder), str(here / "rows.json"), str(here / "found.json")]
-    with open(here / "log.txt", "w") as log:
-        subprocess.run(command, cwd=here, stdout=log, stderr=log, check=True)
-    return {name: np.array(values) for name, values in json.loads((here / "found.json").read_text()).items()}
+def _in_a_fresh_process(rows: pd.DataFrame, *folders: pathlib.Path) -> list[dict[str, np.ndarray]]:
+    """Predictions of exported models, each of which has a parent folder of its own."""
+    top = folders[0].parent
+    (top / "rows.json").write_text(json.dumps({name: cells.astype(object).tolist() for name, cells in rows.items()}))
+    command = [sys.executable, "-I", "-c", PROGRAM, str(top / "rows.json"), *map(str, folders)]
+    with open(top / "log.txt", "w") as log:
+        subprocess.run(command, cwd=top, stdout=log, stderr=log, check=True)
+    written = [json.loads((folder.parent / "found.json").read_text()) for folder in folders]
+    return [{name: np.array(values) for name, values in found.items()} for found in written]
 
 
-@pytest.mark.parametrize(
-    ("weights", "flags"),
-    [
-        (_weights(FEATURES, 2), {"bandits_temperature": 0.5}),
-        (_weights(FEATURES, 2), {"bandits_type": "greedy", "missing_values": "-9"}),
-        (_weights(FEATURES, 5, 2), {"model": "mlp", "hidden": "5", "bandits_type": "falcon"}),
-        (_weights(FEATURES, 6), {"bandits_type": "bag", "bandits_heads": 3}),
-        (_weights(FEATURES, 2), {"bandits_type": "epsilon_greedy", "bandits_epsilon": 0.25, "ties": "first"}),
-        (_weights(FEATURES, 2), {"bandits_type": "softmax_ce"}),
-        (_weights(FEATURES, 2), {"reward_bounds": "-2,5", "label_column": None, "reward_columns": "no,yes"}),
-    ],
-)
-def test_both_files_predict_as_the_run_does(tmp_path, weights, flags):
-    run = finished_run(tmp_path / "run", weights, KNOWN, **flags)
+EXPORTED = [
+    (_weights(FEATURES, 2), {"bandits_type": "greedy", "missing_values": "-9"}),
+    (_weights(FEATURES, 5, 2), {"model": "mlp", "hidden": "5", "bandits_type": "falcon"}),
+    (_weights(FEATURES, 6), {"bandits_type": "bag", "bandits_heads": 3}),
+    (_weights(FEATURES, 2), {"bandits_type": "epsilon_greedy", "bandits_epsilon": 0.25, "ties": "first"}),
+    (_weights(FEATURES, 2), {"bandits_type": "softmax_ce"}),
+    (
+        _weights(FEATURES, 2),
+        {"reward_bounds": "-2,5", "label_column": None, "reward_columns": "no,yes", "bandits_temperature": 0.5},
+    ),
+]
+
+
+def test_both_files_predict_as_the_run_does(tmp_path):
     rows = ROWS.assign(constant=7.0, empty=None)
-    expected = run.predict(rows)
-    found = _in_a_fresh_process(run.export(tmp_path / "folder" / "model"), rows)
-    assert len(found) == 4
-    for name, values in found.items():
-        file, output = name.split(" ")
-        atol = 1e-5 if file == "saved" else 1e-4
-        np.testing.assert_allclose(values, expected[output], rtol=0, atol=atol, err_msg=name)
+    folders = [tmp_path / str(place) for place in range(len(EXPORTED))]
+    runs = [finished_run(folder, some, KNOWN, **flags) for folder, (some, flags) in zip(folders, EXPORTED, strict=True)]
+    exported = [run.export(folder / "export" / "model") for run, folder in zip(runs, folders, strict=True)]
+    for place, (run, found) in enumerate(zip(runs, _in_a_fresh_process(rows, *exported), strict=True)):
+        expected = run.predict(rows)
+        assert len(found) == 4
+        for name, values in found.items():
+            file, output = name.split(" ")
+            atol = 1e-5 if file == "saved" else 1e-4
+            np.testing.assert_allclose(
+                values, expected[output], rtol=0, atol=atol, err_msg=f"{EXPORTED[place][1]} {name}"
+            )
 
 
 def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
@@ -118,23 +126,19 @@ def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
     model = tf.keras.Sequential([tf.keras.Input(FEATURES), *layers])
     (tmp_path / "run" / "architecture.json").write_text(model.to_json())
     np.testing.assert_allclose(run.predict(rows), expected, rtol=1e-6)
-    found = _in_a_fresh_process(run.export(tmp_path / "model"), rows)
+    (found,) = _in_a_fresh_process(rows, run.export(tmp_path / "model"))
     assert len(found) == 4
     for name, values in found.items():
         np.testing.assert_allclose(values, expected[name.split(" ")[1]], rtol=0, atol=1e-4)
 
 
-def test_the_signature_names_inputs_and_actions(tmp_path):
-    folder = finished_run(tmp_path / "run").export(tmp_path / "model")
+def test_an_export_has_a_signature_and_replaces_an_earlier_one_but_no_other_folder(tmp_path):
+    run = finished_run(tmp_path / "run")
+    folder = run.export(tmp_path / "model")
     assert json.loads((folder / "signature.json").read_text()) == {
         "inputs": {"age": {"type": "number"}, "city": {"type": "category", "categories": ["a", "b"]}},
         "actions": ["no", "yes"],
     }
-
-
-def test_an_earlier_export_is_replaced_but_no_other_folder(tmp_path):
-    run = finished_run(tmp_path / "run")
-    folder = run.export(tmp_path / "model")
     (folder / "saved_model" / "stale").touch()
     (folder / "notes.txt").touch()
     run.export(folder)
@@ -165,7 +169,7 @@ def test_numbers_too_close_for_float32_have_no_lite_file(tmp_path, capfd):
     known = STATISTICS | {"columns": {"time": {"mean": 1.7e9, "deviation": 1e5, "has_missing": False}}}
     run = finished_run(tmp_path / "run", _weights(1, 2), known)
     rows = pd.DataFrame({"time": [1.7e9 + 12345, 1.7e9 - 54321]})
-    found = _in_a_fresh_process(run.export(tmp_path / "model"), rows)
+    (found,) = _in_a_fresh_process(rows, run.export(tmp_path / "model"))
     assert "column 'time' differ too little" in capfd.readouterr().err
     np.testing.assert_allclose(found["saved probability"], run.predict(rows)["probability"], rtol=0, atol=1e-5)
 

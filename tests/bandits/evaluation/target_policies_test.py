@@ -46,9 +46,7 @@ def test_a_policys_probabilities(policy, is_known, expected):
     assert target_policies.parse("column:p,q").has_each_probability
 
 
-@pytest.mark.parametrize(
-    "policy", ["best", "uniform:", "uniform:3", "constant", "constant:", "column:", "run:", "run:no/such/folder"]
-)
+@pytest.mark.parametrize("policy", ["best", "uniform:3", "constant", "column:", "run:no/such/folder"])
 def test_other_words_are_refused(policy):
     with pytest.raises(UsageError, match=f"--policy={policy}"):
         target_policies.parse(policy)

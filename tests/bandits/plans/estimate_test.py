@@ -47,21 +47,17 @@ def test_a_few_rounds_have_no_burn_in_and_need_no_download(binary, arguments, fl
     assert estimate.short_run_flags(run) == flags
 
 
-def test_the_time_of_all_is_that_of_their_rounds():
-    found = estimate.summarize([("a", 2, 100, 36.0), ("b", 2, 10, 360.0)], workers=2)
+def test_the_total_time_is_that_of_all_rounds_and_names_what_is_unknown():
+    one, other, unknown = ("a", 2, 100, 36.0), ("b", 2, 10, 360.0), ("c", 2, 10, "it failed")
+    found = estimate.summarize([one, other], workers=2)
     assert found.is_whole
     assert found.text.splitlines() == [
         "a: 2 runs, 100 rounds of 36 s: 1.0 hours",
         "b: 2 runs, 10 rounds of 360 s: 1.0 hours",
         "In all 1.0 hours, 2 runs at a time. Starting runs, compilation and evaluation are extra.",
     ]
-
-
-def test_an_unknown_time_is_not_counted_as_none():
-    one, other = ("a", 2, 100, 36.0), ("b", 2, 10, "it failed")
-    assert estimate.summarize([other], workers=1) == estimate.Estimate(
-        "b: 2 runs, 10 rounds: time unknown, because it failed", is_whole=False
-    )
-    found = estimate.summarize([one, other], workers=1)
+    text = "c: 2 runs, 10 rounds: time unknown, because it failed"
+    assert estimate.summarize([unknown], workers=1) == estimate.Estimate(text, is_whole=False)
+    found = estimate.summarize([one, unknown], workers=1)
     assert not found.is_whole
     assert "In all 1.0 hours, not counting the lines above whose time is unknown (1)" in found.text

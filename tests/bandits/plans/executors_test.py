@@ -42,7 +42,7 @@ def _play(executor, *jobs):
     return dict(executor.wait() for _ in jobs)
 
 
-def test_one_process_plays_one_run_after_the_other_each_with_its_own_log(one, tmp_path):
+def test_one_process_executes_one_run_after_the_other_each_with_its_own_log(one, tmp_path):
     jobs = [_job(tmp_path, name) for name in ("a", "b")]
     assert _play(one, *jobs) == dict.fromkeys(jobs, executors.Result(0))
     first, second = map(_log, jobs)
@@ -101,7 +101,7 @@ print(json.dumps([results[job] for job in jobs]))
 """
 
 
-def test_a_ray_task_is_repeated_when_its_process_dies_and_its_process_plays_on(tmp_path):
+def test_a_ray_task_is_repeated_when_its_process_dies_and_a_failed_run_is_reported(tmp_path):
     jobs = [_job(tmp_path, "a", f"--dies_in={tmp_path}"), _job(tmp_path, "b"), _job(tmp_path, "c", "--fails_at=0.1")]
     done = subprocess.run(
         [sys.executable, "-c", _RAY, json.dumps(jobs)],
@@ -124,19 +124,9 @@ def _node(address, cpus, *, is_alive=True):
 
 
 def test_a_cluster_on_which_no_run_would_start_is_refused_with_what_its_nodes_have():
-    nodes = [
-        _node("10.0.0.2", 1.0),
-        _node("10.0.0.1", 1.0),
-        _node("10.0.0.3", 0.0),
-        _node("10.0.0.4", 8.0, is_alive=False),
-    ]
-    with pytest.raises(Failure) as refused:
+    nodes = [_node("10.0.0.2", 1.0), _node("10.0.0.1", 0.0), _node("10.0.0.4", 8.0, is_alive=False)]
+    with pytest.raises(Failure, match=r"has that many: 10\.0\.0\.1 has 0, 10\.0\.0\.2 has 1\. "):
         executors.check_nodes(nodes, cores=2)
-    assert str(refused.value).startswith(
-        "--executor=ray: each run needs 2 CPUs, but no node of the cluster has that many: 10.0.0.1 has 1, "
-        "10.0.0.2 has 1, 10.0.0.3 has 0. "
-    )
-    assert "\n" not in str(refused.value)
 
 
 class _Ray:
@@ -181,7 +171,7 @@ def test_a_cluster_that_has_lost_all_nodes_for_a_run_is_waited_for_a_minute(monk
         wait(240.0)
 
 
-def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp_path, monkeypatch):
+def test_the_job_array_executes_each_run_and_continues_one_that_was_interrupted(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDBANDITS_DATA_DIR", "/some folder/data")
     monkeypatch.setitem(studies.STUDIES, "toy", MODULE)
     folder = tmp_path / "a grid"
@@ -190,15 +180,10 @@ def test_the_job_array_plays_each_run_and_continues_one_that_was_interrupted(tmp
     jobs = [run.job(folder / "runs") for run in grid.runs()]
     assert sweep.write_job_array(grid.runs(), folder, 3, "look") == 0
     script = folder / "slurm.sh"
-    lines = script.read_text().splitlines()
-    assert lines[0] == "#!/bin/sh"
-    for line in ("#SBATCH --array=0-1", "#SBATCH --cpus-per-task=3", "#SBATCH --job-name=a_grid"):
-        assert line in lines
-    assert "export FEDBANDITS_DATA_DIR='/some folder/data'" in lines
+    asked = {"#SBATCH --array=0-1", "#SBATCH --cpus-per-task=3", "#SBATCH --job-name=a_grid"}
+    assert asked | {"export FEDBANDITS_DATA_DIR='/some folder/data'"} <= {*script.read_text().splitlines()}
     commands = (folder / "commands.txt").read_text().splitlines()
-    assert len(commands) == 2
-    assert f"/scripts/python -m scripts.grid_worker {MODULE} " in commands[1]
-    assert " --rate=0.5 " in commands[1]
+    assert [f" --rate={rate} " in line for rate, line in zip((0.1, 0.5), commands, strict=True)] == [True, True]
     assert not list((folder / "runs").iterdir())  # Nothing was run.
 
     def task(number):

@@ -42,11 +42,18 @@ def _text(folder, some, reported=None, reference=None):
 
 def _comparisons(printed):
     """Returns the rows of the table of comparisons: its first words, and its verdict with notes."""
-    if "Comparisons:" not in printed:
-        return []
     start = printed.index("Comparisons:") + 2
     end = next(place for place, line in enumerate(printed) if line.startswith("Metric:"))
     return [re.split(r"\s{2,}", line.strip()) for line in printed[start:end]]
+
+
+def _configurations(folder, rewards, **flags):
+    """Returns the outcomes of configurations, which are flags of a command line, with one seed for each reward."""
+    found = []
+    for words, values in rewards.items():
+        settings = dict(word.split("=") for word in words.split()) | flags
+        found += _outcomes(folder, words.replace(" ", ","), values, words, **settings)
+    return found
 
 
 def _search(folder, **values):
@@ -82,14 +89,10 @@ def test_fresh_seeds_are_compared(tmp_path):
 
 
 def test_configurations_without_a_search_are_compared(tmp_path):
-    found = [
-        *_outcomes(tmp_path, "softmax", [0.52, 0.55, 0.50], "bandits_type=softmax"),
-        *_outcomes(tmp_path, "greedy", [0.21, 0.22, 0.20], "bandits_type=greedy"),
-        *_outcomes(tmp_path, "dp", [0.21, 0.25, 0.20], "bandits_type=falcon", noise_multiplier=1.0),
-    ]
-    printed = _text(tmp_path, found)
-    assert [row[0] for row in _comparisons(printed)] == ["softmax", "falcon"]
-    assert _comparisons(printed)[0][-1] == "better"
+    rewards = {"bandits_type=softmax": [0.52, 0.55, 0.50], "bandits_type=greedy": [0.21, 0.22, 0.20]}
+    printed = _text(tmp_path, _configurations(tmp_path, rewards))
+    ((name, *_, word),) = _comparisons(printed)
+    assert (name, word) == ("softmax", "better")
     assert not any("selected" in line for line in printed)
 
 
@@ -102,17 +105,6 @@ def test_fresh_seeds_rank_no_point(tmp_path):
     table = verdict.results_table([tuning, fresh], [], metrics.AVERAGE_REWARD)
     assert table["used_for"].tolist() == ["tuning", "reporting"]
     assert "used_for" not in verdict.results_table([tuning], [], metrics.AVERAGE_REWARD)
-
-
-def _configurations(folder, rewards, **flags):
-    """Returns the outcomes of configurations by their words, a seed each reward."""
-    return [
-        one
-        for words, values in rewards.items()
-        for one in _outcomes(
-            folder, words.replace(" ", ","), values, words, **dict(word.split("=") for word in words.split()), **flags
-        )
-    ]
 
 
 def test_points_have_verdicts_against_the_baselines(tmp_path):
@@ -132,24 +124,20 @@ def test_points_have_verdicts_against_the_baselines(tmp_path):
 
 def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
     found = _configurations(tmp_path, {"bandits_type=softmax": [0.5, 0.52], "bandits_type=falcon": [0.6, 0.63]})
-    assert (
-        _text(tmp_path, found)[0]
-        == "No configuration is greedy, so softmax (the first) is the reference; --reference sets another."
-    )
+    first = "No configuration is greedy, so softmax (the first) is the reference; --reference sets another."
+    assert _text(tmp_path, found)[0] == first
     named = _text(tmp_path, found, reference="falcon")
     assert [row[:2] for row in _comparisons(named)] == [["softmax", "falcon"]]
 
 
 @pytest.mark.parametrize("reference", [None, "greedy, digits"])
 def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
-    found = _configurations(
-        tmp_path,
-        {
-            "bandits_type=greedy task_type=digits": [0.2, 0.22, 0.21],
-            "bandits_type=softmax task_type=digits": [0.5, 0.52, 0.51],
-            "bandits_type=softmax task_type=mnist": [0.8, 0.83, 0.81],
-        },
-    )
+    rewards = {
+        "bandits_type=greedy task_type=digits": [0.2, 0.22, 0.21],
+        "bandits_type=softmax task_type=digits": [0.5, 0.52, 0.51],
+        "bandits_type=softmax task_type=mnist": [0.8, 0.83, 0.81],
+    }
+    found = _configurations(tmp_path, rewards)
     printed = _text(tmp_path, found, reference=reference)
     ((name, *_),) = _comparisons(printed)
     assert name == "softmax, digits"
@@ -162,37 +150,24 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
     ]
 
 
-@pytest.mark.parametrize("configuration", ["", "bandits_type=softmax"])
-def test_a_grid_whose_runs_all_failed_says_nothing(tmp_path, configuration):
+def test_a_grid_whose_runs_all_failed_has_no_results(tmp_path):
     settings = cli.Settings({"seed": 0, "total_rounds": 1}, frozenset())
-    run = plan.Run("bandits.run_federated", "a-0123456789ab", 0, configuration, (), (), settings)
+    run = plan.Run("bandits.run_federated", "a-0123456789ab", 0, "bandits_type=softmax", (), (), settings)
     assert _text(tmp_path, [sweep.Outcome(run, sweep.FAILED)]) == []
-
-
-FLAGS = {"client_learning_rate": 0.1, "seed": 0, "total_rounds": 10}
 
 
 def _point(point, value, configuration="", seed=0, **flags):
     """Outcome of a run of ten rounds, without a folder."""
-    settings = cli.Settings(FLAGS | {"seed": seed} | flags, frozenset())
+    flags = {"client_learning_rate": 0.1, "seed": seed, "total_rounds": 10} | flags
+    settings = cli.Settings(flags, frozenset())
     run = plan.Run("toy", point, seed, configuration, tuple(flags), (), settings)
     return sweep.Outcome(run, sweep.FINISHED, 10, value)
-
-
-OUTCOMES = [
-    _point("few", 9.0, client_learning_rate=0.1),
-    _point("nan", math.nan, client_learning_rate=0.2),
-    _point("low", 1.0, client_learning_rate=0.3),
-    _point("mixed", 5.0, client_learning_rate=0.4),
-    _point("mixed", 1.5, client_learning_rate=0.4, seed=1),
-    _point("high", 3.0, client_learning_rate=0.5),
-]
 
 
 def test_diverged_points_are_last_and_marked():
     lost = _point("lost", math.nan, client_learning_rate=10.0)
     lost.status = sweep.DIVERGED
-    ranked = sweep.rank([lost, OUTCOMES[2]], smallest=False)
+    ranked = sweep.rank([lost, _point("low", 1.0, client_learning_rate=0.3)], smallest=False)
     lines = verdict.ranking(ranked, ["client_learning_rate"], "score", {}).splitlines()
     assert [line.split() for line in lines] == [
         ["rank", "client_learning_rate", "score", "status", "rounds"],
@@ -223,19 +198,19 @@ def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_
     assert lines[3] == "... and 1 more, see results.csv"
 
 
-def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
-    found = verdict.results_table(OUTCOMES, ["client_learning_rate"], "score")
+def test_the_table_has_one_row_per_run_with_the_flags_as_columns_and_the_swept_ones_first():
+    runs = [_point("one", 5.0), _point("two", 1.5, client_learning_rate=0.4, seed=1)]
+    found = verdict.results_table(runs, ["client_learning_rate"], "score")
     columns = ["run", "status", "score", "rounds", "client_learning_rate", "seed", "total_rounds", "error"]
     assert list(found.columns) == columns
-    assert list(found["run"])[3:5] == ["mixed/seed_0", "mixed/seed_1"]
-    assert list(found["client_learning_rate"]) == [0.1, 0.2, 0.3, 0.4, 0.4, 0.5]
+    assert found[["run", "client_learning_rate"]].to_numpy().tolist() == [["one/seed_0", 0.1], ["two/seed_1", 0.4]]
 
 
 @pytest.mark.slow
-def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
+def test_a_search_over_private_runs_reports_the_privacy_that_it_spends(tmp_path):
     found = [_point(f"p{place}", 0.5) for place in range(3)]
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")
-    assert verdict.privacy_summary(found, tmp_path) == ""
+    assert not verdict.privacy_summary(found, tmp_path)
     for outcome in found[:2]:
         (tmp_path / outcome.run.name).mkdir(parents=True)
         (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))
@@ -245,9 +220,8 @@ def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
 
 
 def test_a_best_point_on_an_edge_asks_for_more_values():
-    grid = [
-        _point(f"p{rate}", value, client_learning_rate=rate) for rate, value in ((0.1, 1.0), (0.2, 2.0), (0.5, 0.0))
-    ]
+    values = {0.1: 1.0, 0.2: 2.0, 0.5: 0.0}
+    grid = [_point(f"p{rate}", value, client_learning_rate=rate) for rate, value in values.items()]
     assert verdict.edges(sweep.rank(grid, smallest=False)) == []
     assert verdict.edges(sweep.rank(grid, smallest=True)) == [
         "The best point of the grid lies on an edge, --client_learning_rate=0.5: sweep more values."

@@ -22,7 +22,9 @@ def _seeds(bandit, rewards, bounds=None, **flags):
     """Runs of one round, with these rewards by seed."""
     name = "".join(map(str, [bandit, *flags.values()]))
     return [
-        dataclasses.replace(_run(f"{name}/seed_{seed}", [reward], seed, bandits_type=bandit, **flags), bounds=bounds or {})
+        dataclasses.replace(
+            _run(f"{name}/seed_{seed}", [reward], seed, bandits_type=bandit, **flags), bounds=bounds or {}
+        )
         for seed, reward in enumerate(rewards)
     ]
 
