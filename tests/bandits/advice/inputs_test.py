@@ -98,20 +98,11 @@ def test_no_cost_is_reported_where_delta_makes_epsilon_meaningless(arguments, cl
     assert bool(reason_now) == bool(reason)
 
 
-@pytest.mark.parametrize(
-    ("flags", "cohort"),
-    [
-        (("--population=5000",), 50),
-        (("--population=1500",), 20),
-        (("--population=10000000",), 1000),
-        (("--population=5000", "--population_clients_per_round=700"), 700),
-    ],
-)
-def test_the_cohort_of_a_deployment_is_a_hundredth_of_its_population_and_holds_the_sample(flags, cohort):
-    assert inputs.deployment(_settings(*flags), 60, 20, ()).cohort == cohort
-
-
-def test_a_population_smaller_than_the_data_is_refused():
+def test_the_cohort_of_a_deployment_is_a_hundredth_of_its_population_and_no_smaller_than_that_of_the_data():
+    for population, cohort in ((5000, 50), (1500, 20), (10_000_000, 1000)):
+        assert inputs.deployment(_settings(f"--population={population}"), 60, 20, ()).cohort == cohort
+    given = _settings("--population=5000", "--population_clients_per_round=700")
+    assert inputs.deployment(given, 60, 20, ()).cohort == 700
     with pytest.raises(UsageError, match="--population=50 is less than the 60 clients"):
         inputs.deployment(_settings("--population=50"), 60, 20, ())
     with pytest.raises(UsageError, match="--population_clients_per_round=19 is less than"):

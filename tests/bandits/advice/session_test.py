@@ -27,8 +27,7 @@ def test_the_folder_of_another_recommendation_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "printed"),
     [
-        ({"spent": None}, "damaged. Delete it to make a new plan"),
-        ({"pace": 3}, "damaged. Delete it"),
+        ({"pace": 3}, "damaged. Delete it to make a new plan"),
         ({"stages": {"search": {}}}, "damaged. Delete it"),
         ({"identity": None}, "damaged. Delete it"),
         ({"spent": float("nan")}, "damaged. Delete it"),

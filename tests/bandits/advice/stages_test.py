@@ -70,17 +70,13 @@ def test_an_epsilon_out_of_reach_is_reported():
     assert "reaches epsilon 1e+06" in stages.noise(where, 1, 20, 1e6)["error"]
 
 
-WINDOW = ("--reset=model", "--reset_when=window", "--reset_window=20")
-
-
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
         (("--availability=diurnal",), "not Poisson samples"),
-        (("--drop_out=0.1",), "not Poisson samples"),
         (("--drop_out=0",), ""),
         (("--reset=model",), "the clients' losses"),
-        (WINDOW, ""),
+        (("--reset=model", "--reset_when=window", "--reset_window=20"), ""),
     ],
 )
 def test_no_noise_is_advised_if_its_guarantee_would_not_hold(flags, reason):
@@ -137,15 +133,13 @@ def test_clients_alone_and_together_are_compared_over_equal_seeds(tff_worker, mo
 def test_rounds_double_until_a_model_and_the_rewards_come_near_the_linear_model(
     monkeypatch, tmp_path, learned, searched, is_far
 ):
-    monkeypatch.setattr(
-        findings, "recorded_baselines", lambda results: {Baseline.uniform_policy: ReferenceValue("", 0.1)}
-    )
-    references = References({}, Interval(0.6, 0.5, 0.7, 9), (0.1, 0.7))  # Near are 0.58, and a mean of 0.4.
+    uniform = {Baseline.uniform_policy: ReferenceValue("", 0.1)}
+    monkeypatch.setattr(findings, "recorded_baselines", lambda results: uniform)
     one = configuration.of_values(GREEDY, findings.REWARD, {1000: searched})
     one.values[metrics.HELD_OUT_REWARD] = learned
     found = findings.Findings(searched={GREEDY: one})
-    data = types.SimpleNamespace(references=references)
-    assert stages.Stages(_Session(tmp_path), {}, data, None, (), found)._is_far() is is_far
-    for nothing_to_reach in (None, References({}, Interval(0.0, -0.1, 0.1, 9), (0.1, 0.1))):
-        data = types.SimpleNamespace(references=nothing_to_reach)
-        assert not stages.Stages(_Session(tmp_path), {}, data, None, (), found)._is_far()
+    near = References({}, Interval(0.6, 0.5, 0.7, 9), (0.1, 0.7))  # Near are 0.58, and a mean of 0.4.
+    nothing_to_reach = References({}, Interval(0.0, -0.1, 0.1, 9), (0.1, 0.1))
+    for references, expected in ((near, is_far), (None, False), (nothing_to_reach, False)):
+        data = types.SimpleNamespace(references=references)
+        assert stages.Stages(_Session(tmp_path), {}, data, None, (), found)._is_far() is expected

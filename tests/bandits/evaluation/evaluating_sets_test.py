@@ -91,10 +91,8 @@ def test_output_says_what_a_fixed_action_does_where_it_is_not_offered(folder, lo
     flags = (*logs_of_sets.flags(folder), "--policy=constant:item 3", *_WEIGHTS)
     evaluated(tmp_path / "out", f"--log={folder}/log.csv", *flags)
     printed = capsys.readouterr().out
-    assert (
-        f"{(~log.offered[:, 3]).sum()} of {len(log.frame)} rows do not offer 'item 3': there, the policy is uniform over"
-        in printed
-    )
+    missing = (~log.offered[:, 3]).sum()
+    assert f"{missing} of {len(log.frame)} rows do not offer 'item 3': there, the policy is uniform over" in printed
     size = f"{log.offered.sum(axis=1).mean():.2f}".rstrip("0")
     text = f"If every offered action was possible, this mean should be near the mean size of a row's set, {size}."
     assert text in printed
