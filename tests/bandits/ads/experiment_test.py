@@ -19,11 +19,11 @@ MEAN = tff.aggregators.MeanFactory()
 
 
 def algorithm_1(model, clicks, key):
-    """Plays Algorithm 1; returns the values after each pull, the actions, the clicks and the pulls that explored."""
+    """Values after each pull, the actions, the clicks and the number of pulls that explored."""
     values, executed = list(np.float32(model)), [0] * ACTIONS
     history, actions, rewards, explored = [], [], [], 0
     for pull, shown in enumerate(clicks):
-        # The rule's draws: a number an action to break ties, one to explore or not, one for the action at random.
+        # The rule's draws: a number for each action to break ties, then for whether to explore and for the action.
         *noise, coin, choice = tf.random.stateless_uniform((ACTIONS + 2,), [key[0], key[1] + pull]).numpy()
         best = max(values)
         action = max((index for index in range(ACTIONS) if values[index] == best), key=lambda index: noise[index])
@@ -83,16 +83,15 @@ def test_a_round_adds_the_mean_differential_whatever_the_shards(tff_worker, by_h
     np.testing.assert_array_equal(metrics.executed, np.bincount(actions, minlength=ACTIONS))
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_exploring_clients_weigh_more_if_asked(tff_worker, by_hand, size):
+def test_exploring_clients_weigh_more_if_asked(tff_worker, by_hand):
     federation = build(exploration_weight=0.5).build()
-    state, _ = federation.next(federation.initialize()._replace(model=MODEL), shards(size))
+    state, _ = federation.next(federation.initialize()._replace(model=MODEL), shards(3))
     weights = [1 + 0.5 * explored for _, _, _, explored in by_hand]
     assert len(set(weights)) > 1
     np.testing.assert_allclose(state.model, MODEL + np.average(deltas(by_hand), axis=0, weights=weights), atol=1e-6)
 
 
-def test_clipping_is_of_each_clients_differential(tff_worker, by_hand):
+def test_each_clients_differential_is_clipped(tff_worker, by_hand):
     norm = 0.6
     clipped = tff.aggregators.clipping_factory(norm, tff.aggregators.UnweightedMeanFactory())
     federation = build(aggregator=tff.aggregators.as_weighted_aggregator(clipped)).build()
@@ -104,7 +103,7 @@ def test_clipping_is_of_each_clients_differential(tff_worker, by_hand):
 
 
 @pytest.mark.parametrize("name", ["greedy", "discounted_ucb", "thompson", "gradient_epsilon", "federated_ucb"])
-def test_every_kind_of_rule_plays_in_the_worker_as_it_does_here(tff_worker, name):
+def test_every_kind_of_rule_acts_in_the_worker_as_it_does_here(tff_worker, name):
     entry = flags.RULES[name]
     rule = entry.chosen({key: parameter.default for key, parameter in entry.parameters.items()}).build()
     federation = build(rule).build()
@@ -127,22 +126,20 @@ def test_epsilon_falls_along_the_gradient_by_hand():
     np.testing.assert_allclose(state.values, [0.75, 0.5], rtol=1e-6)
 
 
-def test_the_interval_is_that_of_its_executions_by_hand():
-    rule = experiment.FederatedUcb(c=2.0)
-    state, executions = rule.init(2), np.ones(2)
-    for action in (0, 0, 1, 0, 1, 0):
+def test_the_interval_is_that_of_its_executions_and_decides():
+    rule, executions = experiment.FederatedUcb(c=2.0), np.ones(2)
+    state = rule.init(2)
+    for action in (0, 0, 1, 0):
         state = rule.update(state, action, 0)
         executions[action] += 1
         np.testing.assert_allclose(state.interval, 2 / np.sqrt(executions), rtol=1e-6)
-
-
-def test_the_interval_decides_and_a_negative_one_is_none():
     rule = experiment.FederatedUcb(c=1.0)
     state = experiment.IntervalState(np.float32([0.5, 0.2]), np.zeros(2, np.float32), np.float32([0.1, 0.5]))
     key = np.array([1, 2], np.int32)
     assert rule.select(state, key) == 1
     # 0.2 + 1 / sqrt(1 / 0.5^2 + 1) = 0.65, then 0.61, and the first click of three makes it less.
     assert rule.select(rule.update(state, 1, 0), key) == 0
+    # A negative interval counts as 0.
     negative = state._replace(interval=np.float32([-0.1, 0.5]))
     np.testing.assert_allclose(rule.update(negative, 0, 1).interval, [0, 0.5])
 
@@ -156,7 +153,7 @@ def test_the_interval_decides_and_a_negative_one_is_none():
         (experiment.FederatedUcb(), 6),
     ],
 )
-def test_clients_take_the_averaged_fields_and_start_the_others_anew(rule, size):
+def test_clients_take_the_averaged_fields_and_reset_the_others(rule, size):
     vector = np.arange(1, size + 1, dtype=np.float32)
     state = experiment.server_state(rule.init(3), vector)
     np.testing.assert_array_equal(experiment.averaged_vector(state), vector)

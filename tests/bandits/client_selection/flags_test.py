@@ -23,6 +23,17 @@ def test_selectors_cohorts_and_seeds_are_crossed():
     assert [run.partition_seed for run in resolve("--repeat=3", "--seed=4", "--resplit")] == [4, 5, 6]
 
 
+def test_the_flags_reach_the_selectors():
+    flag_set = cli.FlagSet("usage")
+    flag_set.group("Selection")
+    losses_allowed = Setting("non_private_selection", bool, "whose", False)
+    flag_set.add(selector_flags.SELECTION, losses_allowed, selector_flags.SelectorSettings)
+    words = ["test", "--client_selection=ucb_cs", "--selection_gamma=0.4", "--ucb_variant=algorithm_listing"]
+    ucb = selector_flags.options(flag_set.parse(words).checked()).build([1, 2], 1)
+    assert isinstance(ucb, selectors.UcbCs)
+    assert (ucb.gamma, ucb.algorithm_listing) == (0.4, True)
+
+
 @pytest.mark.parametrize("name", presets.load(flags.PRESETS))
 def test_every_preset_resolves(name):
     runs = resolve(f"--preset={name}")
@@ -43,21 +54,3 @@ def test_presets_have_the_studys_settings(preset, published):
     run, others = resolve(f"--preset={preset}")[0], published[-1]
     found = (run.client_batch_size, run.client_steps_per_round, run.client_learning_rate, run.learning_rate_drops)
     assert (*found, {name: run[name] for name in others}) == published
-
-
-def selector_settings(*arguments: str) -> cli.Settings:
-    own = cli.FlagSet("usage")
-    own.group("Selection")
-    losses_allowed = Setting("non_private_selection", bool, "whose", False)
-    own.add(selector_flags.SELECTION, losses_allowed, selector_flags.SelectorSettings)
-    return own.parse(["test", *arguments])
-
-
-def selection(name: str, *arguments: str) -> selectors.Selection:
-    return selector_flags.options(selector_settings(f"--client_selection={name}", *arguments).checked())
-
-
-def test_the_flags_reach_the_selectors():
-    ucb = selection("ucb_cs", "--selection_gamma=0.4", "--ucb_variant=algorithm_listing").build([1, 2], 1)
-    assert isinstance(ucb, selectors.UcbCs)
-    assert (ucb.gamma, ucb.algorithm_listing) == (0.4, True)

@@ -13,15 +13,10 @@ from bandits.client_selection.run_client_selection import STUDY, final_table
 from data import clients, keys
 from data.tasks import registry
 from optimization.study import frame, selector_flags
+from tests.bandits import whole_runs
 
-SMALL = (
-    "--partition_clients=6",
-    "--partition_seed=1",
-    "--total_rounds=4",
-    "--clients_per_round=2",
-    "--client_steps_per_round=5",
-    "--rounds_per_eval=2",
-)
+SMALL = ("--partition_clients=6", "--partition_seed=1", "--total_rounds=4", "--clients_per_round=2")
+SMALL += ("--client_steps_per_round=5", "--rounds_per_eval=2")
 
 
 def parse(folder: pathlib.Path, *arguments: str):
@@ -34,16 +29,11 @@ def run_all(folder: pathlib.Path, *arguments: str) -> int:
 
 
 def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
-    return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
-
-
-@pytest.fixture(autouse=True)
-def own_worker(tff_worker):
-    """Every test computes; one that plays no whole run starts no worker itself."""
+    return whole_runs.table(folder / name)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tff_worker, tmp_path_factory):
     """A finished comparison of all selectors."""
     folder = tmp_path_factory.mktemp("finished")
     names = ",".join(selector_flags.SELECTORS)
@@ -93,10 +83,10 @@ def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
     sizes = [len(part.labels) for part in parts]
     assert written["examples"].tolist() == sizes
     last = table(finished, "run/ucb_cs").iloc[-1]
-    np.testing.assert_allclose(last[metrics.GLOBAL_LOSS], np.average(expected, weights=sizes), rtol=1e-5)
-    np.testing.assert_allclose(last[metrics.JAIN_INDEX], fairness.jain_index(expected), rtol=1e-5)
-    np.testing.assert_allclose(last[metrics.WORST_DECILE_LOSS], expected.max(), rtol=1e-5)
-    np.testing.assert_allclose(last[metrics.MEDIAN_LOSS], np.median(expected), rtol=1e-5)
+    columns = [metrics.GLOBAL_LOSS, metrics.JAIN_INDEX, metrics.WORST_DECILE_LOSS, metrics.MEDIAN_LOSS]
+    mean = np.average(expected, weights=sizes)
+    values = [mean, fairness.jain_index(expected), expected.max(), np.median(expected)]
+    np.testing.assert_allclose(last[columns].to_list(), values, rtol=1e-5)
     held_out = clients.pool(task.held_out, 0, 0)
     np.testing.assert_allclose(last[metrics.ACCURACY], losses(held_out)[1])
 
@@ -115,13 +105,13 @@ def only_options(settings):
     return STUDY.options(one)
 
 
-def make_run(tmp_path, *arguments: str, change_task=lambda task: task) -> experiment.SelectionRounds:
+def make_rounds(tmp_path, *arguments: str) -> experiment.SelectionRounds:
     options = only_options(parse(tmp_path, *arguments))
-    return experiment.SelectionRounds(options, change_task(registry.load(options.task)))
+    return experiment.SelectionRounds(options, registry.load(options.task))
 
 
-def test_the_selector_sees_the_losses_of_the_round(tmp_path):
-    run = make_run(tmp_path)
+def test_the_selector_gets_the_losses_of_the_round(tff_worker, tmp_path):
+    run = make_rounds(tmp_path)
     progress, row = run.run_round(run.initial_state(), 1)
     cohort = run.selected.selector.select(
         run.selected.selector.initial_state(), keys.generator(0, keys.Purpose.COHORT, 1)
@@ -132,15 +122,15 @@ def test_the_selector_sees_the_losses_of_the_round(tmp_path):
     assert progress.selector.deviation > 0
 
 
-def test_a_client_taken_twice_is_sent_one_model_and_reports_once(tmp_path):
-    run = make_run(tmp_path, "--client_selection=rand", "--partition_clients=1", "--clients_per_round=1")
+def test_a_client_that_is_selected_twice_is_sent_one_model_and_reports_once(tff_worker, tmp_path):
+    run = make_rounds(tmp_path, "--client_selection=rand", "--partition_clients=1", "--clients_per_round=1")
     run.selected.selector.cohort_size = 2
     progress, row = run.run_round(run.initial_state(), 1)
     assert progress.selections.tolist() == [1]
     assert row[metrics.MODEL_TRANSFERS] == 2
 
 
-def test_evaluation_of_some_clients_only(tmp_path, monkeypatch):
+def test_evaluation_of_some_clients_only(tff_worker, tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "MOST_EVAL_CLIENTS", 2)
     assert run_all(tmp_path, "--total_rounds=1") == 0
     assert pd.read_csv(tmp_path / "run" / "private_clients.csv")["loss"].notna().sum() == 2
