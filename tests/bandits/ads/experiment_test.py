@@ -53,10 +53,10 @@ def by_hand():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("client", range(CLIENTS))
-def test_a_clients_values_are_the_pseudo_codes_after_every_pull(by_hand, client):
+@pytest.mark.parametrize("client", range(3))
+def test_a_clients_values_are_the_pseudo_codes_after_any_number_of_pulls(by_hand, client):
     history, actions, rewards, explored = by_hand[client]
-    for pulls in range(1, PULLS + 1):
+    for pulls in (1, 2, 5, PULLS):
         shard = experiment.Shard(
             tf.constant(CLICKS[client : client + 1, :pulls]), tf.constant(KEYS[client : client + 1])
         )

@@ -22,7 +22,9 @@ from optimization.privacy.mechanisms import Mechanism
 from optimization.study.intervals import Interval
 
 FULL = Plan(rounds=150, deploy_every=10)
+_FEW = {"rounds": 10, "seeds": 2, "points": 2, "epsilons": 1, "tuning_seeds": 1, "independent_seeds": 1}
 SOFTMAX = "softmax"
+LONGEST = dataclasses.replace(FULL, **_FEW, configurations=(GREEDY, SOFTMAX))  # It leaves out the most.
 DEPLOYMENT = Mechanism("dpsgd", 1.0, 100_000, 500, "poisson", 1e-6)
 _RATES = {"server_learning_rate": "0.01", "client_learning_rate": "0.1"}
 DATA = Data("", {}, 15, 5, 3, math.inf, 1.0, (), "4 of 19 clients", "one store", (), False, None)
@@ -104,6 +106,15 @@ FALCON = {seed: reward - 0.02 + 0.001 * (seed % 2) for seed, reward in BETTER[SO
 SIGNIFICANT = "softmax significantly beats greedy: +0.100 (95% CI +0.091 to +0.109, 8 seeds; Holm-adjusted p < 0.0001)"
 
 
+def _check_lengths(found: Findings) -> None:
+    """Checks that each answer has at most 40 words, and that all of them have one family of tests."""
+    for plan in (FULL, LONGEST):
+        context = dataclasses.replace(_context(found, plan, report={"training_rows": 5_412}), command="")
+        written = answers.write(context).values()
+        assert " ".join(written).count("Holm-adjusted p") <= 1
+        assert max(len(answer.replace("\n- ", " ").split()) for answer in written) <= 40
+
+
 @pytest.mark.parametrize(
     ("found", "begins", "holds"),
     [
@@ -114,11 +125,7 @@ SIGNIFICANT = "softmax significantly beats greedy: +0.100 (95% CI +0.091 to +0.1
         (_findings(BETTER, confirmed=UNCLEAR), "Exploration may pay", "is +0.09 (95% CI -0.05 to +0.24, 4 seeds)"),
         (_than_greedy(NOISY), "Inconclusive: no exploring strategy beats greedy", " (80% power); +0.02 needs about "),
         (_than_greedy(WORSE), "Exploration may cost reward", "Softmax (temperature 0.05) minus greedy: -0.1"),
-        (
-            _than_greedy(WORSE, confirmed=CLEARLY_WORSE),
-            "Exploration costs",
-            "(not compared: epsilon-greedy, FALCON) is",
-        ),
+        (_than_greedy(WORSE, confirmed=CLEARLY_WORSE), "Exploration costs", "(not compared: epsilon-greedy, FALCON)"),
         (_than_greedy(WORSE, confirmed=UNCLEAR), "Exploration may cost", "Not confirmed on independent seeds."),
         (_findings(UNSURE), "Inconclusive", "2 seeds cannot detect even the largest possible difference."),
         (_findings(AS_UNIFORM), "Inconclusive: no strategy earns significantly more than the uniform", " can detect "),
@@ -132,8 +139,8 @@ def test_exploration_is_judged_by_one_test_and_the_rest_are_estimates(found, beg
     answer, details = answers.exploration(context), answers.details(context).get("exploration", "")
     assert answer.startswith(begins)
     assert holds in f"{answer} {details}"
-    assert answer.count("Holm-adjusted p") <= 1
     assert "Holm-adjusted p" not in details
+    _check_lengths(found)
     full = dataclasses.replace(FULL, configurations=(GREEDY, SOFTMAX))  # The others were never planned.
     assert "(not compared" not in answers.exploration(_context(found, full=full))
 
@@ -157,6 +164,7 @@ def test_a_strategy_is_recommended_or_none_with_the_reason(found, recommended, h
     assert found.verdict.recommended == recommended
     assert holds in printed
     assert ("RUN IT" in printed) == bool(recommended)
+    _check_lengths(found)
 
 
 def test_baselines_by_seed_are_each_seeds_own():
@@ -233,54 +241,25 @@ def _noisy(little=(-0.02, 0.01, -0.02, 0.01)) -> Findings:
 
 def test_each_epsilon_has_its_cost_and_its_guarantee():
     found = _noisy()
+    _check_lengths(found)
     answer = answers.privacy(_context(found)).split("\n")
     assert answer[0].startswith("Epsilon protects 100,000 clients; your data has 15 of them. Average reward with noise")
     assert answer[2] == "- epsilon 10: -0.005 (-0.033 to +0.023)"
     unit, rests_on, first, *_ = answers.details(_context(found))["privacy"].split("\n")
     assert unit == "The unit of privacy is one store."
-    assert rests_on.startswith("Guarantees hold for training on 100,000 clients, about 500 per round. The data counts")
+    assert rests_on.startswith("Guarantees hold for training on 100,000 clients, about 500 per round.")
     assert rests_on.endswith("Clipped to norm 0.25 without noise, softmax earns 0.615 (95% CI 0.594 to 0.636).")
     assert first.startswith("- epsilon 1: epsilon 0.99")
     assert "at delta 1e-06 after 150 rounds (one client" in first
     _, (_, rows) = answers.tables(found)
     assert [row[0] for row in rows] == [NO_NOISE, "epsilon 1", "epsilon 10"]
     assert rows[2][-1] == "-0.005 (-0.033 to +0.023)"
-
-
-def test_an_epsilon_without_runs_has_its_reason():
-    found = _noisy()
-    found.noise["epsilon 10"] = {"error": "no noise reaches it"}
-    del found.with_noise["epsilon 10"]
-    assert "- epsilon 10: not run (no noise reaches it)" in answers.details(_context(found))["privacy"]
-    assert "- epsilon 10: not run" in answers.privacy(_context(found))
+    # An epsilon without results has its reason.
     assert "- epsilon 10: diverged or failed" in answers.privacy(_context(_noisy((math.nan,) * 4)))
+    found.noise["epsilon 10"] = {"error": "no noise reaches it"}
+    assert "- epsilon 10: not run (no noise reaches it)" in answers.details(_context(found))["privacy"]
     for why, printed in (("", "--minutes=7 left too little time for noise"), ("it is so.", "it is so")):
         assert answers.privacy(_context(_findings(BETTER, why_no_noise=why))) == f"Not run: {printed}."
-
-
-_FEW = {"rounds": 10, "seeds": 2, "points": 2, "epsilons": 1, "tuning_seeds": 1, "independent_seeds": 1}
-LONGEST = dataclasses.replace(FULL, **_FEW, configurations=(GREEDY, SOFTMAX))
-
-
-@pytest.mark.parametrize("plan", [FULL, LONGEST])
-@pytest.mark.parametrize(
-    "found",
-    [
-        _noisy(),
-        _against(BETTER, best_fixed=0.9),
-        _against(BETTER, best_fixed=0.9, confirmed=CLEARLY_WORSE),
-        _than_greedy(NOISY),
-        _findings(AS_UNIFORM),
-        _against(CLOSE, 0.5, 0.9),
-        _findings({GREEDY: LOST, SOFTMAX: LOST}),
-    ],
-)
-def test_each_answer_has_at_most_40_words_and_one_family_of_tests(found, plan):
-    context = _context(found, plan, report={"training_rows": 5_412})
-    written = answers.write(dataclasses.replace(context, command=""))
-    assert " ".join(written.values()).count("Holm-adjusted p") <= 1
-    for answer in written.values():
-        assert len(answer.replace("\n- ", " ").split()) <= 40, answer
 
 
 def _references(gain: Interval) -> References:

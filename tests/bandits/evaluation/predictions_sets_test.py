@@ -1,8 +1,6 @@
 """Predictions and exports of runs on sets of actions, whose frames have the form of the run's table."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -12,6 +10,7 @@ import bandits
 from data.errors import UsageError
 from tests.bandits import whole_runs
 from tests.bandits.evaluation import logs_of_sets
+from tests.bandits.evaluation.exported import predicted
 
 pytestmark = pytest.mark.slow
 
@@ -91,8 +90,7 @@ def test_a_frame_with_offered_ids_gets_a_row_per_offered_action(wide_run, folder
     frame = pd.read_csv(folder / "wide.csv").head(9)[["warm", "items"]].set_axis(range(100, 109))
     found = bandits.load(wide_run).predict(frame)
     ids = frame["items"].str.split("|").explode()
-    assert found.index.tolist() == ids.index.tolist()
-    assert found["action"].tolist() == ids.tolist()
+    assert list(zip(found.index, found["action"], strict=True)) == list(ids.items())
     long = frame.loc[ids.index].assign(id=ids.to_numpy()).merge(pd.read_csv(folder / "actions.csv"), on="id")
     assert long["id"].tolist() == ids.tolist()
     check(found, linear_scores(wide_run, long), ids.index)
@@ -104,22 +102,6 @@ def test_without_features_actions_that_are_not_offered_have_probability_0(run_wi
     offered = np.array([[name in items.split("|") for name in found.columns] for items in frame["items"]])
     assert ((found.to_numpy() > 0) == offered).all()
     np.testing.assert_allclose(found.sum(axis=1), 1)
-
-
-_PROGRAM = """
-import json, sys, numpy as np, tensorflow as tf
-folder, given = sys.argv[1:3]
-kinds, columns = json.load(open(folder + "/signature.json"))["inputs"], json.load(open(given))
-
-def inputs(number):
-    types = {"number": number, "category": object, "offered": bool}
-    return {name: np.array(columns[name], types[kind["type"]]) for name, kind in kinds.items()}
-
-saved = tf.saved_model.load(folder + "/saved_model").signatures["probabilities"]
-saved = saved(**{name: tf.constant(values) for name, values in inputs(np.float64).items()})["probability"].numpy()
-lite = tf.lite.Interpreter(folder + "/model.tflite").get_signature_runner("probabilities")
-print(json.dumps([saved.tolist(), lite(**inputs(np.float32))["probability"].tolist()]))
-"""
 
 
 @pytest.mark.parametrize("with_features", [True, False], ids=["features", "availability"])
@@ -139,13 +121,10 @@ def test_an_exported_model_predicts_the_same(wide_run, run_without_features, fol
     for name in ("price", "kind"):
         values = actions.set_index("id")[name].to_dict()
         inputs[f"action: {name}"] = [[values.get(each, 0 if name == "price" else "") for each in row] for row in padded]
-    run.export(tmp_path / "exported")
-    (tmp_path / "inputs.json").write_text(json.dumps(inputs))
-    command = [sys.executable, "-c", _PROGRAM, str(tmp_path / "exported"), str(tmp_path / "inputs.json")]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for exported in map(np.array, json.loads(printed.splitlines()[-1])):
+    (by_file,) = predicted(inputs, run.export(tmp_path / "exported"))
+    expected = found["probability"].to_numpy()
+    for exported in (by_file["saved probability"], by_file["lite probability"]):
         assert (exported[padded == ""] == 0).all()
-        expected = found["probability"].to_numpy()
         np.testing.assert_allclose(exported[padded != ""] if with_features else exported, expected, atol=1e-5)
 
 

@@ -127,6 +127,16 @@ def test_a_runs_model_counts_with_what_it_spent(tmp_path):
     assert whole.epsilon(rounds) > own.epsilon(10)
 
 
+def test_a_run_without_a_guarantee_is_refused(tmp_path):
+    _run(tmp_path / "run", noise_multiplier=0.0)
+    with pytest.raises(UsageError, match="--policy_is_public"):
+        _models(tmp_path)
+    (tmp_path / "run" / "privacy.json").unlink()
+    with pytest.raises(UsageError, match="--policy_is_public"):
+        _models(tmp_path)
+    assert _models(tmp_path, "--policy_is_public") == []
+
+
 @pytest.mark.slow
 def test_a_private_runs_policy_is_evaluated_on_its_own_log(tmp_path):
     flags = [
@@ -150,70 +160,35 @@ def test_a_private_runs_policy_is_evaluated_on_its_own_log(tmp_path):
         evaluated(tmp_path / "anytime", *limits, own, "--anytime")
 
 
-def test_a_run_without_a_guarantee_is_refused(tmp_path):
-    _run(tmp_path / "run", noise_multiplier=0.0)
-    with pytest.raises(UsageError, match="--policy_is_public"):
-        _models(tmp_path)
-    (tmp_path / "run" / "privacy.json").unlink()
-    with pytest.raises(UsageError, match="--policy_is_public"):
-        _models(tmp_path)
-    assert _models(tmp_path, "--policy_is_public") == []
-
-
-def test_the_sequence_of_a_table_is_printed_and_written(tmp_path, capsys):
+def test_a_sequence_is_printed_in_the_unit_of_declared_or_recognized_bounds(tmp_path, capsys):
     table = write_log(tmp_path / "log.csv")
-    limits = ("--largest_weight=3", "--max_rows_per_client=1")
-    found = _evaluate(tmp_path, "--anytime", *limits, "--nomodel", "--draws=0")["anytime"]
+    anytime = ("--anytime", "--largest_weight=3", "--max_rows_per_client=1", "--nomodel", "--draws=0")
+    plain = _evaluate(tmp_path, *anytime)["anytime"]
     rows = weighted(table.who.str[5:].to_numpy(np.int32), 0.5 / table.p, table.paid)
     names = [f"user {number}" for number in range(150)]
     expected = betting.sequence(*betting.observations(rows, table.when.to_numpy(), bounds.Bounds(3.0, 1), names, 0))
     for name, values in zip(expected._fields[:4], expected, strict=False):
-        assert found[name] == pytest.approx(values.tolist()), name
-    assert found["sentences"][0] in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("flags", [(), ("--reward_bounds=-1,1",)])
-def test_a_sequence_is_in_the_unit_of_declared_or_recognized_bounds(tmp_path, capsys, flags):
-    table = write_log(tmp_path / "log.csv")
-    given = ("--anytime", "--largest_weight=3", "--max_rows_per_client=1", "--nomodel", "--draws=0")
-    plain = _evaluate(tmp_path, *given)["anytime"]
+        assert plain[name] == pytest.approx(values.tolist()), name
     table.assign(paid=2 * table.paid - 1).to_csv(tmp_path / "log.csv", index=False)
-    capsys.readouterr()
-    found = _evaluate(tmp_path, *given, *flags)["anytime"]
-    for name in ("estimates", "lows", "highs"):
-        np.testing.assert_allclose(found[name], 2 * np.array(plain[name]) - 1, atol=1e-9)
-    ends = f"95% confidence sequence {found['lows'][-1]:.1f} to {found['highs'][-1]:.1f}) after"
-    assert ends in capsys.readouterr().out
-
-
-def _own_log(folder, flags):
-    (folder / "interactions").mkdir(parents=True)
-    generator = np.random.default_rng(0)
-    log = interaction_log.ordered(
-        ["a", "b", "c"],
-        np.repeat([0, 1, 2], 8),
-        None,
-        ["0", "1"],
-        {
-            "actions": generator.integers(2, size=24),
-            "rewards": generator.random(24),
-            "propensities": np.full(24, 0.5),
-            "rounds": np.tile(np.arange(1, 9), 3),
-            "periods": np.tile(np.repeat([0, 1], 4), 3),
-            "rows": np.tile(np.arange(8), 3),
-        },
-    )
-    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated"]))
-    interaction_log.write(log, folder / "interactions" / "rounds_1_8.parquet")
-    (folder / "config.json").write_text(json.dumps({"format": run_folder.FORMAT, "flags": dict(settings) | flags}))
+    for flags in ((), ("--reward_bounds=-1,1",)):
+        capsys.readouterr()
+        found = _evaluate(tmp_path, *anytime, *flags)["anytime"]
+        for name in ("estimates", "lows", "highs"):
+            np.testing.assert_allclose(found[name], 2 * np.array(plain[name]) - 1, atol=1e-9)
+        ends = f"95% confidence sequence {found['lows'][-1]:.1f} to {found['highs'][-1]:.1f}) after"
+        assert ends in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("flags", "looks"), [({}, [0, 1]), ({"drop_out": 0.1}, None)])
 def test_a_log_that_is_saved_apart_from_its_run_records_how_cohorts_were_sampled(tmp_path, flags, looks):
-    _own_log(tmp_path / "run", {"cache": "persistent", **flags})
-    log = interaction_log.read(tmp_path / "run" / "interactions" / "rounds_1_8.parquet")
-    report = {betting.COHORTS: betting.cohorts(str(tmp_path / "run"))}
-    saved = tmp_path / "elsewhere.parquet"
+    numbers = {"actions": np.tile([0, 1], 12), "rewards": np.linspace(0, 1, 24), "propensities": np.full(24, 0.5)}
+    numbers |= {"rounds": np.tile(np.arange(1, 9), 3), "periods": np.tile(np.repeat([0, 1], 4), 3)}
+    log = interaction_log.ordered(["a", "b", "c"], np.repeat([0, 1, 2], 8), None, ["0", "1"], numbers)
+    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated"]))
+    config = {"format": run_folder.FORMAT, "flags": dict(settings) | {"cache": "persistent", **flags}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    report, saved = {betting.COHORTS: betting.cohorts(str(tmp_path))}, tmp_path / "log.parquet"
+    (tmp_path / "config.json").unlink()
     interaction_log.write(dataclasses.replace(log, report=report), saved)
     anytime = (f"--log={saved}", "--policy=uniform", "--anytime", "--largest_weight=1", "--max_rows_per_client=4")
     with contextlib.nullcontext() if looks else pytest.raises(UsageError, match="--drop_out"):

@@ -30,6 +30,8 @@ def test_a_vector_by_hand():
     assert found.shape == (2, private_sums.SIZE)
     np.testing.assert_allclose(found[0], expected, rtol=1e-12)
     np.testing.assert_allclose(query.scales[:6], [2, 8, 8, 8, 8 * 8, 8 * 2])
+    unbounded = weighted([0], [9], [1])  # One row of two at most, with a weight of at most 4.
+    assert query.vectors(unbounded, _uniform(unbounded))[0, 1] == 0.5
 
 
 @pytest.mark.parametrize("norm", [None, 0.3])
@@ -51,11 +53,6 @@ def test_no_client_moves_the_sum_by_more_than_the_norm_and_replaced_by_more_than
     assert moved.max() >= 0.99 * query.norm  # The bound is met.
     between = np.linalg.norm(np.array(parts)[:, None] - np.array(parts)[None], axis=2)
     assert between.max() <= 2 * query.norm * (1 + 1e-9)
-
-
-def test_numbers_that_nobody_bounded_are_held_to_their_bounds():
-    rows = weighted([0], [9], [1])
-    assert private_sums.Query(_BOUNDS).vectors(rows, _uniform(rows))[0, 1] == 0.5  # One row of two at most.
 
 
 def test_the_default_norm_is_that_of_a_client_with_weights_of_one():

@@ -52,7 +52,7 @@ def test_other_words_are_refused(policy):
         target_policies.parse(policy)
 
 
-def test_a_folder_and_an_action_must_be_there(tmp_path):
+def test_a_policy_may_name_a_folder_and_must_name_one_of_the_actions(tmp_path):
     assert target_policies.parse(f"run:{tmp_path}") == ("run", str(tmp_path), "")
     with pytest.raises(UsageError, match="'up'"):
         target_policies.probabilities(target_policies.parse("constant:up"), _LOG)
@@ -78,8 +78,10 @@ def test_a_policy_explores_on_the_models_predictions(monkeypatch):
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, _softmax(predicted / 0.5), rtol=1e-6)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-15)
-    greedy = _run_model("--bandits_type=greedy").probabilities(_CONTEXTS, 3)
-    np.testing.assert_array_equal(greedy, np.eye(3)[[1, 0, 2]])
+    greedy = _run_model("--bandits_type=greedy")
+    np.testing.assert_array_equal(greedy.probabilities(_CONTEXTS, 3), np.eye(3)[[1, 0, 2]])
+    with pytest.raises(UsageError, match=r"the run's model rejects the log's contexts, \(5,\)"):
+        greedy.probabilities(np.zeros((3, 5), np.float32), 3)
 
 
 def test_the_loss_determines_the_predicted_rewards():
@@ -88,11 +90,6 @@ def test_the_loss_determines_the_predicted_rewards():
     assert of_logits.loss.cross_entropy
     predicted = 1 / (1 + np.exp(-logits)) if of_logits.loss.sigmoid else _softmax(logits)
     np.testing.assert_allclose(of_logits.probabilities(_CONTEXTS[:1], 1), _softmax(predicted), rtol=1e-6)
-
-
-def test_contexts_of_another_shape_are_refused():
-    with pytest.raises(UsageError, match=r"the run's model rejects the log's contexts, \(5,\)"):
-        _run_model("--bandits_type=greedy").probabilities(np.zeros((3, 5), np.float32), 3)
 
 
 def test_a_periods_policy_has_the_scheduled_parameter():
@@ -128,10 +125,7 @@ def _of_actions(monkeypatch, of_run, of_log):
         ((), ("a", "b", "c"), [0.1, 0.2, 0.7]),
     ],
 )
-def test_a_runs_actions_are_matched_by_name(monkeypatch, of_run, of_log, expected):
+def test_a_runs_actions_are_matched_by_name_and_other_names_are_refused(monkeypatch, of_run, of_log, expected):
     assert _of_actions(monkeypatch, of_run, of_log) == expected
-
-
-def test_other_action_names_are_refused(monkeypatch):
-    with pytest.raises(UsageError, match=r"--policy=run:runs/one names its actions x, y, z, but the log names them a"):
-        _of_actions(monkeypatch, ("x", "y", "z"), ("a", "b", "c"))
+    with pytest.raises(UsageError, match=r"--policy=run:runs/one names its actions x, y, z, but the log names them "):
+        _of_actions(monkeypatch, ("x", "y", "z"), of_log)

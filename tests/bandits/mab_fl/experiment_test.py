@@ -182,6 +182,7 @@ def test_early_stopping_ends_once_every_combination_was_tried_and_the_spline_fel
         stopped.append((progress.falling_rounds, progress.stopped_after))
     assert stopped == [(0, 0), (0, 0), (1, 0), (2, 4)]
     assert rounds.is_finished(progress, 4)
+    assert not rounds.is_finished(rounds.initial_state(), 4)
 
 
 def test_a_clearly_worse_combination_is_dropped_and_its_exchanges_are_saved(tff_worker, generated):
@@ -223,12 +224,6 @@ def test_the_best_model_s_test_auc_stays_while_later_models_are_worse(tff_worker
     progress, _ = rounds.run_round(progress._replace(best_auc=np.float64(1)), 2)
     later = rounds.evaluate(progress)
     assert later[metrics.BEST_TEST_AUC] == measured[metrics.TEST_AUC] != later[metrics.TEST_AUC]
-
-
-@pytest.mark.parametrize(("combination", "expected"), [("0110", [0, 0.25, 0.75, 0]), ("0100", [0, 1, 0, 0])])
-def test_shares_are_proportional_to_training_rows(combination, expected):
-    shares = experiment.shares_of(combination, [10, 30, 90, 50])
-    np.testing.assert_allclose(shares, expected, rtol=1e-6)
 
 
 def worse(rewards: np.ndarray, level: float) -> np.ndarray:

@@ -5,23 +5,11 @@ import pytest
 from bandits.plans import estimate, plan
 
 
-@pytest.mark.parametrize(
-    ("settings", "rounds"),
-    [
-        ({"scenario": "scratch", "init_rounds": 100}, 0),  # The default, which nothing reads.
-        ({"scenario": "init_shift", "init_rounds": 100}, 100),
-        ({"scenario": "drift", "init_rounds": None}, 0),
-        ({}, 0),  # Another study.
-    ],
-)
-def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds):
-    assert estimate.init_rounds(settings) == rounds
-
-
-def test_only_the_rounds_that_remain_count(tmp_path):
-    (run,) = plan.build(
-        ["--total_rounds=9", "--scenario=init", "--init_rounds=4"], sweeps=(), binary="run_federated"
-    ).runs()
+def test_only_rounds_that_remain_count_including_those_of_an_initial_training(tmp_path):
+    initial = [{}, {"scenario": "scratch", "init_rounds": 100}, {"scenario": "init_shift", "init_rounds": 100}]
+    assert [estimate.init_rounds(settings) for settings in initial] == [0, 0, 100]
+    flags = ["--total_rounds=9", "--scenario=init", "--init_rounds=4"]
+    (run,) = plan.build(flags, sweeps=(), binary="run_federated").runs()
     assert estimate.remaining_rounds(run, tmp_path) == 13
     folder = tmp_path / run.name
     folder.mkdir(parents=True)

@@ -130,8 +130,7 @@ def test_a_cluster_on_which_no_run_would_start_is_refused_with_what_its_nodes_ha
 
 
 class _Ray:
-    def __init__(self):
-        self.cpus = [2.0, 1.0]
+    cpus: tuple = ()
 
     def wait(self, tasks, **_):
         return [], tasks
@@ -147,28 +146,17 @@ def test_a_cluster_that_has_lost_all_nodes_for_a_run_is_waited_for_a_minute(monk
     executor._ray, executor._cores, executor._fitted = _Ray(), 2, 0.0
     executor._jobs = {"task": "job", "other task": "other job"}
 
-    def wait(until):
-        now[0] = until
+    # A node comes back and is lost again.
+    for now[0], executor._ray.cpus in ((100.0, [2.0]), (159.0, [1.0]), (170.0, [1.0, 4.0]), (229.0, [1.0])):
         assert executor.wait(1.0) is None
-
-    wait(100.0)
-    executor._ray.cpus = [1.0]
-    wait(159.0)
-    executor._ray.cpus = [1.0, 4.0]  # A node has come back.
-    wait(170.0)
-    executor._ray.cpus = [1.0]
-    wait(229.0)
-    with pytest.raises(Failure) as lost:
-        wait(230.0)
-    assert str(lost.value) == (
-        "--executor=ray: each run needs 2 CPUs, but no node of the cluster has that many: 10.0.0.1 has 1. Start nodes "
-        "with more CPUs, or give each run fewer (with taskset, or with --max_concurrent_threads of a grid). No node "
-        "has had enough CPUs for 60 seconds. 2 runs are not finished; run the same command again to continue them. "
-        "Finished runs are kept."
-    )
+    now[0] = 230.0
+    with pytest.raises(
+        Failure, match=r"had enough CPUs for 60 seconds\. 2 runs are not finished; run the same command"
+    ):
+        executor.wait(1.0)
     executor._ray.cpus = []
     with pytest.raises(Failure, match="has that many: it has no nodes"):
-        wait(240.0)
+        executor.wait(1.0)
 
 
 def test_the_job_array_executes_each_run_and_continues_one_that_was_interrupted(tmp_path, monkeypatch):

@@ -27,12 +27,14 @@ def _finished(tmp_path, metrics="round_num,score\n1,0.5\n2,0.7\n3,inf\n"):
     return folder.path
 
 
-def test_a_finished_folder_says_its_rounds_and_any_rounds_metric(tmp_path):
+def test_a_finished_folder_has_its_rounds_and_the_metrics_of_any_round(tmp_path):
     assert sweep.finished_rounds(tmp_path / "nothing") == 0
     folder = _finished(tmp_path)
     assert sweep.finished_rounds(folder) == 3
     assert sweep.read_value(folder, "score", 2) == 0.7
     assert math.isnan(sweep.read_value(folder, "score", 3))
+    with pytest.raises(UsageError, match=r"metrics\.csv has no column reward"):
+        sweep.read_value(folder, "reward", 3)
     (folder / "metrics.csv").write_text("round_num,score\n1,0.5\n2,0.7\n")
     assert sweep.read_value(folder, "score", 9) == 0.7  # It stopped itself early.
     (folder / executors.FINISHED_FILE).unlink()
@@ -64,11 +66,6 @@ def test_a_damaged_folder_is_named(tmp_path, file, content, message):
         (folder / file).write_text(content)
     with pytest.raises(UsageError, match=f"{folder}.*{message}"):
         sweep.finished_rounds(folder)
-
-
-def test_a_missing_column_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"metrics\.csv has no column reward"):
-        sweep.read_value(_finished(tmp_path), "reward", 3)
 
 
 OUTCOMES = [

@@ -15,7 +15,7 @@ from optimization.study import cli, run_folder
 BOUNDS = {"participating": {"chance": 0.1, "constant": 0.3}}
 
 
-def _outcomes(folder, point, values, configuration="", first=0, bounds=BOUNDS, **flags):
+def _outcomes(folder, point, values, configuration="", first=0, **flags):
     """Returns the outcomes of a point's seeds, and writes their folders."""
     found = []
     for seed, value in enumerate(values, first):
@@ -24,11 +24,9 @@ def _outcomes(folder, point, values, configuration="", first=0, bounds=BOUNDS, *
         path = folder / run.name
         path.mkdir(parents=True)
         pd.DataFrame({"round_num": [1], metrics.AVERAGE_REWARD: [value]}).to_csv(path / "metrics.csv", index=False)
-        (path / "config.json").write_text(
-            json.dumps({"format": run_folder.FORMAT, "flags": {"seed": seed, **flags}, "command": "run"})
-        )
-        if bounds:
-            (path / "bounds.json").write_text(json.dumps(bounds))
+        config = {"format": run_folder.FORMAT, "flags": {"seed": seed, **flags}, "command": "run"}
+        (path / "config.json").write_text(json.dumps(config))
+        (path / "bounds.json").write_text(json.dumps(BOUNDS))
         found.append(sweep.Outcome(run, sweep.FINISHED, 1, value))
     return found
 
@@ -47,37 +45,29 @@ def _comparisons(printed):
     return [re.split(r"\s{2,}", line.strip()) for line in printed[start:end]]
 
 
-def _configurations(folder, rewards, **flags):
+def _configurations(folder, rewards):
     """Returns the outcomes of configurations, which are flags of a command line, with one seed for each reward."""
     found = []
     for words, values in rewards.items():
-        settings = dict(word.split("=") for word in words.split()) | flags
-        found += _outcomes(folder, words.replace(" ", ","), values, words, **settings)
+        flags = dict(word.split("=") for word in words.split())
+        found += _outcomes(folder, words.replace(" ", ","), values, words, **flags)
     return found
 
 
-def _search(folder, **values):
-    """Outcomes of a search with one seed for each point and its reward, by strategy."""
-    return [
-        outcome
-        for bandit, rewards in values.items()
-        for place, reward in enumerate(rewards)
-        for outcome in _outcomes(folder, f"{bandit}{place}", [reward], f"bandits_type={bandit}")
+def test_points_of_a_search_are_compared_on_fresh_seeds_only(tmp_path):
+    rewards = {("softmax", 0): 0.5, ("softmax", 1): 0.9, ("greedy", 0): 0.2, ("greedy", 1): 0.1}
+    search = [
+        _outcomes(tmp_path, f"{bandit}{place}", [reward], f"bandits_type={bandit}")[0]
+        for (bandit, place), reward in rewards.items()
     ]
-
-
-def test_points_of_a_search_are_not_compared_on_the_seeds_that_selected_them(tmp_path):
-    printed = _text(tmp_path, _search(tmp_path, softmax=[0.5, 0.7, 0.9, 0.3], greedy=[0.6, 0.4]))
+    printed = _text(tmp_path, search)
     assert printed[0].startswith("These results are optimistically biased, because the points")
     assert "Comparisons:" not in printed
-
-
-def test_fresh_seeds_are_compared(tmp_path):
     fresh = {
         "bandits_type=softmax": _outcomes(tmp_path, "softmax1", [0.52, 0.55, 0.50], "bandits_type=softmax", first=1),
         "bandits_type=greedy": _outcomes(tmp_path, "greedy0", [0.21, 0.22, 0.20], "bandits_type=greedy", first=1),
     }
-    printed = _text(tmp_path, _search(tmp_path, softmax=[0.5, 0.9], greedy=[0.2, 0.1]), fresh)
+    printed = _text(tmp_path, search, fresh)
     assert printed[:3] == [
         "Best point of each configuration on fresh seeds, 1 to 3:",
         "  softmax: 0.52 (0.46 to 0.59), above the uniform policy; softmax1",
@@ -86,14 +76,6 @@ def test_fresh_seeds_are_compared(tmp_path):
     ((name, reference, seeds, difference, *_, word),) = _comparisons(printed)
     assert (name, reference, seeds, word) == ("softmax", "greedy", "3", "better")
     assert difference.startswith("+0.313 (")
-
-
-def test_configurations_without_a_search_are_compared(tmp_path):
-    rewards = {"bandits_type=softmax": [0.52, 0.55, 0.50], "bandits_type=greedy": [0.21, 0.22, 0.20]}
-    printed = _text(tmp_path, _configurations(tmp_path, rewards))
-    ((name, *_, word),) = _comparisons(printed)
-    assert (name, word) == ("softmax", "better")
-    assert not any("selected" in line for line in printed)
 
 
 def test_fresh_seeds_rank_no_point(tmp_path):
@@ -108,24 +90,27 @@ def test_fresh_seeds_rank_no_point(tmp_path):
 
 
 def test_points_have_verdicts_against_the_baselines(tmp_path):
-    values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=init": [0.1, 0.11, 0.09]}
-    outcomes = _configurations(tmp_path, values | {"bandits_type=supervised_mse": [0.9, 0.89, 0.91]})
+    values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=supervised_mse": [0.9, 0.89, 0.91]}
+    outcomes = _configurations(tmp_path, values)
     ranked = sweep.rank(outcomes, smallest=False)
     points = {point[0].run.point: point for several in ranked.values() for point in several}
     words = verdict.verdicts_by_point(verdict.comparable(points, tmp_path, metrics.AVERAGE_REWARD))
     assert {sweep.label(point): word for point, word in words.items()} == {
         "bandits_type=softmax": "at a normalized score of 0.50",
-        "bandits_type=init": "not significantly different from the uniform policy",
         "bandits_type=supervised_mse": "full-feedback baseline",
     }
     table = verdict.ranking(ranked, ["bandits_type"], "reward", words)
     assert re.search("softmax .* at a normalized score of 0.50", table)
 
 
-def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
-    found = _configurations(tmp_path, {"bandits_type=softmax": [0.5, 0.52], "bandits_type=falcon": [0.6, 0.63]})
+def test_configurations_without_a_search_are_compared_with_the_first_if_none_is_greedy(tmp_path):
+    rewards = {"bandits_type=softmax": [0.5, 0.52, 0.51], "bandits_type=falcon": [0.6, 0.63, 0.61]}
+    found = _configurations(tmp_path, rewards)
     first = "No configuration is greedy, so softmax (the first) is the reference; --reference sets another."
     assert _text(tmp_path, found)[0] == first
+    ((*_, word),) = _comparisons(_text(tmp_path, found))
+    assert word == "better"
+    assert not any("selected" in line for line in _text(tmp_path, found))
     named = _text(tmp_path, found, reference="falcon")
     assert [row[:2] for row in _comparisons(named)] == [["softmax", "falcon"]]
 

@@ -1,4 +1,4 @@
-"""Tests of bandits.results.comparison."""
+"""Tests of bandits.results.comparison, and of estimates of bandits.results.configuration."""
 
 import math
 
@@ -171,3 +171,30 @@ def test_seeds_make_the_error_of_a_sample_no_smaller():
     assert comparison.seeds_required(0.05, 0.2, 0.05, sample=(0.01, 100_000)) == pytest.approx(normal, rel=0.02)
     assert comparison.seeds_required(0.028, 0.2, 0.05, sample=(0.01, 100_000)) == math.inf
     assert comparison.minimum_detectable(0.2, 10**6, 0.05, other=(0.01, 100_000)) == pytest.approx(0.028, abs=1e-4)
+
+
+def test_estimate_is_the_mean_over_seeds_with_students_interval():
+    one = configuration("softmax", [0.5, 0.7, 0.75])
+    estimate = one.estimate(REWARD)
+    assert estimate.mean == pytest.approx(0.65)
+    assert estimate.high - estimate.mean == pytest.approx(4.302653 * 0.1322876 / math.sqrt(3))
+    assert one.estimate("unknown").size == 0
+
+
+def test_a_diverged_seed_counts_in_the_mean_but_not_in_tests():
+    lost = configuration("lost", [0.5, 0.6, 0.1], diverged=frozenset([2]))
+    assert lost.estimate(REWARD).mean == pytest.approx(0.4)
+    assert lost.by_seed(REWARD) == pytest.approx({0: 0.5, 1: 0.6, 2: NAN}, nan_ok=True)
+
+
+def test_a_missing_value_is_not_called_diverged():
+    pair = configuration("short", [0.5, NAN, 0.4], diverged=frozenset()), configuration("greedy", GREEDY)
+    (one,) = comparison.compare([pair], REWARD)
+    assert not one.is_judged
+    assert one.notes[0] == "short has no value for seed 1: not tested"
+
+
+def test_a_value_that_is_never_reached_has_no_interval():
+    estimate = configuration("slow", [10.0, math.inf]).estimate(REWARD)
+    assert estimate.mean == math.inf
+    assert math.isnan(estimate.low)

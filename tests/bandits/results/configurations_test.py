@@ -114,9 +114,7 @@ def test_runs_that_differ_in_their_seed_are_a_configuration_wherever_they_lie():
     (part,) = configurations.comparable([*grid, other, third])
     seeds = [[run.flags["seed"] for run in configuration.runs] for configuration in part.configurations]
     assert seeds == [[2, 3, 10], [3]]
-
-
-def test_a_seed_that_was_run_twice_does_not_count_twice():
+    # A seed that was run twice does not count twice.
     assert _names(*(_run(f"{name}/seed_{seed}", seed=seed) for name in ("a", "b") for seed in (0, 1))) == ["a", "b"]
 
 

@@ -69,23 +69,21 @@ def two_runs(tmp_path):
     return tmp_path
 
 
-def test_results_come_first_with_one_row_per_configuration_in_order_of_reward(two_runs):
+def test_results_come_first_in_order_of_reward_and_flags_single_runs_and_commands_last(two_runs):
     status, page = _report(two_runs, two_runs / "one", two_runs / "many")
-    head, first, second = _tables(page)[1]
+    _, (head, first, second), flags, single = _tables(page)
     assert status == 0
-    assert head == [
-        "Configuration",
-        "Seeds",
-        "Average reward over all rounds",
-        "Round reward, last tenth of the rounds",
-        "Rounds",
-    ]
+    assert (head[1], head[-1]) == ("Seeds", "Rounds")
     assert first == ["lr 0.1", "1", "0.625", "0.75", "2"]
     half = 12.7062047 * 0.125  # Student's t of one degree of freedom, and the error of the mean.
     assert second[3] == f"0.6  {0.625 - half:.1f} to {0.625 + half:.1f}"
     places = [page.index(f'class="{name}"') for name in ("lead", "main", "results", "legend")]
     assert places == sorted(places)
-    assert page.index('class="legend"') < page.index("<summary>Commands")
+    headings = ["Flags that differ", "Single runs", "Commands of the first seeds"]
+    assert re.findall(r"<summary>(\w.*?)</summary>", page[places[-1] :])[-3:] == headings
+    assert flags == [["Configuration", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
+    assert single[3] == ["lr 0.05", "1", "2", "0.875", "0.75", "many/seed_1"]
+    assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code>" in page
 
 
 def test_a_page_opens_with_its_finding_the_differences_and_one_table(tmp_path):
@@ -145,9 +143,15 @@ def test_the_curves_script_lies_beside_the_page_or_in_it(two_runs):
     assert not (two_runs / "plotly.min.js").exists()
 
 
-def test_a_page_about_many_long_runs_stays_small(tmp_path):
-    _write(tmp_path, dict.fromkeys(map(str, range(40)), np.random.default_rng(0).random((2, 1000))))
-    assert len(_report(tmp_path, tmp_path)[1]) < 1_500_000
+def test_long_curves_are_thinned_to_their_last_round_so_that_pages_stay_small(tmp_path):
+    write_run(tmp_path / "long", np.arange(2500) / 2500)
+    _, page = _report(tmp_path, tmp_path / "long")
+    curve = _panels(page)[metrics.ROUND_REWARD]["curves"][0]
+    assert (_numbers(curve["x"])[:2], curve["points"]) == ([1, 4], 834)
+    assert _numbers(curve["mean"])[-1] == pytest.approx(2499 / 2500)
+    assert "at most 1,000 points" in page
+    _write(tmp_path / "many", dict.fromkeys(map(str, range(40)), np.random.default_rng(0).random((2, 1000))))
+    assert len(_report(tmp_path, tmp_path / "many")[1]) < 1_500_000
 
 
 def test_runs_of_searches_and_timing_are_shown_only_if_their_folder_is_named(tmp_path):
@@ -173,10 +177,8 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     assert _numbers(one["mean"]) == [0.5, 0.75]
     assert "low" not in one
     low, mean, high = (_numbers(many[edge]) for edge in ("low", "mean", "high"))
-    assert mean == [0.5, 0.625]
-    half = [12.7062047 * 0.5, 12.7062047 * 0.125]  # Of two seeds, t times half their distance.
-    assert low == pytest.approx([0.5 - half[0], 0.625 - half[1]], rel=1e-5)
-    assert high == pytest.approx([0.5 + half[0], 0.625 + half[1]], rel=1e-5)
+    half = 12.7062047 * np.array([0.5, 0.125])  # Of two seeds, t times half their distance.
+    np.testing.assert_allclose([mean, low, high], np.add([0.5, 0.625], [0 * half, -half, half]), rtol=1e-5)
     assert panel["caption"] == "line: mean, band: 95% interval over 2 seeds; without a band: one seed"
 
 
@@ -200,16 +202,14 @@ def test_configurations_on_several_tasks_have_a_section_and_lines_over_tasks(tmp
     head, row = _tables(page)[0]
     assert head == ["Configuration", "Seeds of each task", "Normalized score"]
     assert (row[:2], row[2][:4]) == (["softmax", "5"], "0.50")
-    title = "Over 2 tasks (run_federated: digits; run_federated: unipen62)"
+    title, output = "Over 2 tasks (run_federated: digits; run_federated: unipen62)", capsys.readouterr().out
     assert f"<h2>{title}</h2>" in page
-    output = capsys.readouterr().out
     assert f"{title}:" in output
     assert "  softmax        5                   0.50" in output
 
 
 def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
-    mechanism = mechanisms.Mechanism("dpsgd", 1.0, population=500, cohort=20, delta=1e-5)
-    spent = mechanism.report(40)
+    spent = mechanisms.Mechanism("dpsgd", 1.0, population=500, cohort=20, delta=1e-5).report(40)
     (two_runs / "one" / "privacy.json").write_text(json.dumps(spent))
     _, page = _report(two_runs, two_runs / "one")
     head, cells = _tables(page)[1]
@@ -219,28 +219,6 @@ def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
         "delta 1e-05",
         f"{spent['epsilon']:.3g} if Poisson sampling, though cohorts have a fixed size",
     ]
-
-
-def test_flags_that_differ_single_runs_and_commands_come_last(two_runs):
-    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
-    _, _, flags, single = _tables(page)
-    assert flags == [["Configuration", "--learning_rate"], ["lr 0.1", "0.1"], ["lr 0.05", "0.05"]]
-    assert single[3] == ["lr 0.05", "1", "2", "0.875", "0.75", "many/seed_1"]
-    assert "<dt>lr 0.05</dt><dd><code>run --x=seed_0</code>" in page
-    assert re.findall(r"<summary>(\w.*?)</summary>", page)[-3:] == [
-        "Flags that differ",
-        "Single runs",
-        "Commands of the first seeds",
-    ]
-
-
-def test_long_curves_are_thinned_to_their_last_round(tmp_path):
-    write_run(tmp_path / "long", np.arange(2500) / 2500)
-    _, page = _report(tmp_path, tmp_path / "long")
-    curve = _panels(page)[metrics.ROUND_REWARD]["curves"][0]
-    assert (_numbers(curve["x"])[:2], curve["points"]) == ([1, 4], 834)
-    assert _numbers(curve["mean"])[-1] == pytest.approx(2499 / 2500)
-    assert "at most 1,000 points" in page
 
 
 def test_what_comes_from_files_is_escaped(tmp_path):
@@ -287,18 +265,12 @@ def test_diverged_runs_are_named_and_those_that_ended_sound_apart(two_runs, clie
     assert ("Diverged runs" in page) == (clients[-1] == 3)
 
 
-def test_a_run_that_is_named_twice_counts_once(two_runs, monkeypatch):
-    monkeypatch.chdir(two_runs)
-    (two_runs / "link").symlink_to(two_runs / "many")
-    found = runs.read_all([pathlib.Path("one"), two_runs / "one", pathlib.Path("link"), two_runs])
-    assert [run.folder for run in found.runs] == [two_runs / "one", *(two_runs / "many" / f"seed_{n}" for n in (0, 1))]
-
-
 def test_runs_without_a_finished_round_are_counted_and_a_page_is_there_before_any(two_runs, tmp_path):
     (two_runs / "one" / "metrics.csv").write_text("round_num,reward\n")
     write_run(two_runs / "begun", [0.5])
     (two_runs / "begun" / "metrics.csv").unlink()
-    status, text = _report(two_runs, two_runs)
+    (two_runs / "link").symlink_to(two_runs / "many")
+    status, text = _report(two_runs, two_runs, two_runs / "link")  # Runs that are named twice count once.
     assert status == 0
     assert "2 runs in 1 configuration · 2 runs without a finished round" in text
     text = page.page(runs.read_all([two_runs / "begun"]), "Grid")

@@ -66,23 +66,23 @@ def test_between_environments_the_reference_is_the_mixture_of_their_baselines():
 
 
 @pytest.mark.parametrize(
-    ("rewards", "full_feedback", "expected"),
+    ("rewards", "full_feedback"),
     [
-        # A round without a reward counts as the mean of the others.
-        ([[0.5, math.nan, 0.5, 0.25]], {0: {0: 1.0}, 1: {0: 0.5}}, (0.5 + 0.0 + 0.25) / 3),
-        # Only rounds that all seeds have finished count.
-        ([[0.5, 0.5, 0.0], [0.5, 0.5]], {0: {0: 1.0, 1: 1.0}, 1: {0: 1.0, 1: 1.0}}, 0.5),
-        # No common finished seed.
-        ([[0.5, 0.5]], {0: {3: 1.0}}, None),
-        ([[math.nan, math.nan]], {0: {0: 1.0}}, None),
-        ([[0.5, 0.5]], {0: {0: math.nan}}, None),
-        # No baseline of the second environment.
-        ([[0.5, 0.5, 0.5]], {0: {0: 1.0}}, None),
+        ([[0.5, 0.5]], {0: {3: 1.0}}),  # No common finished seed.
+        ([[math.nan, math.nan]], {0: {0: 1.0}}),
+        ([[0.5, 0.5]], {0: {0: math.nan}}),
+        ([[0.5, 0.5, 0.5]], {0: {0: 1.0}}),  # No baseline of the second environment.
     ],
 )
-def test_rounds_and_seeds_that_count(rewards, full_feedback, expected):
-    regret = _regret(rewards, full_feedback)
-    assert (regret and regret.mean) == (expected and pytest.approx(expected))
+def test_without_a_common_seed_or_a_baseline_there_is_no_regret(rewards, full_feedback):
+    assert _regret(rewards, full_feedback) is None
+
+
+def test_rounds_count_that_all_seeds_finished_and_one_without_a_reward_counts_as_the_mean_of_the_others():
+    one = _regret([[0.5, math.nan, 0.5, 0.25]], {0: {0: 1.0}, 1: {0: 0.5}})
+    assert one.mean == pytest.approx((0.5 + 0.0 + 0.25) / 3)
+    both = {0: 1.0, 1: 1.0}
+    assert _regret([[0.5, 0.5, 0.0], [0.5, 0.5]], {0: both, 1: both}).mean == pytest.approx(0.5)
 
 
 DRIFT = ("--scenario=drift", "--total_rounds=4")
