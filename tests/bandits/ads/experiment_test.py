@@ -57,9 +57,7 @@ def by_hand():
 def test_a_clients_values_are_the_pseudo_codes_after_any_number_of_pulls(by_hand, client):
     history, actions, rewards, explored = by_hand[client]
     for pulls in (1, 2, 5, PULLS):
-        shard = experiment.Shard(
-            tf.constant(CLICKS[client : client + 1, :pulls]), tf.constant(KEYS[client : client + 1])
-        )
+        shard = experiment.Shard(tf.constant(CLICKS[[client], :pulls]), tf.constant(KEYS[[client]]))
         delta, played = build().client_pulls(tf.constant(MODEL), shard)
         np.testing.assert_allclose(delta[0], history[pulls - 1] - MODEL, atol=1e-6)
         assert played.clicks[0] == sum(rewards[:pulls])
@@ -67,39 +65,26 @@ def test_a_clients_values_are_the_pseudo_codes_after_any_number_of_pulls(by_hand
     assert played.explored[0] == explored
 
 
-def deltas(by_hand):
-    return np.array([history[-1] for history, *_ in by_hand]) - MODEL
-
-
-@pytest.mark.parametrize("size", [1, 3, 100])
-def test_a_round_adds_the_mean_differential_whatever_the_shards(tff_worker, by_hand, size):
-    federation = build().build()
+@pytest.mark.parametrize(("size", "weight", "norm"), [(3, 0, None), (100, 0, None), (3, 0.5, None), (1, 0, 0.6)])
+def test_a_round_adds_the_mean_of_weighted_or_clipped_differentials(tff_worker, by_hand, size, weight, norm):
+    aggregator = MEAN
+    if norm:
+        clipped = tff.aggregators.clipping_factory(norm, tff.aggregators.UnweightedMeanFactory())
+        aggregator = tff.aggregators.as_weighted_aggregator(clipped)
+    federation = build(aggregator=aggregator, exploration_weight=weight).build()
     start = federation.initialize()
     np.testing.assert_array_equal(start.model, np.zeros(ACTIONS))
     state, metrics = federation.next(start._replace(model=MODEL), shards(size))
-    np.testing.assert_allclose(state.model, MODEL + deltas(by_hand).mean(axis=0), atol=1e-6)
+    each = np.array([history[-1] for history, *_ in by_hand]) - MODEL
+    norms = np.linalg.norm(each, axis=1, keepdims=True)
+    assert 0 < np.mean(norms > 0.6) < 1
+    weights = [1 + weight * explored for _, _, _, explored in by_hand]  # Exploring clients weigh more if asked.
+    assert len(set(weights)) > bool(weight)
+    expected = np.average(each * np.minimum(1, (norm or np.inf) / norms), axis=0, weights=weights)
+    np.testing.assert_allclose(state.model, MODEL + expected, atol=1e-6)
     assert metrics.clicks == sum(sum(rewards) for _, _, rewards, _ in by_hand)
     actions = np.concatenate([actions for _, actions, _, _ in by_hand])
     np.testing.assert_array_equal(metrics.executed, np.bincount(actions, minlength=ACTIONS))
-
-
-def test_exploring_clients_weigh_more_if_asked(tff_worker, by_hand):
-    federation = build(exploration_weight=0.5).build()
-    state, _ = federation.next(federation.initialize()._replace(model=MODEL), shards(3))
-    weights = [1 + 0.5 * explored for _, _, _, explored in by_hand]
-    assert len(set(weights)) > 1
-    np.testing.assert_allclose(state.model, MODEL + np.average(deltas(by_hand), axis=0, weights=weights), atol=1e-6)
-
-
-def test_each_clients_differential_is_clipped(tff_worker, by_hand):
-    norm = 0.6
-    clipped = tff.aggregators.clipping_factory(norm, tff.aggregators.UnweightedMeanFactory())
-    federation = build(aggregator=tff.aggregators.as_weighted_aggregator(clipped)).build()
-    state, _ = federation.next(federation.initialize()._replace(model=MODEL), shards(1))
-    each = deltas(by_hand)
-    norms = np.linalg.norm(each, axis=1, keepdims=True)
-    assert 0 < np.mean(norms > norm) < 1
-    np.testing.assert_allclose(state.model, MODEL + (each * np.minimum(1, norm / norms)).mean(axis=0), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["greedy", "discounted_ucb", "thompson", "gradient_epsilon", "federated_ucb"])

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 from bandits import metrics as fairness
-from bandits.client_selection import experiment, flags, metrics
+from bandits.client_selection import experiment, metrics
 from bandits.client_selection.run_client_selection import STUDY, final_table
 from data import clients, keys
 from data.settings import Setting
 from data.tasks import registry
 from optimization.selection import selectors
-from optimization.study import cli, frame, presets, selector_flags
+from optimization.study import cli, frame, selector_flags
 from tests.bandits import whole_runs
 
 SMALL = ("--partition_clients=6", "--partition_seed=1", "--total_rounds=4", "--clients_per_round=2")
@@ -93,13 +93,12 @@ def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
     np.testing.assert_allclose(last[metrics.ACCURACY], losses(held_out)[1])
 
 
-@pytest.mark.parametrize("name", ["ucb_cs", "pow_d"])
-def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_checkpoint, finished, tmp_path, name):
-    more = (f"--client_selection={name}", "--learning_rate_drops=2,3", "--rounds_per_checkpoint=1")
+def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_checkpoint, finished, tmp_path):
+    more = ("--client_selection=ucb_cs", "--learning_rate_drops=2,3", "--rounds_per_checkpoint=1")
     folder = (f"--root_output_dir={tmp_path}", "--experiment_name=run")
     kill_in_a_checkpoint("bandits.client_selection.run_client_selection", 3, *folder, *SMALL, *more)
     assert run_all(tmp_path, *more) == 0
-    pd.testing.assert_frame_equal(table(tmp_path), table(finished, f"run/{name}"), check_exact=True)
+    pd.testing.assert_frame_equal(table(tmp_path), table(finished, "run/ucb_cs"), check_exact=True)
 
 
 def only_options(settings):
@@ -180,23 +179,18 @@ def test_the_flags_reach_the_selectors():
     assert (ucb.gamma, ucb.algorithm_listing) == (0.4, True)
 
 
-@pytest.mark.parametrize("name", presets.load(flags.PRESETS))
-def test_every_preset_resolves(name):
-    runs = resolve(f"--preset={name}")
+PUBLISHED = {
+    "figure_1": (50, 30, 0.05, "300,600", {"total_rounds": 800, "selection_gamma": 0.7}),
+    "figure_3a": (64, 100, 0.005, "150", {"partition_alpha": 2.0, "partition_clients": 100}),
+    "figure_3b": (64, 100, 0.005, "150", {"partition_alpha": 0.3, "partition_by": "label"}),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_presets_have_the_studys_settings(name):
+    runs, published = resolve(f"--preset={name}"), PUBLISHED[name]
     assert len(runs) == (120 if name == "figure_1" else 40)
-    assert all(run.experiment_name.startswith(f"{name}/") for run in runs)
-    assert all(run.learning_rate_factor == 0.5 for run in runs)
-
-
-@pytest.mark.parametrize(
-    ("preset", "published"),
-    [
-        ("figure_1", (50, 30, 0.05, "300,600", {"total_rounds": 800, "selection_gamma": 0.7})),
-        ("figure_3a", (64, 100, 0.005, "150", {"partition_alpha": 2.0, "partition_clients": 100})),
-        ("figure_3b", (64, 100, 0.005, "150", {"partition_alpha": 0.3, "partition_by": "label"})),
-    ],
-)
-def test_presets_have_the_studys_settings(preset, published):
-    run, others = resolve(f"--preset={preset}")[0], published[-1]
+    assert all(run.experiment_name.startswith(f"{name}/") and run.learning_rate_factor == 0.5 for run in runs)
+    run, others = runs[0], published[-1]
     found = (run.client_batch_size, run.client_steps_per_round, run.client_learning_rate, run.learning_rate_drops)
     assert (*found, {name: run[name] for name in others}) == published

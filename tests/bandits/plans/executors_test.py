@@ -52,24 +52,18 @@ def test_one_process_executes_one_run_after_the_other_each_with_its_own_log(one,
         assert (pathlib.Path(job.folder) / executors.FINISHED_FILE).read_text() == '{"total_rounds": 4}\n'
 
 
-def test_a_process_that_dies_is_reported_and_replaced(one, tmp_path):
-    dying, other = _job(tmp_path, "a", f"--dies_in={tmp_path}"), _job(tmp_path, "b")
-    results = _play(one, dying, other)
+def test_a_process_that_dies_is_replaced_and_failures_and_bad_usage_are_distinguished(one, tmp_path):
+    dying, failing = _job(tmp_path, "a", f"--dies_in={tmp_path}"), _job(tmp_path, "b", "--fails_at=0.1")
+    refused = _job(tmp_path, "c", "--rate=0")
+    results = _play(one, dying, failing, refused)
     assert results[dying] == (1, f"Its process ended (signal 9); see {tmp_path}/a/log.txt.")
-    assert results[other].status == 0
-    assert _play(one, dying)[dying].status == 0
-    assert "Continuing after round 1" in _log(dying)
-
-
-def test_failures_and_bad_usage_are_distinguished(one, tmp_path):
-    failing = _job(tmp_path, "a", "--fails_at=0.1")
-    refused = _job(tmp_path, "b", "--rate=0")
-    results = _play(one, failing, refused)
     assert results[failing] == (1, "ValueError: this rate fails")
     assert "Traceback" in _log(failing)
     assert results[refused].status == 2
     assert results[refused].message.startswith("--rate=0.0: 0 is not a number above 0")
-    assert not (tmp_path / "a" / executors.FINISHED_FILE).exists()
+    assert not (tmp_path / "b" / executors.FINISHED_FILE).exists()
+    assert _play(one, dying)[dying].status == 0
+    assert "Continuing after round 1" in _log(dying)
 
 
 def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
@@ -114,19 +108,16 @@ def test_a_ray_task_is_repeated_when_its_process_dies_and_a_failed_run_is_report
     assert "Continuing after round 1" in _log(jobs[0])
 
 
-def test_an_address_without_a_cluster_is_reported_at_once():
-    with pytest.raises(Failure, match=r"--ray_address=127\.0\.0\.1:9: no Ray cluster answers at this address"):
-        executors.Ray("127.0.0.1:9", workers=1, cores=1)
-
-
 def _node(address, cpus, *, is_alive=True):
     return {"NodeManagerAddress": address, "Resources": {"CPU": cpus} if cpus else {}, "Alive": is_alive}
 
 
-def test_a_cluster_on_which_no_run_would_start_is_refused_with_what_its_nodes_have():
+def test_a_cluster_on_which_no_run_would_start_or_that_does_not_answer_is_refused():
     nodes = [_node("10.0.0.2", 1.0), _node("10.0.0.1", 0.0), _node("10.0.0.4", 8.0, is_alive=False)]
     with pytest.raises(Failure, match=r"has that many: 10\.0\.0\.1 has 0, 10\.0\.0\.2 has 1\. "):
         executors.check_nodes(nodes, cores=2)
+    with pytest.raises(Failure, match=r"--ray_address=127\.0\.0\.1:9: no Ray cluster answers at this address"):
+        executors.Ray("127.0.0.1:9", workers=1, cores=1)
 
 
 class _Ray:
@@ -150,9 +141,7 @@ def test_a_cluster_that_has_lost_all_nodes_for_a_run_is_waited_for_a_minute(monk
     for now[0], executor._ray.cpus in ((100.0, [2.0]), (159.0, [1.0]), (170.0, [1.0, 4.0]), (229.0, [1.0])):
         assert executor.wait(1.0) is None
     now[0] = 230.0
-    with pytest.raises(
-        Failure, match=r"had enough CPUs for 60 seconds\. 2 runs are not finished; run the same command"
-    ):
+    with pytest.raises(Failure, match=r"had enough CPUs for 60 seconds\. 2 runs are not finished; run the same"):
         executor.wait(1.0)
     executor._ray.cpus = []
     with pytest.raises(Failure, match="has that many: it has no nodes"):
