@@ -33,9 +33,7 @@ def test_terms_by_hand():
     np.testing.assert_allclose(_TOY.weights, [2, 0.25, 2, 0])
     np.testing.assert_allclose(_TOY.direct, [2, 1, 2, 4])
     np.testing.assert_allclose(_TOY.predicted, [1, 5, 2, 9])
-
-
-def test_the_logged_actions_probability_is_enough_without_a_model():
+    # Without a model, the logged action's probability is enough.
     rows = terms_of_rows(np.zeros(2), np.array([1, 0]), np.ones(2), np.array([0.5, 0.1]), np.array([0.25, 0.2]))
     np.testing.assert_allclose(rows.weights, [0.5, 2])
     np.testing.assert_array_equal(rows.direct, [0, 0])

@@ -7,34 +7,24 @@ import sklearn.metrics
 from bandits.mab_fl import process, rewards
 from optimization import client_work
 
-NUM_FEATURES, BATCH, EPOCHS, LEARNING_RATE = 6, 4, 3, 0.2
-NETWORK = process.BinaryClassifier(NUM_FEATURES, ())
-SIZES = (10, 7)
-# Two combinations of two participants, the first of which is the target.
-SHARES = np.array([[0.25, 0.75], [0.5, 0.5]], np.float32)
+NUM_FEATURES = 6
 
 
-def make_participant(number: int, num_validation: int) -> process.ParticipantInput:
+def make_participant(number: int, size: int, num_validation: int) -> process.ParticipantInput:
     draw = np.random.default_rng(50 + number)
-    labels = draw.integers(0, 2, SIZES[number]).astype(np.int32)
-    return process.ParticipantInput(
-        draw.normal(size=(SIZES[number], NUM_FEATURES)).astype(np.float32),
-        labels,
-        draw.normal(size=(num_validation, NUM_FEATURES)).astype(np.float32),
-        (np.arange(num_validation) % 2).astype(np.int32),
-        SHARES[:, number],
-        np.array([number, 9], np.int32),
-    )
-
-
-PARTICIPANTS = [make_participant(0, 40), make_participant(1, 0)]
+    labels = draw.integers(0, 2, size).astype(np.int32)
+    features = draw.normal(size=(size, NUM_FEATURES)).astype(np.float32)
+    validation = draw.normal(size=(num_validation, NUM_FEATURES)).astype(np.float32)
+    shares, key = np.array([0.5, 0.0], np.float32), np.array([number, 9], np.int32)  # Of two combinations.
+    alternating = (np.arange(num_validation) % 2).astype(np.int32)
+    return process.ParticipantInput(features, labels, validation, alternating, shares, key)
 
 
 def test_a_participant_that_diverges_takes_part_with_the_model_it_was_sent(tff_worker):
-    definition = process.MabFlProcess(NETWORK, client_work.LocalSgd(LEARNING_RATE, BATCH, EPOCHS), len(SHARES))
-    rounds, initial = definition.build(), NETWORK.initial_weights(4)
-    half = np.array([0.5, 0.0], np.float32)
-    sound, other = (one._replace(shares=half) for one in PARTICIPANTS)
+    network = process.BinaryClassifier(NUM_FEATURES, ())
+    definition = process.MabFlProcess(network, client_work.LocalSgd(0.2, 4, 3), 2)
+    rounds, initial = definition.build(), network.initial_weights(4)
+    sound, other = make_participant(0, 10, 40), make_participant(1, 7, 0)
     broken = other._replace(features=np.full_like(other.features, np.inf))
     alone, _ = rounds.next(definition.initial_state(initial), [sound])
     both, measured = rounds.next(definition.initial_state(initial), [sound, broken])

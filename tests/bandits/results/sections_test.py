@@ -130,16 +130,10 @@ def test_the_section_compares_each_round_with_its_baseline(arguments, total):
     assert [getattr(cell, "value", cell) for cell in row[1:]] == [4, 1, total, total / 4]
 
 
-@pytest.mark.parametrize("other", ["--environment_seed=1", "--clients_per_round=3"])
-def test_a_baseline_of_another_environment_or_cohort_does_not_count(other):
-    section = _section(_finished(SOFTMAX), _baseline(1.0, 0), _baseline(1.0, 1, other))
-    assert section.rows == []
-    assert " needs the full-feedback baseline of environment 1: run the same command with" in section.notes[0]
-
-
-def test_baselines_of_other_seeds_do_not_count():
+def test_a_baseline_of_another_environment_cohort_or_seed_does_not_count():
+    for other in ("--environment_seed=1", "--clients_per_round=3"):
+        section = _section(_finished(SOFTMAX), _baseline(1.0, 0), _baseline(1.0, 1, other))
+        assert section.rows == []
+        assert " needs the full-feedback baseline of environment 1: run the same command with" in section.notes[0]
     section = _section(_finished(SOFTMAX), _baseline(1.0, 0, seeds=2), _baseline(1.0, 1, seeds=2)[1:])
-    assert section.notes == [
-        "softmax has no dynamic regret: all of its runs diverged, or it shares no seed with the full-feedback "
-        "baselines."
-    ]
+    assert "it shares no seed with the full-feedback baselines" in section.notes[0]
