@@ -15,6 +15,7 @@ from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import frame, run_folder
 from scripts import evaluate_policy as command
+from tests.bandits import whole_runs
 from tests.bandits.evaluation.tables_of_logs import COLUMNS, by_estimator, evaluated, weighted, write_log
 
 _COLUMNS = (*COLUMNS, "--round_column=when", "--ignore_columns=played")
@@ -139,17 +140,13 @@ def test_a_run_without_a_guarantee_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_a_private_runs_policy_is_evaluated_on_its_own_log(tmp_path):
-    flags = [
-        "--task_type=digits", "--total_rounds=4", "--bandits_deploy_freq=2", "--log_interactions",
-        "--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1", "--cohort_sampling=poisson",
-        f"--root_output_dir={tmp_path}", "--experiment_name=run",
-    ]  # fmt: skip
-    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
-    limits = (f"--log={tmp_path}/run", "--largest_weight=5", "--max_rows_per_client=40")
-    private_flags, own = (*limits, "--private", "--noise_multiplier=2"), f"--policy=run:{tmp_path}/run"
+    play = whole_runs.player("--task_type=digits", "--total_rounds=4", "--bandits_deploy_freq=2", "--log_interactions")
+    noise = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1", "--cohort_sampling=poisson")
+    run = play(tmp_path, *noise)
+    limits = (f"--log={run}", "--largest_weight=5", "--max_rows_per_client=40")
+    private_flags, own = (*limits, "--private", "--noise_multiplier=2"), f"--policy=run:{run}"
     found = evaluated(tmp_path / "own", *private_flags, own)["privacy"]
-    run = json.loads((tmp_path / "run" / "privacy.json").read_text())
-    assert found["epsilon"] > run["epsilon"]
+    assert found["epsilon"] > whole_runs.spent(run)["epsilon"]
     (printed,) = found["models"]
     assert printed.endswith(" of run run")
     ledger_file = f"--privacy_ledger={tmp_path}/ledger"

@@ -38,6 +38,20 @@ def _text(folder, some, reported=None, reference=None):
     return verdict.text(best, ranked, reported, reference).splitlines()
 
 
+def _point(point, value, configuration="", seed=0, **flags):
+    """Outcome of a run of ten rounds, without a folder."""
+    flags = {"client_learning_rate": 0.1, "seed": seed, "total_rounds": 10} | flags
+    settings = cli.Settings(flags, frozenset())
+    run = plan.Run("toy", point, seed, configuration, tuple(flags), (), settings)
+    return sweep.Outcome(run, sweep.FINISHED, 10, value)
+
+
+def _ranking(some, *swept):
+    """Returns the lines of the ranking, with single spaces."""
+    text = verdict.ranking(sweep.rank(some, smallest=False), swept, "score", {})
+    return [" ".join(line.split()) for line in text.splitlines() if line]
+
+
 def _comparisons(printed):
     """Returns the rows of the table of comparisons: its first words, and its verdict with notes."""
     start = printed.index("Comparisons:") + 2
@@ -127,12 +141,8 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
     ((name, *_),) = _comparisons(printed)
     assert name == "softmax, digits"
     assert printed[-1].endswith("Not compared, because data, rewards, rounds or cohorts differ: softmax, mnist.")
-    ranking = verdict.ranking(sweep.rank(found, smallest=False), ["bandits_type"], "reward", {})
-    assert [line.split()[:2] for line in ranking.splitlines() if line and line.split()[0] != "rank"] == [
-        ["1", "softmax"],  # On mnist.
-        ["1", "softmax"],
-        ["2", "greedy"],
-    ]
+    ranked = [line.split()[:2] for line in _ranking(found, "bandits_type") if not line.startswith("rank")]
+    assert ranked == [["1", "softmax"], ["1", "softmax"], ["2", "greedy"]]  # The first is alone on MNIST.
 
 
 def test_a_grid_whose_runs_all_failed_has_no_results(tmp_path):
@@ -141,46 +151,21 @@ def test_a_grid_whose_runs_all_failed_has_no_results(tmp_path):
     assert _text(tmp_path, [sweep.Outcome(run, sweep.FAILED)]) == []
 
 
-def _point(point, value, configuration="", seed=0, **flags):
-    """Outcome of a run of ten rounds, without a folder."""
-    flags = {"client_learning_rate": 0.1, "seed": seed, "total_rounds": 10} | flags
-    settings = cli.Settings(flags, frozenset())
-    run = plan.Run("toy", point, seed, configuration, tuple(flags), (), settings)
-    return sweep.Outcome(run, sweep.FINISHED, 10, value)
-
-
 def test_diverged_points_are_last_and_marked():
     lost = _point("lost", math.nan, client_learning_rate=10.0)
     lost.status = sweep.DIVERGED
-    ranked = sweep.rank([lost, _point("low", 1.0, client_learning_rate=0.3)], smallest=False)
-    lines = verdict.ranking(ranked, ["client_learning_rate"], "score", {}).splitlines()
-    assert [line.split() for line in lines] == [
-        ["rank", "client_learning_rate", "score", "status", "rounds"],
-        ["1", "0.3", "1.0000", "10"],
-        ["2", "10", "-", "diverged", "10"],
-    ]
+    lines = _ranking([lost, _point("low", 1.0, client_learning_rate=0.3)], "client_learning_rate")
+    assert lines == ["rank client_learning_rate score status rounds", "1 0.3 1.0000 10", "2 10 - diverged 10"]
 
 
 def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_compared(monkeypatch):
     monkeypatch.setattr(verdict, "_SHOWN", 1)
     words = [_point(kind, value, configuration=f"kind={kind}", kind=kind) for kind, value in [("a", 1.0), ("b", 2.0)]]
-    ranked = sweep.rank(words, smallest=False)
-    assert list(ranked) == ["kind=a", "kind=b"]
-    lines = verdict.ranking(ranked, ["kind"], "score", {}).splitlines()
-    assert [line.split() for line in lines] == [
-        ["rank", "kind", "score", "rounds"],
-        ["1", "b", "2.0000", "10"],
-        ["2", "a", "1.0000", "10"],
-    ]
+    assert list(sweep.rank(words, smallest=False)) == ["kind=a", "kind=b"]
+    assert _ranking(words, "kind") == ["rank kind score rounds", "1 b 2.0000 10", "2 a 1.0000 10"]
     more = [*words, _point("a2", 3.0, configuration="kind=a", kind="a", client_learning_rate=0.7)]
-    ranked = sweep.rank(more, smallest=False)
-    lines = verdict.ranking(ranked, ["kind", "client_learning_rate"], "score", {}).splitlines()
-    assert [line.split() for line in lines[:3]] == [
-        ["kind=a"],
-        ["rank", "client_learning_rate", "score", "rounds"],
-        ["1", "0.7", "3.0000", "10"],
-    ]
-    assert lines[3] == "... and 1 more, see results.csv"
+    shown = ["kind=a", "rank client_learning_rate score rounds", "1 0.7 3.0000 10", "... and 1 more, see results.csv"]
+    assert _ranking(more, "kind", "client_learning_rate")[:4] == shown
 
 
 def test_the_table_has_one_row_per_run_with_the_flags_as_columns_and_the_swept_ones_first():
