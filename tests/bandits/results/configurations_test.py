@@ -10,12 +10,12 @@ from bandits import metrics, studies
 from bandits.results import configurations, runs
 from bandits.results.configuration import Baseline
 from optimization.study.metrics import Metric
+from tests.bandits.results.tables import rewards_table
 
 
 def _run(name, rewards=(0.5,), seed=0, **flags):
-    table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
-    table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
-    return runs.Run(pathlib.Path(name), table, {"task_type": "digits", "seed": seed, **flags}, "run", {})
+    flags = {"task_type": "digits", "seed": seed, **flags}
+    return runs.Run(pathlib.Path(name), rewards_table(rewards), flags, "run", {})
 
 
 def _seeds(bandit, rewards, bounds=None, **flags):

@@ -4,22 +4,21 @@ import math
 import pathlib
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from bandits import metrics
 from bandits.results import baselines, comparison, configuration, runs
 from bandits.results.configuration import ReferenceValue
 from optimization.study.results import Run
+from tests.bandits.results.tables import rewards_table
 
 BOUNDS = {"participating": {"chance": 0.1, "constant": 0.2}, "held_out": {"chance": 0.3, "constant": math.nan}}
 
 
 def _run(rewards=(0.5,), seed=0, bounds=BOUNDS, **more):
-    table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
-    table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
-    privacy = more.pop("privacy", {})
-    return Run(pathlib.Path("r"), table, {"seed": seed, **more}, "run", privacy, columns=metrics.COLUMNS, bounds=bounds)
+    privacy, flags = more.pop("privacy", {}), {"seed": seed, **more}
+    known = {"columns": metrics.COLUMNS, "bounds": bounds}
+    return Run(pathlib.Path("r"), rewards_table(rewards), flags, "run", privacy, **known)
 
 
 def test_an_outcome_is_the_last_value_or_the_mean_of_the_last_tenth():

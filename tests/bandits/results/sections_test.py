@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandits import metrics, run_federated
+from bandits import run_federated
 from bandits.environments import Drift
 from bandits.results import configuration, configurations, runs, sections
 from optimization.study import frame
 from optimization.study.results import Run
+from tests.bandits.results.tables import rewards_table
 
 REWARD = "reward"
 
@@ -95,10 +96,9 @@ def _finished(rewards, *arguments, seeds=1):
     for seed in range(seeds):
         words = [*DRIFT, *arguments, f"--seed={seed}"]
         settings = run_federated.STUDY.resolve(frame.flag_set(run_federated.STUDY).parse([MODULE, *words]))
-        table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
-        table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
         command = shlex.join(["./scripts/python", "-m", MODULE, *words])
-        finished.append(runs.Run(pathlib.Path(f"runs/{len(finished)}"), table, dict(settings), command, {}))
+        folder = pathlib.Path(f"runs/{len(finished)}")
+        finished.append(runs.Run(folder, rewards_table(rewards), dict(settings), command, {}))
     return finished
 
 

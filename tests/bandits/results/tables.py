@@ -22,16 +22,17 @@ def configuration(name, values, **more) -> Configuration:
     return Configuration(name, table, **{"diverged": lost, **more})
 
 
+def rewards_table(rewards) -> pd.DataFrame:
+    """Metrics of a run with a reward for each round."""
+    table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
+    return table.assign(**{metrics.AVERAGE_REWARD: table[metrics.ROUND_REWARD].expanding().mean()})
+
+
 def write_run(folder: pathlib.Path, rewards, **flags) -> None:
     """Writes the folder of a run with a reward for each round and these flags."""
     folder.mkdir(parents=True)
-    table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
-    table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
-    table[metrics.EPSILON] = float("inf")
-    table["other/constant"] = 4
-    table["other/metric"] = np.square(rewards)
-    table["seconds"] = 0.5
-    table.to_csv(folder / "metrics.csv", index=False)
+    others = {metrics.EPSILON: np.inf, "other/constant": 4, "other/metric": np.square(rewards), "seconds": 0.5}
+    rewards_table(rewards).assign(**others).to_csv(folder / "metrics.csv", index=False)
     flags = {"common": 1, "experiment_name": folder.name, **flags}
     config = {"format": run_folder.FORMAT, "flags": flags, "command": f"run --x={folder.name}"}
     (folder / "config.json").write_text(json.dumps(config))
