@@ -125,7 +125,10 @@ def _of_actions(monkeypatch, of_run, of_log):
         ((), ("a", "b", "c"), [0.1, 0.2, 0.7]),
     ],
 )
-def test_a_runs_actions_are_matched_by_name_and_other_names_are_refused(monkeypatch, of_run, of_log, expected):
+def test_a_runs_actions_are_matched_by_name(monkeypatch, of_run, of_log, expected):
     assert _of_actions(monkeypatch, of_run, of_log) == expected
-    with pytest.raises(UsageError, match=r"--policy=run:runs/one names its actions x, y, z, but the log names them "):
-        _of_actions(monkeypatch, ("x", "y", "z"), of_log)
+
+
+def test_other_action_names_are_refused(monkeypatch):
+    with pytest.raises(UsageError, match=r"--policy=run:runs/one names its actions x, y, z, but the log names them a"):
+        _of_actions(monkeypatch, ("x", "y", "z"), ("a", "b", "c"))
