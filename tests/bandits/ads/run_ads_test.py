@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from bandits.ads import experiment, metrics, run_ads
 from data import ads
 from optimization.privacy import mechanisms
 from optimization.study import frame, run_folder
+from tests.bandits import whole_runs
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +27,7 @@ def run(folder: pathlib.Path, *arguments: str) -> int:
 
 
 def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
-    return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
+    return whole_runs.table(folder / name)
 
 
 @pytest.fixture(scope="module")
@@ -51,31 +53,24 @@ def test_central_and_federated_see_the_same_impressions():
 
 
 def test_a_run_leaves_a_complete_folder(finished):
-    files = {str(path.relative_to(finished / "run")) for path in (finished / "run").rglob("*") if path.is_file()}
-    assert {"config.json", "metrics.csv", "checkpoints/round_00000005.npz"} <= files
+    assert all((finished / "run" / name).is_file() for name in ("config.json", "checkpoints/round_00000005.npz"))
     assert list(table(finished).columns) == ["round_num", *metrics.COLUMNS]
-    spent = json.loads((finished / "run" / "privacy.json").read_text())
-    assert spent["epsilon"] is None
+    assert whole_runs.spent(finished / "run")["epsilon"] is None
     assert np.isinf(table(finished)[metrics.EPSILON]).all()
 
 
 def test_only_the_clients_of_a_round_show_their_impressions(tmp_path, monkeypatch):
-    cohorts, streams = [], []
-    shards, stream = experiment.shards, experiment.central_stream
-    monkeypatch.setattr(
-        experiment, "shards", lambda shown, cohort, *others: cohorts.append(cohort) or shards(shown, cohort, *others)
-    )
-    monkeypatch.setattr(experiment, "central_stream", lambda shown: streams.append(shown) or stream(shown))
-    assert run(tmp_path, "--clients_per_round=3") == 0
-    clicks = ads.bernoulli(RATES, 8, 25, 0).clicks
-    assert [len(set(cohort)) for cohort in cohorts] == [3] * 5
+    shards = mock.Mock(wraps=experiment.shards)
+    stream = mock.Mock(wraps=experiment.central_stream)
+    monkeypatch.setattr(experiment, "shards", shards)
+    monkeypatch.setattr(experiment, "central_stream", stream)
+    assert run(tmp_path, "--clients_per_round=3", "--total_rounds=3") == 0
+    cohorts = [call.args[1] for call in shards.call_args_list]
+    assert [len(set(cohort)) for cohort in cohorts] == table(tmp_path)[metrics.CLIENTS].tolist() == [3] * 3
     assert len({tuple(cohort) for cohort in cohorts}) > 1
-    for round_num, (cohort, shown) in enumerate(zip(cohorts, streams, strict=True)):
-        np.testing.assert_array_equal(shown, clicks[cohort, 5 * round_num : 5 * round_num + 5])
-    rows = table(tmp_path)
-    assert rows[metrics.CLIENTS].tolist() == [3] * 5
-    clicks = rows[[metrics.column(learner, metrics.AVERAGE_CLICKS) for learner in metrics.LEARNERS]] * 15
-    np.testing.assert_allclose(clicks, clicks.round(), atol=1e-6)
+    clicks = ads.bernoulli(RATES, 8, 25, 0).clicks
+    for round_num, (cohort, call) in enumerate(zip(cohorts, stream.call_args_list, strict=True)):
+        np.testing.assert_array_equal(call.args[0], clicks[cohort, 5 * round_num : 5 * round_num + 5])
 
 
 def test_a_round_without_clients_changes_nothing(tmp_path, capfd):
@@ -103,12 +98,12 @@ def test_seeded_noise_is_reproducible_and_changes_the_run(finished, tmp_path):
         run(tmp_path, *noise, f"--experiment_name={name}")
     pd.testing.assert_frame_equal(table(tmp_path, "a"), table(tmp_path, "b"), check_exact=True)
     assert not table(tmp_path, "a").equals(table(finished))
-    assert json.loads((tmp_path / "a" / "privacy.json").read_text())["epsilon"] is None
+    assert whole_runs.spent(tmp_path / "a")["epsilon"] is None
 
 
 def test_a_noisy_run_accounts_its_privacy(tmp_path, capfd):
     run(tmp_path, "--clip_norm=0.5", "--noise_multiplier=5")
-    spent = json.loads((tmp_path / "run" / "privacy.json").read_text())
+    spent = whole_runs.spent(tmp_path / "run")
     assert spent["summary"] in capfd.readouterr().out
     mechanism = mechanisms.Mechanism("dpsgd", 5.0, population=8, cohort=8, clip_norm=0.5)
     assert spent == json.loads(json.dumps(run_folder.with_disclosures(mechanism.report(5))))

@@ -1,6 +1,5 @@
 """Tests of bandits.advice.findings: values of runs, and the verdict."""
 
-import dataclasses
 import json
 import math
 
@@ -36,17 +35,14 @@ def _read(folder, rounds: int, reward: float = 0.0, seed: int = 2000, **bounds) 
 
 
 @pytest.mark.parametrize(("rounds", "model"), [(4, 0.9), (3, 0.5), (2, 0.5)])
-def test_only_the_planned_rounds_of_a_run_count(tmp_path, rounds, model):
+def test_only_the_planned_rounds_of_a_run_count_and_none_of_a_diverged_one(tmp_path, rounds, model):
     results = _read(tmp_path, rounds)
     measured = (findings.REWARD, metrics.HELD_OUT_REWARD, metrics.CLIP_NORM, findings.DECISIONS)
     expected = [rounds / 10, model, rounds, 5 * rounds]
     assert [results.by_seed(metric)[2000] for metric in measured] == pytest.approx(expected)
-
-
-def test_a_run_that_diverged_gives_no_numbers(tmp_path):
-    results = _read(tmp_path, 3, reward=math.nan)
-    assert results.diverged == {2000}
-    assert math.isnan(results.by_seed(metrics.HELD_OUT_REWARD)[2000])
+    lost = _read(tmp_path / "diverged", rounds, reward=math.nan)
+    assert lost.diverged == {2000}
+    assert math.isnan(lost.by_seed(metrics.HELD_OUT_REWARD)[2000])
 
 
 def test_baselines_are_those_of_each_seed_if_seeds_have_different_data(tmp_path):
@@ -58,12 +54,8 @@ def test_baselines_are_those_of_each_seed_if_seeds_have_different_data(tmp_path)
 
 
 def _verdict(values, uniform, best_fixed=None):
-    results = {}
-    for name, rewards in values.items():
-        by_seed = rewards if isinstance(rewards, dict) else dict(enumerate(rewards))
-        lost = frozenset(seed for seed, value in by_seed.items() if math.isnan(value))
-        one = configuration.of_values(name, findings.REWARD, by_seed)
-        results[name] = dataclasses.replace(one, diverged=lost)
+    by_seed = {name: some if isinstance(some, dict) else dict(enumerate(some)) for name, some in values.items()}
+    results = {name: configuration.of_values(name, findings.REWARD, some) for name, some in by_seed.items()}
     pairs = zip(Baseline, (uniform, best_fixed), strict=False)
     known = {baseline: ReferenceValue(str(baseline), value) for baseline, value in pairs if value is not None}
     return findings.verdict(results, known)

@@ -15,8 +15,8 @@ TABLE = ("--data_file=sklearn_wine.csv", "--client_column=cellar", "--label_colu
 COLUMNS = ("--client_column=user", "--action_column=action", "--reward_column=reward", "--propensity_column=propensity")
 
 
-def _write(path, probability):
-    """Writes a log of 80 users whose best action is XOR of two features, which no linear model of them fits."""
+def _scores(path, probability):
+    """Flags and scores of the simulator of a log whose best action is XOR of two features, which is not linear."""
     draw = np.random.default_rng(2)
     lines = ["user,x,y,action,reward,propensity"]
     for user in np.repeat(np.arange(80), 40):
@@ -27,16 +27,13 @@ def _write(path, probability):
         propensity = probability if action == best else 1 - probability
         lines.append(f"u{user},{x},{y},{'ab'[action]},{reward},{propensity:.2f}")
     path.write_text("\n".join(lines))
-
-
-def _scores(path, probability):
-    """Flags of a log, and the scores of its simulator."""
-    _write(path, probability)
     flags = ("--task_type=logged", f"--data_file={path}", *COLUMNS)
     return flags, inputs.open_data(studies.resolve(BINARY, (*flags, "--bandits_type=greedy"))).scores
 
 
-def test_a_simulator_that_doubly_robust_estimates_contradict_is_refused(tmp_path):
+def test_only_a_simulator_that_doubly_robust_estimates_contradict_is_refused(tmp_path):
+    flags, scores = _scores(tmp_path / "log.csv", 0.5)
+    inputs.check_simulator(scores, flags)
     flags, scores = _scores(tmp_path / "log.csv", 0.9)
     (uniform,) = [score for score in scores if score.is_off]
     # The truth is (0.6 + 0.05) / 2: DR finds it, and the simulator takes the logged actions' reward for any action's.
@@ -49,11 +46,6 @@ def test_a_simulator_that_doubly_robust_estimates_contradict_is_refused(tmp_path
     assert "a linear model fitted centrally 0.5" in printed
     offline = printed.partition("this command trains offline.\n")[2].partition("\n")[0]
     assert studies.resolve(BINARY, offline.partition(f"{BINARY} ")[2].split()).learn_from == "dr"
-
-
-def test_a_simulator_that_its_log_supports_is_accepted(tmp_path):
-    flags, scores = _scores(tmp_path / "log.csv", 0.5)
-    inputs.check_simulator(scores, flags)
 
 
 def test_a_preset_with_noise_is_refused_with_the_remedy():
@@ -98,20 +90,11 @@ def test_no_cost_is_reported_where_delta_makes_epsilon_meaningless(arguments, cl
     assert bool(reason_now) == bool(reason)
 
 
-@pytest.mark.parametrize(
-    ("flags", "cohort"),
-    [
-        (("--population=5000",), 50),
-        (("--population=1500",), 20),
-        (("--population=10000000",), 1000),
-        (("--population=5000", "--population_clients_per_round=700"), 700),
-    ],
-)
-def test_the_cohort_of_a_deployment_is_a_hundredth_of_its_population_and_holds_the_sample(flags, cohort):
-    assert inputs.deployment(_settings(*flags), 60, 20, ()).cohort == cohort
-
-
-def test_a_population_smaller_than_the_data_is_refused():
+def test_the_cohort_of_a_deployment_is_a_hundredth_of_its_population_and_no_smaller_than_that_of_the_data():
+    for population, cohort in ((5000, 50), (1500, 20), (10_000_000, 1000)):
+        assert inputs.deployment(_settings(f"--population={population}"), 60, 20, ()).cohort == cohort
+    given = _settings("--population=5000", "--population_clients_per_round=700")
+    assert inputs.deployment(given, 60, 20, ()).cohort == 700
     with pytest.raises(UsageError, match="--population=50 is less than the 60 clients"):
         inputs.deployment(_settings("--population=50"), 60, 20, ())
     with pytest.raises(UsageError, match="--population_clients_per_round=19 is less than"):

@@ -28,12 +28,6 @@ def _settings(*arguments: str) -> cli.Settings:
     return flags.parse(["x", *arguments])
 
 
-def _epsilon(z: float, share: float, rounds: int, delta: float) -> float:
-    """Epsilon from the accounting library alone."""
-    event = dp_accounting.PoissonSampledDpEvent(share, dp_accounting.GaussianDpEvent(z))
-    return rdp.RdpAccountant().compose(event, rounds).get_epsilon(delta)
-
-
 @pytest.mark.slow
 def test_runs_have_the_noise_of_the_deployment_that_is_accounted():
     where = inputs.deployment(_settings("--population=342477", "--target_delta=1e-6"), 60, 20, ())
@@ -42,7 +36,8 @@ def test_runs_have_the_noise_of_the_deployment_that_is_accounted():
     assert found["run_noise_multiplier"] / 20 == pytest.approx(z / 1000, rel=1e-5)
     groups = found["bands"]  # Each client is in one group. Groups take turns.
     assert groups > 1
-    expected = _epsilon(z, groups * 1000 / 342477, -(-150 // groups), 1e-6)
+    event = dp_accounting.PoissonSampledDpEvent(groups * 1000 / 342477, dp_accounting.GaussianDpEvent(z))
+    expected = rdp.RdpAccountant().compose(event, -(-150 // groups)).get_epsilon(1e-6)
     assert found["guarantee"]["epsilon"] == pytest.approx(expected, rel=0.01)
     assert 2.97 < found["guarantee"]["epsilon"] <= 3.0
     assert not found["guarantee"]["guarantees"][0]["sampling_assumed"]
@@ -62,25 +57,17 @@ def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
     assert found["run_noise_multiplier"] == found["noise_multiplier"]
     assert "too small for a guarantee" in " ".join(found["guarantee"]["warnings"])
     assert "the means of 3 columns" in " ".join(found["guarantee"]["epsilon_assumes"])
-
-
-@pytest.mark.slow
-def test_an_epsilon_out_of_reach_is_reported():
-    where = mechanisms.Mechanism("dpsgd", 1.0, 60, 20, "poisson", 0.5)
-    assert "reaches epsilon 1e+06" in stages.noise(where, 1, 20, 1e6)["error"]
-
-
-WINDOW = ("--reset=model", "--reset_when=window", "--reset_window=20")
+    out_of_reach = mechanisms.Mechanism("dpsgd", 1.0, 60, 20, "poisson", 0.5)
+    assert "reaches epsilon 1e+06" in stages.noise(out_of_reach, 1, 20, 1e6)["error"]
 
 
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
         (("--availability=diurnal",), "not Poisson samples"),
-        (("--drop_out=0.1",), "not Poisson samples"),
         (("--drop_out=0",), ""),
         (("--reset=model",), "the clients' losses"),
-        (WINDOW, ""),
+        (("--reset=model", "--reset_when=window", "--reset_window=20"), ""),
     ],
 )
 def test_no_noise_is_advised_if_its_guarantee_would_not_hold(flags, reason):
@@ -137,15 +124,13 @@ def test_clients_alone_and_together_are_compared_over_equal_seeds(tff_worker, mo
 def test_rounds_double_until_a_model_and_the_rewards_come_near_the_linear_model(
     monkeypatch, tmp_path, learned, searched, is_far
 ):
-    monkeypatch.setattr(
-        findings, "recorded_baselines", lambda results: {Baseline.uniform_policy: ReferenceValue("", 0.1)}
-    )
-    references = References({}, Interval(0.6, 0.5, 0.7, 9), (0.1, 0.7))  # Near are 0.58, and a mean of 0.4.
+    uniform = {Baseline.uniform_policy: ReferenceValue("", 0.1)}
+    monkeypatch.setattr(findings, "recorded_baselines", lambda results: uniform)
     one = configuration.of_values(GREEDY, findings.REWARD, {1000: searched})
     one.values[metrics.HELD_OUT_REWARD] = learned
     found = findings.Findings(searched={GREEDY: one})
-    data = types.SimpleNamespace(references=references)
-    assert stages.Stages(_Session(tmp_path), {}, data, None, (), found)._is_far() is is_far
-    for nothing_to_reach in (None, References({}, Interval(0.0, -0.1, 0.1, 9), (0.1, 0.1))):
-        data = types.SimpleNamespace(references=nothing_to_reach)
-        assert not stages.Stages(_Session(tmp_path), {}, data, None, (), found)._is_far()
+    near = References({}, Interval(0.6, 0.5, 0.7, 9), (0.1, 0.7))  # Near are 0.58, and a mean of 0.4.
+    nothing_to_reach = References({}, Interval(0.0, -0.1, 0.1, 9), (0.1, 0.1))
+    for references, expected in ((near, is_far), (None, False), (nothing_to_reach, False)):
+        data = types.SimpleNamespace(references=references)
+        assert stages.Stages(_Session(tmp_path), {}, data, None, (), found)._is_far() is expected

@@ -1,4 +1,4 @@
-"""Whole runs on small synthetic data: files, communication, reproducible, resumable; and the rounds themselves."""
+"""Flags, rounds, and whole runs on small synthetic data: files, communication, resumption."""
 
 import itertools
 import pathlib
@@ -11,17 +11,14 @@ from bandits import metrics as fairness
 from bandits.client_selection import experiment, metrics
 from bandits.client_selection.run_client_selection import STUDY, final_table
 from data import clients, keys
+from data.settings import Setting
 from data.tasks import registry
-from optimization.study import frame, selector_flags
+from optimization.selection import selectors
+from optimization.study import cli, frame, selector_flags
+from tests.bandits import whole_runs
 
-SMALL = (
-    "--partition_clients=6",
-    "--partition_seed=1",
-    "--total_rounds=4",
-    "--clients_per_round=2",
-    "--client_steps_per_round=5",
-    "--rounds_per_eval=2",
-)
+SMALL = ("--partition_clients=6", "--partition_seed=1", "--total_rounds=4", "--clients_per_round=2")
+SMALL += ("--client_steps_per_round=5", "--rounds_per_eval=2")
 
 
 def parse(folder: pathlib.Path, *arguments: str):
@@ -34,16 +31,11 @@ def run_all(folder: pathlib.Path, *arguments: str) -> int:
 
 
 def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
-    return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
-
-
-@pytest.fixture(autouse=True)
-def own_worker(tff_worker):
-    """Every test computes; one that plays no whole run starts no worker itself."""
+    return whole_runs.table(folder / name)
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tff_worker, tmp_path_factory):
     """A finished comparison of all selectors."""
     folder = tmp_path_factory.mktemp("finished")
     names = ",".join(selector_flags.SELECTORS)
@@ -93,21 +85,20 @@ def test_metrics_of_all_clients_are_those_of_the_saved_model(finished):
     sizes = [len(part.labels) for part in parts]
     assert written["examples"].tolist() == sizes
     last = table(finished, "run/ucb_cs").iloc[-1]
-    np.testing.assert_allclose(last[metrics.GLOBAL_LOSS], np.average(expected, weights=sizes), rtol=1e-5)
-    np.testing.assert_allclose(last[metrics.JAIN_INDEX], fairness.jain_index(expected), rtol=1e-5)
-    np.testing.assert_allclose(last[metrics.WORST_DECILE_LOSS], expected.max(), rtol=1e-5)
-    np.testing.assert_allclose(last[metrics.MEDIAN_LOSS], np.median(expected), rtol=1e-5)
+    columns = [metrics.GLOBAL_LOSS, metrics.JAIN_INDEX, metrics.WORST_DECILE_LOSS, metrics.MEDIAN_LOSS]
+    mean = np.average(expected, weights=sizes)
+    values = [mean, fairness.jain_index(expected), expected.max(), np.median(expected)]
+    np.testing.assert_allclose(last[columns].to_list(), values, rtol=1e-5)
     held_out = clients.pool(task.held_out, 0, 0)
     np.testing.assert_allclose(last[metrics.ACCURACY], losses(held_out)[1])
 
 
-@pytest.mark.parametrize("name", ["ucb_cs", "pow_d"])
-def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_checkpoint, finished, tmp_path, name):
-    more = (f"--client_selection={name}", "--learning_rate_drops=2,3", "--rounds_per_checkpoint=1")
+def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_checkpoint, finished, tmp_path):
+    more = ("--client_selection=ucb_cs", "--learning_rate_drops=2,3", "--rounds_per_checkpoint=1")
     folder = (f"--root_output_dir={tmp_path}", "--experiment_name=run")
     kill_in_a_checkpoint("bandits.client_selection.run_client_selection", 3, *folder, *SMALL, *more)
     assert run_all(tmp_path, *more) == 0
-    pd.testing.assert_frame_equal(table(tmp_path), table(finished, f"run/{name}"), check_exact=True)
+    pd.testing.assert_frame_equal(table(tmp_path), table(finished, "run/ucb_cs"), check_exact=True)
 
 
 def only_options(settings):
@@ -115,13 +106,13 @@ def only_options(settings):
     return STUDY.options(one)
 
 
-def make_run(tmp_path, *arguments: str, change_task=lambda task: task) -> experiment.SelectionRounds:
+def make_rounds(tmp_path, *arguments: str) -> experiment.SelectionRounds:
     options = only_options(parse(tmp_path, *arguments))
-    return experiment.SelectionRounds(options, change_task(registry.load(options.task)))
+    return experiment.SelectionRounds(options, registry.load(options.task))
 
 
-def test_the_selector_sees_the_losses_of_the_round(tmp_path):
-    run = make_run(tmp_path)
+def test_the_selector_gets_the_losses_of_the_round(tff_worker, tmp_path):
+    run = make_rounds(tmp_path)
     progress, row = run.run_round(run.initial_state(), 1)
     cohort = run.selected.selector.select(
         run.selected.selector.initial_state(), keys.generator(0, keys.Purpose.COHORT, 1)
@@ -132,15 +123,15 @@ def test_the_selector_sees_the_losses_of_the_round(tmp_path):
     assert progress.selector.deviation > 0
 
 
-def test_a_client_taken_twice_is_sent_one_model_and_reports_once(tmp_path):
-    run = make_run(tmp_path, "--client_selection=rand", "--partition_clients=1", "--clients_per_round=1")
+def test_a_client_that_is_selected_twice_is_sent_one_model_and_reports_once(tff_worker, tmp_path):
+    run = make_rounds(tmp_path, "--client_selection=rand", "--partition_clients=1", "--clients_per_round=1")
     run.selected.selector.cohort_size = 2
     progress, row = run.run_round(run.initial_state(), 1)
     assert progress.selections.tolist() == [1]
     assert row[metrics.MODEL_TRANSFERS] == 2
 
 
-def test_evaluation_of_some_clients_only(tmp_path, monkeypatch):
+def test_evaluation_of_some_clients_only(tff_worker, tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "MOST_EVAL_CLIENTS", 2)
     assert run_all(tmp_path, "--total_rounds=1") == 0
     assert pd.read_csv(tmp_path / "run" / "private_clients.csv")["loss"].notna().sum() == 2
@@ -163,3 +154,43 @@ def test_the_table_has_final_values_over_seeds_and_communication_per_round():
     assert first["global_loss_deviation"] == pytest.approx(0.5**0.5)  # Of 1 and 2, with n - 1.
     assert first["jain_index"] == pytest.approx(0.55)
     assert (first["model_transfers"], first["loss_polls"]) == (3, 1)
+
+
+def resolve(*arguments: str) -> list[cli.Settings]:
+    return frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_client_selection", *arguments]))
+
+
+def test_selectors_cohorts_and_seeds_are_crossed():
+    runs = resolve("--client_selection=rand,pow_d", "--clients_per_round=1,2", "--repeat=2", "--experiment_name=x")
+    found = [(run.clients_per_round, run.client_selection, run.seed, run.experiment_name) for run in runs]
+    crossed = itertools.product((1, 2), ("rand", "pow_d"), (0, 1))
+    assert found == [(cohort, name, seed, f"x/m_{cohort}/{name}/seed_{seed}") for cohort, name, seed in crossed]
+    assert [run.partition_seed for run in resolve("--repeat=3", "--seed=4", "--resplit")] == [4, 5, 6]
+
+
+def test_the_flags_reach_the_selectors():
+    flag_set = cli.FlagSet("usage")
+    flag_set.group("Selection")
+    losses_allowed = Setting("non_private_selection", bool, "whose", False)
+    flag_set.add(selector_flags.SELECTION, losses_allowed, selector_flags.SelectorSettings)
+    words = ["test", "--client_selection=ucb_cs", "--selection_gamma=0.4", "--ucb_variant=algorithm_listing"]
+    ucb = selector_flags.options(flag_set.parse(words).checked()).build([1, 2], 1)
+    assert isinstance(ucb, selectors.UcbCs)
+    assert (ucb.gamma, ucb.algorithm_listing) == (0.4, True)
+
+
+PUBLISHED = {
+    "figure_1": (50, 30, 0.05, "300,600", {"total_rounds": 800, "selection_gamma": 0.7}),
+    "figure_3a": (64, 100, 0.005, "150", {"partition_alpha": 2.0, "partition_clients": 100}),
+    "figure_3b": (64, 100, 0.005, "150", {"partition_alpha": 0.3, "partition_by": "label"}),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_presets_have_the_studys_settings(name):
+    runs, published = resolve(f"--preset={name}"), PUBLISHED[name]
+    assert len(runs) == (120 if name == "figure_1" else 40)
+    assert all(run.experiment_name.startswith(f"{name}/") and run.learning_rate_factor == 0.5 for run in runs)
+    run, others = runs[0], published[-1]
+    found = (run.client_batch_size, run.client_steps_per_round, run.client_learning_rate, run.learning_rate_drops)
+    assert (*found, {name: run[name] for name in others}) == published

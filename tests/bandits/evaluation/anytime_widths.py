@@ -49,24 +49,18 @@ def widths(setting: tuple[int, int, int, float, float], seed: int) -> tuple[floa
     order = np.argsort(clients, kind="stable")
     zeros = np.zeros(len(clients))
     log = Terms(clients[order], 3 * np.array([0.6, 0.3, 0.1])[actions][order], rewards[order], zeros, zeros)
-    limits = bounds.Bounds(largest, rows)
-    found = betting.sequence(
-        *betting.observations(log, looks[order], limits, [str(client) for client in range(POPULATION)], 0)
-    )
+    names = [str(client) for client in range(POPULATION)]
+    found = betting.sequence(*betting.observations(log, looks[order], bounds.Bounds(largest, rows), names, 0))
     once = estimators.interval(Estimator("ips").totals(log))
     return found.highs[-1] - found.lows[-1], once.high - once.low
 
 
 def main() -> None:
     """Writes the record."""
-    rows = []
-    for setting in SETTINGS:
-        for seed in range(SEEDS):
-            anytime, once = widths(setting, seed)
-            measured = {"width": anytime, "one_query": once, "times_as_wide": anytime / once}
-            rows.append({"arm": name(*setting), "seed": seed} | measured)
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(rows).to_csv(RECORD, index=False, float_format="%.6g")
+    measured = [(name(*setting), seed, *widths(setting, seed)) for setting in SETTINGS for seed in range(SEEDS)]
+    table = pd.DataFrame(measured, columns=["arm", "seed", "width", "one_query"])
+    table["times_as_wide"] = table.width / table.one_query
+    table.to_csv(RECORD, index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":

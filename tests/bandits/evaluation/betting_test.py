@@ -64,45 +64,37 @@ def test_limits_end_where_the_largest_capital_so_far_meets_its_level():
     np.testing.assert_allclose(found.estimates, ratio, rtol=1e-12)
 
 
+_LIMITS = bounds.Bounds(5.0, 2)
 _ROWS = weighted([0, 0, 0, 1, 1], [2, 9, 1, 4, 0], [0.5, 1, 0, 1, 1])
 
 
 def test_observations_by_hand():
-    looks, observed = betting.observations(_ROWS, np.array([3, 3, 8, 3, 8]), bounds.Bounds(5.0, 2), ("a", "b"), 0)
+    looks, observed = betting.observations(_ROWS, np.array([3, 3, 8, 3, 8]), _LIMITS, ("a", "b"), 0)
     # Round 3: client a has weights 2 and 5, of the 9, b has 4; over two clients of at most two rows each.
     assert looks.tolist() == [3, 8]
     np.testing.assert_allclose(observed.earned, [(1 + 5 + 4) / 4, 0])
     np.testing.assert_allclose(observed.missed, [1 / 4, 1 / 4])
     np.testing.assert_allclose(observed.rows, [3 / 4, 2 / 4])
-
-
-def test_a_log_without_rounds_is_refused():
     with pytest.raises(UsageError, match="--round_column"):
-        betting.observations(_ROWS, None, bounds.Bounds(5.0, 2), ("a", "b"), 0)
+        betting.observations(_ROWS, None, _LIMITS, ("a", "b"), 0)
+
+
+def test_an_observation_is_a_round_or_a_period_of_a_persistent_cache():
+    fresh = {"client_selection": "uniform", "cohort_sampling": "poisson", "cache": "per_round"}
+    kinds = ({}, fresh, {"cohort_sampling": "fixed", "cache": "persistent"})
+    assert [betting.unit(flags) for flags in kinds] == ["rounds", "rounds", "periods"]
 
 
 @pytest.mark.parametrize(
-    ("flags", "unit"),
+    "flag",
     [
-        ({}, "rounds"),
-        ({"client_selection": "uniform", "cohort_sampling": "poisson", "cache": "per_round"}, "rounds"),
-        ({"cohort_sampling": "fixed", "cache": "persistent"}, "periods"),
-        ({"client_selection": "pow_d"}, None),
-        ({"cohort_sampling": "cyclic"}, None),
-        ({"availability": "diurnal"}, None),
-        ({"drop_out": 0.1}, None),
-        ({"reward_delay": "uniform"}, None),
-        ({"reward_drift": "linear"}, None),
+        *("client_selection=pow_d", "cohort_sampling=cyclic", "availability=diurnal"),
+        *("drop_out=0.1", "reward_delay=uniform", "reward_drift=linear"),
     ],
 )
-def test_what_is_one_observation(flags, unit):
-    """None of cohorts that are no fresh samples of one value."""
-    if unit:
-        assert betting.unit(flags) == unit
-        return
-    ((name, value),) = flags.items()
-    with pytest.raises(UsageError, match=f"--{name}={value}"):
-        betting.unit(flags)
+def test_cohorts_that_are_not_fresh_samples_of_one_value_are_refused(flag):
+    with pytest.raises(UsageError, match=f"--{flag}"):
+        betting.unit(dict([flag.split("=")]))
 
 
 _LOGS, _LOOKS, _CLIENTS, _COHORT, _MOST_ROWS, _LARGEST = 1000, 2000, 60, 2, 3, 2.5
@@ -110,7 +102,7 @@ _LOGS, _LOOKS, _CLIENTS, _COHORT, _MOST_ROWS, _LARGEST = 1000, 2000, 60, 2, 3, 2
 
 @pytest.fixture(scope="module")
 def logs():
-    """The value of clients with one leaning each; what 1,000 logs of policies that follow past rewards tell of it."""
+    """The value of a policy, and the observations of 1,000 logs whose policies depend on past rewards."""
     generator = np.random.default_rng(4)
     sizes = generator.integers(1, _MOST_ROWS + 1, _CLIENTS)
     means = generator.uniform(0.1, 0.9, (_CLIENTS, 2))
@@ -151,29 +143,22 @@ def test_all_intervals_of_2000_looks_hold_the_value_in_at_least_95_percent_of_lo
 
 @pytest.mark.slow
 def test_the_record_of_widths_is_repeated_and_clipping_only_widens():
-    record = pd.read_csv(anytime_widths.RECORD)
-    for setting in anytime_widths.SETTINGS[1:2]:
-        anytime, once = anytime_widths.widths(setting, 0)
-        row = record[(record.arm == anytime_widths.name(*setting)) & (record.seed == 0)].iloc[0]
-        assert (row.width, row.times_as_wide) == pytest.approx((anytime, anytime / once), rel=1e-4)
+    record, setting = pd.read_csv(anytime_widths.RECORD), anytime_widths.SETTINGS[1]
+    anytime, once = anytime_widths.widths(setting, 0)
+    row = record[(record.arm == anytime_widths.name(*setting)) & (record.seed == 0)].iloc[0]
+    assert (row.width, row.times_as_wide) == pytest.approx((anytime, anytime / once), rel=1e-4)
     widths = [anytime_widths.widths((10, 100, 1, 0.5, largest), 1)[0] for largest in (1.0, 1.2, 1.5, 1.8, math.inf)]
     assert widths == sorted(widths, reverse=True)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "words"),
-    [
-        (0.3, 0.6, "Anytime: 0.50 (95% confidence sequence 0.30 to 0.60) after 1 rounds"),
-        (0.7, 0.2, "no value is possible"),
-    ],
-)
-def test_the_last_interval_is_put_into_words(low, high, words):
-    result = betting.ConfidenceSequence(np.array([5]), np.array([0.5]), np.array([low]), np.array([high]))
-    in_rounds, in_periods = (
-        betting.sentences(result, bounds.Bounds(4.0, 5), UNIT, when) for when in ("rounds", "periods")
-    )
-    assert words in " ".join(in_rounds)
+def test_the_last_interval_is_put_into_words():
+    looks, estimate, low, high = np.array([[5], [0.5], [0.3], [0.6]])
+    result = betting.ConfidenceSequence(looks, estimate, low, high)
+    in_rounds, in_periods = (betting.sentences(result, _LIMITS, UNIT, when) for when in ("rounds", "periods"))
+    assert "Anytime: 0.50 (95% confidence sequence 0.30 to 0.60) after 1 rounds" in " ".join(in_rounds)
     assert in_periods == [sentence.replace("round", "period") for sentence in in_rounds]
+    impossible = betting.ConfidenceSequence(looks, estimate, high, low)
+    assert "no value is possible" in " ".join(betting.sentences(impossible, _LIMITS, UNIT, "rounds"))
 
 
 def _estimated(rows, bounds=UNIT):
@@ -207,12 +192,8 @@ def test_limits_are_those_values_at_which_the_mean_capital_reaches_its_level():
 def test_few_are_below_10_and_below_a_quarter_of_the_effective_clients(clients, others, are_few):
     rows = weighted(np.arange(clients), np.ones(clients), np.arange(clients) < others)
     assert bool(betting.few_outcomes(rows, UNIT)) == are_few
-
-
-def test_a_policy_has_few_outcomes_by_its_own_weights():
-    weights = np.where(np.arange(200) < 100, 2.0, 0)
-    rewards = np.arange(200) >= 98  # Two of the first 100 clients, and all others.
-    found, _ = betting.few_outcomes(weighted(np.arange(200), weights, rewards), UNIT)
+    # A policy has few outcomes by its own weights: here two of the first 100 clients, whereas the log has 102.
+    found, _ = betting.few_outcomes(weighted(np.arange(200), 2.0 * (np.arange(200) < 100), np.arange(200) >= 98), UNIT)
     assert (found.log.are_few, found.policy.are_few) == (False, True)
     assert (found.policy.mode, found.policy.others) == (0, 2)
 
@@ -264,7 +245,7 @@ def test_intervals_hold_the_value_with_any_number_of_events(events, is_mirrored)
     value = 1 - rate if is_mirrored else rate
     assert np.mean([one.low <= value <= one.high for one, _ in found]) >= 0.94
     assert np.mean([one.low <= 0 <= one.high for _, one in found]) >= 0.94
-    assert np.mean([one.low > 0 for _, one in found]) <= 0.03  # Today's was 36% at one event, mirrored.
+    assert np.mean([one.low > 0 for _, one in found]) <= 0.03
     assert np.mean([one.high < 0 for _, one in found]) <= 0.03
     assert np.mean([one.high - one.low for one, _ in found]) < 0.2
 

@@ -16,14 +16,8 @@ _LOGS = 400
 def _log(draw, clients=60, rows=9, *, paid=(0.5, 0.5), later=None, uneven=0.0, spread=0.1):
     """Terms of a log of two equally likely actions, for the policy that always chooses the first, and times.
 
-    Args:
-      draw: Random generator.
-      clients: Number of clients.
-      rows: Mean number of rows of a client.
-      paid: Probability of a reward of each action.
-      later: The same in the second half of the time; None for no change.
-      uneven: Deviation of the logarithm of clients' sizes.
-      spread: Deviation of clients' probabilities, by which a client's rows depend on each other.
+    Rewards have probabilities `paid`, `later` in the second half of the time. The logarithms of clients' numbers of
+    rows have deviation `uneven`, clients' probabilities `spread`.
     """
     sizes = np.maximum(1, draw.poisson(rows * np.exp(uneven * draw.normal(size=clients) - uneven**2 / 2)))
     owners = np.repeat(np.arange(clients), sizes)
@@ -75,7 +69,6 @@ def test_changes_of_a_small_log_by_hand():
     [
         {},
         {"clients": 20, "rows": 12},
-        {"clients": 150, "rows": 4, "paid": (0.1, 0.3)},
         {"uneven": 1.0},
         {"clients": 100, "rows": 5, "paid": (0.02, 0.02), "spread": 0.0},
         {"estimator": Estimator("ips"), "paid": (0.2, 0.6)},

@@ -12,6 +12,7 @@ from tests.bandits.evaluation import logs_of_sets
 from tests.bandits.evaluation.tables_of_logs import by_estimator, evaluated
 
 _FAST = ("--model_rounds=40", "--model_clients_per_round=20", "--model_server_learning_rate=0.05", "--draws=0")
+_WEIGHTS = ("--nomodel", "--draws=0")
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +50,8 @@ def replica(log, target, predicted=None) -> dict[str, float]:
 @pytest.mark.parametrize("with_features", [True, False], ids=["features", "availability"])
 @pytest.mark.parametrize("policy", ["uniform", "constant:item 3"])
 def test_weighted_estimates_equal_those_of_the_replica(folder, log, tmp_path, policy, with_features):
-    flags = logs_of_sets.flags(folder, with_features=with_features)
-    found = evaluated(
-        tmp_path / "out", f"--log={folder}/log.csv", *flags, f"--policy={policy}", "--nomodel", "--draws=0"
-    )
+    flags = (*logs_of_sets.flags(folder, with_features=with_features), *_WEIGHTS)
+    found = evaluated(tmp_path / "out", f"--log={folder}/log.csv", *flags, f"--policy={policy}")
     expected = replica(log, target_of(log, policy))
     values = by_estimator(found)
     assert {name: values[name] for name in expected} == pytest.approx(expected, abs=1e-10)
@@ -89,10 +88,10 @@ def test_doubly_robust_estimates_equal_those_of_the_replica_and_the_model_learns
 
 
 def test_output_says_what_a_fixed_action_does_where_it_is_not_offered(folder, log, tmp_path, capsys):
-    flags = (*logs_of_sets.flags(folder), "--policy=constant:item 3", "--nomodel", "--draws=0")
+    flags = (*logs_of_sets.flags(folder), "--policy=constant:item 3", *_WEIGHTS)
     evaluated(tmp_path / "out", f"--log={folder}/log.csv", *flags)
     printed = capsys.readouterr().out
-    missing = int((~log.offered[:, 3]).sum())
+    missing = (~log.offered[:, 3]).sum()
     assert f"{missing} of {len(log.frame)} rows do not offer 'item 3': there, the policy is uniform over" in printed
     size = f"{log.offered.sum(axis=1).mean():.2f}".rstrip("0")
     text = f"If every offered action was possible, this mean should be near the mean size of a row's set, {size}."
@@ -123,8 +122,7 @@ def test_betting_intervals_and_sequences_work_on_sets(folder, log, tmp_path):
 def test_columns_of_probabilities_may_not_choose_actions_that_are_not_offered(folder, log, tmp_path):
     target = target_of(log, "uniform")
     columns = {f"pi_{name}": target[:, place] for place, name in enumerate(log.actions.id)}
-    every = ",".join(columns)
-    flags = (*logs_of_sets.flags(folder, with_features=False), f"--policy=column:{every}", "--nomodel", "--draws=0")
+    flags = (*logs_of_sets.flags(folder, with_features=False), f"--policy=column:{','.join(columns)}", *_WEIGHTS)
     log.frame.assign(**columns).to_csv(tmp_path / "log.csv", index=False)
     found = evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *flags)
     assert by_estimator(found)["ips"] == pytest.approx(replica(log, target)["ips"], abs=1e-10)
@@ -135,7 +133,7 @@ def test_columns_of_probabilities_may_not_choose_actions_that_are_not_offered(fo
 
 def test_propensities_of_a_policy_over_all_actions_are_refused(folder, log, tmp_path):
     log.frame.assign(p=1 / len(log.actions)).to_csv(tmp_path / "log.csv", index=False)
-    flags = (*logs_of_sets.flags(folder), "--policy=uniform", "--nomodel", "--draws=0")
+    flags = (*logs_of_sets.flags(folder), "--policy=uniform", *_WEIGHTS)
     found = evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *flags)
     assert found["refusal"]["name"] == "weights"
     (inverse,) = [finding for finding in found["findings"] if finding["name"] == "propensities"]
@@ -145,7 +143,7 @@ def test_propensities_of_a_policy_over_all_actions_are_refused(folder, log, tmp_
 def test_offered_actions_that_were_never_logged_are_named(folder, log, tmp_path):
     frame = log.frame[log.frame["item"] != "item 7"]
     frame.to_csv(tmp_path / "log.csv", index=False)
-    flags = (*logs_of_sets.flags(folder), "--policy=uniform", "--nomodel", "--draws=0")
+    flags = (*logs_of_sets.flags(folder), "--policy=uniform", *_WEIGHTS)
     found = evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *flags)
     (support,) = [finding for finding in found["findings"] if finding["name"] == "support"]
     kept = (log.frame["item"] != "item 7").to_numpy()

@@ -12,15 +12,10 @@ def _timed(path, clients=60, rows=10):
     generator = np.random.default_rng(0)
     day = np.tile(np.arange(1, rows + 1), clients)
     is_blue = generator.integers(2, size=clients * rows) == 1
-    frame = pd.DataFrame(
-        {
-            "who": np.repeat([f"user {number}" for number in range(clients)], rows),
-            "shown": np.where(is_blue, "blue", "red"),
-            "paid": (generator.random(clients * rows) < np.where(is_blue == (day > rows / 2), 0.8, 0.2)).astype(int),
-            "p": 0.5,
-            "day": [f"2023-01-{each:02d}" for each in day],
-        }
-    )
+    paid = (generator.random(clients * rows) < np.where(is_blue == (day > rows / 2), 0.8, 0.2)).astype(int)
+    frame = pd.DataFrame({"shown": np.where(is_blue, "blue", "red"), "paid": paid, "p": 0.5})
+    frame["who"] = np.repeat([f"user {number}" for number in range(clients)], rows)
+    frame["day"] = [f"2023-01-{each:02d}" for each in day]
     frame.to_csv(path, index=False)
     return frame
 
@@ -95,14 +90,14 @@ _ALL = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("factor", "offset"), [(2, -1), (50, 1000), (-1, 1), (-300, 40)])
+@pytest.mark.parametrize(("factor", "offset"), [(2, -1), (50, 1000), (-300, 40)])
 def test_rewards_and_bounds_that_are_transformed_together_change_no_conclusion(
     tmp_path, unit_log, factor, offset, capsys
 ):
     table, plain = unit_log
     table.assign(paid=offset + factor * table.paid).to_csv(tmp_path / "log.csv", index=False)
     low, high = sorted((offset, offset + factor))
-    bounds = [f"--reward_bounds={low},{high}"] if factor not in (2, -1) else []  # Others are recognized.
+    bounds = [f"--reward_bounds={low},{high}"] if factor != 2 else []  # Rewards of -1 and 1 are recognized.
     found = evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *COLUMNS, *_ALL, *bounds)
     assert found["reward_bounds"] == [low, high]
     assert found["headline"] == plain["headline"]
@@ -123,19 +118,13 @@ def test_rewards_and_bounds_that_are_transformed_together_change_no_conclusion(
     assert by_estimator(found)["ips"] == pytest.approx(ips)
 
 
-def _printed_and_written(folder, capsys, *flags):
-    capsys.readouterr()
-    found = evaluated(folder, *flags)
-    return capsys.readouterr().out, found
-
-
 @pytest.mark.slow
 def test_a_column_from_after_the_action_leaves_no_conclusion(tmp_path, capsys):
     table = write_log(tmp_path / "log.csv", clients=300)
     times = table.paid.map({1: "2025-01-02 06:07:35", 0: None})
     table.assign(converted_at=times).to_csv(tmp_path / "log.csv", index=False)
     flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--ignore_columns=played", "--policy=constant:blue", "--draws=0")
-    printed, found = _printed_and_written(tmp_path / "out", capsys, *flags, "--estimators=dr")
+    found, printed = evaluated(tmp_path / "out", *flags, "--estimators=dr"), capsys.readouterr().out
     conclusion, reason, by_weights = printed.splitlines()[:3]
     assert conclusion == "No conclusion about constant:blue."
     assert "The features of 'converted_at' depend on the chosen action" in reason
@@ -144,7 +133,7 @@ def test_a_column_from_after_the_action_leaves_no_conclusion(tmp_path, capsys):
     assert "converted_at" in found["refusal"]["text"]
     assert [row["estimator"] for row in found["estimates"]] == ["logged", "ips", "snips"]
     assert "  converted_at  feature  date with times" in printed
-    printed, found = _printed_and_written(tmp_path / "one", capsys, *flags, "--nomodel")
+    found, printed = evaluated(tmp_path / "one", *flags, "--nomodel"), capsys.readouterr().out
     assert printed.startswith("constant:blue earns more")  # No estimator reads the column.
     assert found["refusal"] is None
 
@@ -155,11 +144,11 @@ def test_sets_of_actions_leave_no_conclusion_about_policies_over_all_actions(tmp
     table["available"] = table.shown + np.where(table.warm, "|green", "|blue|red")
     table.to_csv(tmp_path / "log.csv", index=False)
     flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--draws=0")
-    printed, found = _printed_and_written(tmp_path / "out", capsys, *flags, "--policy=uniform")
+    found, printed = evaluated(tmp_path / "out", *flags, "--policy=uniform"), capsys.readouterr().out
     assert printed.startswith("No conclusion about uniform.")
     assert "in column 'available'" in found["refusal"]["text"]
     assert [row["estimator"] for row in found["estimates"]] == ["logged"]
-    printed, found = _printed_and_written(tmp_path / "column", capsys, *flags, "--policy=column:played")
+    found, printed = evaluated(tmp_path / "column", *flags, "--policy=column:played"), capsys.readouterr().out
     assert found["refusal"] is None  # The probability of the logged action is enough.
     assert "(column 'available')" in printed
     assert "--policy=column" not in printed

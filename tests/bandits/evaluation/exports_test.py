@@ -2,9 +2,6 @@
 
 import itertools
 import json
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -12,35 +9,13 @@ import pytest
 import tensorflow as tf
 
 import bandits
+from bandits.evaluation import exports
+from data import columns, statistics, table_file
 from data.errors import UsageError
+from data.tasks.options import TaskOptions
+from tests.bandits.evaluation.exported import predicted
 from tests.bandits.evaluation.finished_runs import STATISTICS, finished_run
 
-pytestmark = pytest.mark.slow  # TensorFlow starts again.
-
-# Runs in a process of its own, in whose path this project is not.
-PROGRAM = """
-import importlib.util, json, pathlib, sys
-import numpy as np, tensorflow as tf
-
-assert importlib.util.find_spec("bandits") is None
-folder, rows = pathlib.Path(sys.argv[1]), json.load(open(sys.argv[2]))
-kinds = json.loads((folder / "signature.json").read_text())["inputs"]
-
-def inputs(number):
-    return {name: np.array(rows[name], number if kind["type"] == "number" else object) for name, kind in kinds.items()}
-
-loaded = tf.saved_model.load(str(folder / "saved_model"))
-found = {}
-for name, signature in loaded.signatures.items():
-    outputs = signature(**{column: tf.constant(cells) for column, cells in inputs(np.float64).items()})
-    found |= {f"saved {output}": values.numpy().tolist() for output, values in outputs.items()}
-if (folder / "model.tflite").exists():
-    interpreter = tf.lite.Interpreter(str(folder / "model.tflite"))
-    for name in interpreter.get_signature_list():
-        for output, values in interpreter.get_signature_runner(name)(**inputs(np.float32)).items():
-            found[f"lite {output}"] = values.tolist()
-json.dump(found, open(sys.argv[3], "w"))
-"""
 ROWS = pd.DataFrame(
     {
         "od280/od315 (mean)": [30.0, None, 50.0, 41.5, np.inf, -3.25],
@@ -50,19 +25,17 @@ ROWS = pd.DataFrame(
         "extra": [1, 2, 3, 4, 5, 6],
         "price in cents": [1999, 0, 5000, 200000, -9, 123],
     }
-)
-KNOWN = STATISTICS | {
-    "columns": {
-        "od280/od315 (mean)": {"mean": 40.0, "deviation": 10.0, "has_missing": True},
-        "city or town": {"categories": ["a", "b", "größe", "<missing>"]},
-        "is_member": {"categories": ["False", "True"]},
-        "year": {"mean": 2015.3, "deviation": 2.5, "has_missing": False},
-        "price in cents": {"mean": 2500.0, "deviation": 1700.0, "has_missing": True},
-        "empty": None,
-        "constant": {"mean": 7.0, "deviation": 0.0, "has_missing": False},
-    }
+).assign(constant=7.0, empty=None)
+COLUMNS = {
+    "od280/od315 (mean)": {"mean": 40.0, "deviation": 10.0, "has_missing": True},
+    "city or town": {"categories": ["a", "b", "größe", "<missing>"]},
+    "is_member": {"categories": ["False", "True"]},
+    "year": {"mean": 2015.3, "deviation": 2.5, "has_missing": False},
+    "price in cents": {"mean": 2500.0, "deviation": 1700.0, "has_missing": True},
+    "empty": None,
+    "constant": {"mean": 7.0, "deviation": 0.0, "has_missing": False},
 }
-FEATURES = 2 + 4 + 2 + 1 + 2 + 1
+KNOWN, FEATURES = STATISTICS | {"columns": COLUMNS}, 2 + 4 + 2 + 1 + 2 + 1
 
 
 def _weights(*sizes: int) -> list[np.ndarray]:
@@ -71,70 +44,60 @@ def _weights(*sizes: int) -> list[np.ndarray]:
     return [draw.normal(scale=0.5, size=shape).astype(np.float32) for shape in shapes]
 
 
-def _in_a_fresh_process(folder: pathlib.Path, rows: pd.DataFrame) -> dict[str, np.ndarray]:
-    cells = {name: column.astype(object).tolist() for name, column in rows.items()}
-    here = folder.parent
-    (here / "rows.json").write_text(json.dumps(cells))
-    command = [sys.executable, "-I", "-c", PROGRAM, str(folder), str(here / "rows.json"), str(here / "found.json")]
-    with open(here / "log.txt", "w") as log:
-        subprocess.run(command, cwd=here, stdout=log, stderr=log, check=True)
-    return {name: np.array(values) for name, values in json.loads((here / "found.json").read_text()).items()}
+EXPORTED = [
+    (_weights(FEATURES, 2), {"bandits_type": "greedy", "missing_values": "-9"}),
+    (_weights(FEATURES, 5, 2), {"model": "mlp", "hidden": "5", "bandits_type": "falcon"}),
+    (_weights(FEATURES, 6), {"bandits_type": "bag", "bandits_heads": 3}),
+    (_weights(FEATURES, 2), {"bandits_type": "epsilon_greedy", "bandits_epsilon": 0.25, "ties": "first"}),
+    (_weights(FEATURES, 2), {"bandits_type": "softmax_ce"}),
+    (_weights(FEATURES, 2), {"reward_bounds": "-2,5", "label_column": None, "reward_columns": "no,yes"}),
+]
 
 
-@pytest.mark.parametrize(
-    ("weights", "flags"),
-    [
-        (_weights(FEATURES, 2), {"bandits_temperature": 0.5}),
-        (_weights(FEATURES, 2), {"bandits_type": "greedy", "missing_values": "-9"}),
-        (_weights(FEATURES, 5, 2), {"model": "mlp", "hidden": "5", "bandits_type": "falcon"}),
-        (_weights(FEATURES, 6), {"bandits_type": "bag", "bandits_heads": 3}),
-        (_weights(FEATURES, 2), {"bandits_type": "epsilon_greedy", "bandits_epsilon": 0.25, "ties": "first"}),
-        (_weights(FEATURES, 2), {"bandits_type": "softmax_ce"}),
-        (_weights(FEATURES, 2), {"reward_bounds": "-2,5", "label_column": None, "reward_columns": "no,yes"}),
-    ],
-)
-def test_both_files_predict_as_the_run_does(tmp_path, weights, flags):
-    run = finished_run(tmp_path / "run", weights, KNOWN, **flags)
-    rows = ROWS.assign(constant=7.0, empty=None)
-    expected = run.predict(rows)
-    found = _in_a_fresh_process(run.export(tmp_path / "folder" / "model"), rows)
-    assert len(found) == 4
-    for name, values in found.items():
-        file, output = name.split(" ")
-        atol = 1e-5 if file == "saved" else 1e-4
-        np.testing.assert_allclose(values, expected[output], rtol=0, atol=atol, err_msg=name)
+@pytest.mark.slow
+def test_both_files_predict_as_the_run_does(tmp_path):
+    folders = [tmp_path / str(place) for place in range(len(EXPORTED))]
+    runs = [finished_run(folder, some, KNOWN, **flags) for folder, (some, flags) in zip(folders, EXPORTED, strict=True)]
+    exported = [run.export(folder / "export" / "model") for run, folder in zip(runs, folders, strict=True)]
+    for place, (run, found) in enumerate(zip(runs, predicted(ROWS.astype(object), *exported), strict=True)):
+        expected = run.predict(ROWS)
+        assert len(found) == 4
+        for name, values in found.items():
+            file, output = name.split(" ")
+            atol = 1e-5 if file == "saved" else 1e-4
+            np.testing.assert_allclose(
+                values, expected[output], rtol=0, atol=atol, err_msg=f"{EXPORTED[place][1]} {name}"
+            )
 
 
+@pytest.mark.slow
 def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
-    weights, rows = _weights(FEATURES, 5, 2), ROWS.assign(constant=7.0, empty=None)
-    expected = finished_run(tmp_path / "mlp", weights, KNOWN, model="mlp", hidden="5").predict(rows)
+    weights = _weights(FEATURES, 5, 2)
+    expected = finished_run(tmp_path / "mlp", weights, KNOWN, model="mlp", hidden="5").predict(ROWS)
     run = finished_run(tmp_path / "run", weights, KNOWN, layers="layer")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     config["flags"]["python_model"] = f"keras:Sequential {16 * '0'}"
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     with pytest.raises(UsageError, match="an earlier version did not save"):
-        run.predict(rows)
+        run.predict(ROWS)
     layers = [tf.keras.layers.Dense(5, activation="relu"), tf.keras.layers.Dense(2)]
     model = tf.keras.Sequential([tf.keras.Input(FEATURES), *layers])
     (tmp_path / "run" / "architecture.json").write_text(model.to_json())
-    np.testing.assert_allclose(run.predict(rows), expected, rtol=1e-6)
-    found = _in_a_fresh_process(run.export(tmp_path / "model"), rows)
+    np.testing.assert_allclose(run.predict(ROWS), expected, rtol=1e-6)
+    (found,) = predicted(ROWS.astype(object), run.export(tmp_path / "model"))
     assert len(found) == 4
     for name, values in found.items():
         np.testing.assert_allclose(values, expected[name.split(" ")[1]], rtol=0, atol=1e-4)
 
 
-def test_the_signature_names_inputs_and_actions(tmp_path):
-    folder = finished_run(tmp_path / "run").export(tmp_path / "model")
+@pytest.mark.slow
+def test_an_export_has_a_signature_and_replaces_an_earlier_one_but_no_other_folder(tmp_path):
+    run = finished_run(tmp_path / "run")
+    folder = run.export(tmp_path / "model")
     assert json.loads((folder / "signature.json").read_text()) == {
         "inputs": {"age": {"type": "number"}, "city": {"type": "category", "categories": ["a", "b"]}},
         "actions": ["no", "yes"],
     }
-
-
-def test_an_earlier_export_is_replaced_but_no_other_folder(tmp_path):
-    run = finished_run(tmp_path / "run")
-    folder = run.export(tmp_path / "model")
     (folder / "saved_model" / "stale").touch()
     (folder / "notes.txt").touch()
     run.export(folder)
@@ -145,31 +108,30 @@ def test_an_earlier_export_is_replaced_but_no_other_folder(tmp_path):
         run.export(tmp_path / "run")
 
 
-def test_a_run_without_features_is_not_exported(tmp_path):
+@pytest.mark.parametrize(("column", "what"), [("when", "dates"), ("question", "texts")])
+def test_dates_texts_and_no_features_are_not_exported(tmp_path, column, what):
+    dates = {"mean_days": 19400.0, "deviation_days": 90.0, "has_missing": True, "has_times": True}
+    known = STATISTICS | ({"columns": {"when": dates}} if what == "dates" else {"vocabulary": ["it"]})
+    run = finished_run(tmp_path, known=known, text_columns="question" if what == "texts" else None)
+    with pytest.raises(UsageError, match=f"Column '{column}' has {what}, which an exported model cannot read"):
+        run.export(tmp_path / "model")
     weights = [np.array([[0.5, 0.25]], np.float32), np.zeros(2, np.float32)]
     run = finished_run(tmp_path, weights, None, label_column=None, reward_columns="one,other")
     with pytest.raises(UsageError, match="no feature column to export"):
         run.export(tmp_path / "model")
 
 
-@pytest.mark.parametrize(("column", "what"), [("when", "dates"), ("question", "texts")])
-def test_dates_and_texts_are_not_exported(tmp_path, column, what):
-    dates = {"mean_days": 19400.0, "deviation_days": 90.0, "has_missing": True, "has_times": True}
-    known = STATISTICS | ({"columns": {"when": dates}} if what == "dates" else {"vocabulary": ["it"]})
-    run = finished_run(tmp_path, known=known, text_columns="question" if what == "texts" else None)
-    with pytest.raises(UsageError, match=f"Column '{column}' has {what}, which an exported model cannot read"):
-        run.export(tmp_path / "model")
-
-
+@pytest.mark.slow
 def test_numbers_too_close_for_float32_have_no_lite_file(tmp_path, capfd):
     known = STATISTICS | {"columns": {"time": {"mean": 1.7e9, "deviation": 1e5, "has_missing": False}}}
     run = finished_run(tmp_path / "run", _weights(1, 2), known)
     rows = pd.DataFrame({"time": [1.7e9 + 12345, 1.7e9 - 54321]})
-    found = _in_a_fresh_process(run.export(tmp_path / "model"), rows)
+    (found,) = predicted(rows, run.export(tmp_path / "model"))
     assert "column 'time' differ too little" in capfd.readouterr().err
     np.testing.assert_allclose(found["saved probability"], run.predict(rows)["probability"], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_private", [True, False])
 def test_a_private_run_warns_of_what_epsilon_does_not_cover(tmp_path, capfd, is_private):
     finished_run(tmp_path / "run")
@@ -177,3 +139,27 @@ def test_a_private_run_warns_of_what_epsilon_does_not_cover(tmp_path, capfd, is_
     (tmp_path / "run" / "privacy.json").write_text(json.dumps(report))
     bandits.load(tmp_path / "run").export(tmp_path / "model")
     assert ("not the means and categories" in capfd.readouterr().err) == is_private
+
+
+def _assert_encoded(cells, known: statistics.OfColumn, missing_values=None, atol=1e-6):
+    options = TaskOptions(task_type="tabular", missing_values=missing_values)
+    of_table = statistics.OfTable({"column": known}, {})
+    dtype = tf.float64 if isinstance(known, statistics.Numbers) else tf.string
+    found = exports.features({"column": tf.constant(cells, dtype)}, of_table, options, is_lite=False)
+    table = table_file.of_frame(pd.DataFrame({"column": cells}), "the frame", options)
+    expected = columns.encode(table.frame, known={"column": known}).values
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=atol)
+
+
+@pytest.mark.parametrize("has_missing", [True, False])
+@pytest.mark.parametrize(("mean", "deviation"), [(3.0, 2.0), (1.7e9, 50.0), (5.0, 0.0), (0.0, 1e-300), (1e308, 1e300)])
+def test_numbers_are_standardized(mean, deviation, has_missing):
+    numbers = [mean, mean + deviation, mean - 7 * deviation, np.nan, np.inf, -np.inf, 0.0, 1.7e308]
+    _assert_encoded(numbers, statistics.Numbers(mean, deviation, has_missing))
+    _assert_encoded([-9.0, 1.0, np.nan, 3.0], statistics.Numbers(1.0, 2.0, True), "-9,none")
+
+
+@pytest.mark.parametrize("categories", [("a", "b c", "größe", "<missing>"), ("a", "3", "True")])
+def test_categories_are_one_hot(categories):
+    cells = ["a", " a\t", "b c", "größe", "3", "True", "", "NaN", "\u00a0b c\u2003", "unknown", "A", "skipped"]
+    _assert_encoded(cells, statistics.Categories(categories), "skipped")

@@ -13,21 +13,13 @@ _CLIENTS, _ROWS = 40, 15
 
 
 class Log(NamedTuple):
-    """A log as arrays; actions are positions in the table of actions.
+    """A log as arrays; actions are positions in the table of actions."""
 
-    Attributes:
-      frame: One row per interaction.
-      actions: The table of actions.
-      offered: bool [rows, actions].
-      chosen: int [rows].
-      expected: float64 [rows, actions], expected rewards.
-    """
-
-    frame: pd.DataFrame
+    frame: pd.DataFrame  # One row per interaction.
     actions: pd.DataFrame
-    offered: np.ndarray
-    chosen: np.ndarray
-    expected: np.ndarray
+    offered: np.ndarray  # bool [rows, actions].
+    chosen: np.ndarray  # int [rows].
+    expected: np.ndarray  # Expected rewards, float64 [rows, actions].
 
 
 def write(folder: pathlib.Path, seed: int = 0, clients: int = _CLIENTS) -> Log:

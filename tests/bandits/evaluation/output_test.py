@@ -11,25 +11,15 @@ from tests.bandits.evaluation.tables_of_logs import COLUMNS, estimate, evaluated
 @pytest.mark.parametrize(
     ("paid", "flags", "missing", "why"),
     [
-        ({"red": 0, "blue": 0}, (), 3, "no logged reward differs from 0"),
-        ({"red": 2, "blue": 0}, (), 2, "no logged action that the policy chooses earned a reward"),
-        (
-            {"red": 1, "blue": 1},
-            ("--estimators=clipped_ips", "--clip=2"),
-            0,
-            "of ips, snips and dr, and the others are biased",
-        ),
-        (
-            {"red": 1, "blue": 1},
-            ("--action_names=green", "--policy=constant:green"),
-            2,
-            "chooses none of the logged actions",
-        ),
+        ((0, 0), (), 3, "no logged reward differs from 0"),
+        ((2, 0), (), 2, "no logged action that the policy chooses earned a reward"),
+        ((1, 1), ("--estimators=clipped_ips", "--clip=2"), 0, "of ips, snips and dr, and the others are biased"),
+        ((1, 1), ("--action_names=green", "--policy=constant:green"), 2, "chooses none of the logged actions"),
     ],
 )
 def test_without_a_headline_the_reason_is_printed(tmp_path, capsys, paid, flags, missing, why):
     table = write_log(tmp_path / "log.csv")
-    table.assign(paid=table.shown.map(paid)).to_csv(tmp_path / "log.csv", index=False)
+    table.assign(paid=table.shown.map({"red": paid[0], "blue": paid[1]})).to_csv(tmp_path / "log.csv", index=False)
     flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--nomodel", "--draws=0", "--policy=constant:blue", *flags)
     found = evaluated(tmp_path / "out", *flags)
     assert found["headline"] is None

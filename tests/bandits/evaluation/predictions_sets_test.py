@@ -1,8 +1,6 @@
 """Predictions and exports of runs on sets of actions, whose frames have the form of the run's table."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -12,6 +10,7 @@ import bandits
 from data.errors import UsageError
 from tests.bandits import whole_runs
 from tests.bandits.evaluation import logs_of_sets
+from tests.bandits.evaluation.exported import predicted
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +36,16 @@ def folder(tmp_path_factory):
     return folder
 
 
-def weights_of(run) -> dict:
-    return dict(np.load(run / "model" / "weights.npz"))
+@pytest.fixture(scope="module")
+def wide_run(tff_worker, folder):
+    """A run on rows with the ids of offered actions, whose features are in a table."""
+    flags = (f"--data_file={folder}/wide.csv", *WIDE, f"--action_table={folder}/actions.csv")
+    return play(folder / "wide", *flags)
+
+
+@pytest.fixture(scope="module")
+def run_without_features(tff_worker, folder):
+    return bandits.load(play(folder / "without_features", f"--data_file={folder}/wide.csv", *WIDE))
 
 
 def encoded(frame, known) -> np.ndarray:
@@ -57,7 +64,7 @@ def linear_scores(run, long) -> np.ndarray:
     known = json.loads((run / "statistics.json").read_text())
     contexts, actions = encoded(long, known["columns"]), encoded(long, known["actions"])
     products = (contexts[:, :, np.newaxis] * actions[:, np.newaxis]).reshape(len(long), -1)
-    arrays = list(weights_of(run).values())
+    arrays = list(whole_runs.weights(run).values())
     return (np.concatenate([contexts, actions, products], axis=1) @ arrays[0])[:, 0] + arrays[1]
 
 
@@ -79,47 +86,27 @@ def test_a_frame_in_long_form_gets_a_row_per_action_and_new_actions_work(tff_wor
     check(found, linear_scores(run, frame), frame["decision"], low=-3.0, span=6.0)
 
 
-def test_a_frame_with_offered_ids_gets_a_row_per_offered_action(tff_worker, folder, tmp_path):
-    run = play(tmp_path, f"--data_file={folder}/wide.csv", *WIDE, f"--action_table={folder}/actions.csv")
+def test_a_frame_with_offered_ids_gets_a_row_per_offered_action(wide_run, folder):
     frame = pd.read_csv(folder / "wide.csv").head(9)[["warm", "items"]].set_axis(range(100, 109))
-    found = bandits.load(run).predict(frame)
+    found = bandits.load(wide_run).predict(frame)
     ids = frame["items"].str.split("|").explode()
-    assert found.index.tolist() == ids.index.tolist()
-    assert found["action"].tolist() == ids.tolist()
+    assert list(zip(found.index, found["action"], strict=True)) == list(ids.items())
     long = frame.loc[ids.index].assign(id=ids.to_numpy()).merge(pd.read_csv(folder / "actions.csv"), on="id")
     assert long["id"].tolist() == ids.tolist()
-    check(found, linear_scores(run, long), ids.index)
+    check(found, linear_scores(wide_run, long), ids.index)
 
 
-def test_without_features_actions_that_are_not_offered_have_probability_0(tff_worker, folder, tmp_path):
-    run = play(tmp_path, f"--data_file={folder}/wide.csv", *WIDE)
+def test_without_features_actions_that_are_not_offered_have_probability_0(run_without_features, folder):
     frame = pd.read_csv(folder / "wide.csv").head(9)[["warm", "items"]]
-    found = bandits.load(run).predict(frame)["probability"]
+    found = run_without_features.predict(frame)["probability"]
     offered = np.array([[name in items.split("|") for name in found.columns] for items in frame["items"]])
     assert ((found.to_numpy() > 0) == offered).all()
     np.testing.assert_allclose(found.sum(axis=1), 1)
 
 
-_PROGRAM = """
-import json, sys, numpy as np, tensorflow as tf
-folder, given = sys.argv[1:3]
-kinds, columns = json.load(open(folder + "/signature.json"))["inputs"], json.load(open(given))
-
-def inputs(number):
-    types = {"number": number, "category": object, "offered": bool}
-    return {name: np.array(columns[name], types[kind["type"]]) for name, kind in kinds.items()}
-
-saved = tf.saved_model.load(folder + "/saved_model").signatures["probabilities"]
-saved = saved(**{name: tf.constant(values) for name, values in inputs(np.float64).items()})["probability"].numpy()
-lite = tf.lite.Interpreter(folder + "/model.tflite").get_signature_runner("probabilities")
-print(json.dumps([saved.tolist(), lite(**inputs(np.float32))["probability"].tolist()]))
-"""
-
-
 @pytest.mark.parametrize("with_features", [True, False], ids=["features", "availability"])
-def test_an_exported_model_predicts_the_same(tff_worker, folder, tmp_path, with_features):
-    more = [f"--action_table={folder}/actions.csv"] * with_features
-    run = bandits.load(play(tmp_path, f"--data_file={folder}/wide.csv", *WIDE, *more))
+def test_an_exported_model_predicts_the_same(wide_run, run_without_features, folder, tmp_path, with_features):
+    run = bandits.load(wide_run) if with_features else run_without_features
     frame, actions = pd.read_csv(folder / "wide.csv").head(7)[["warm", "items"]], pd.read_csv(folder / "actions.csv")
     found, ids = run.predict(frame), frame["items"].str.split("|")
     slots = ids.map(len).max() if with_features else len(actions)
@@ -134,18 +121,15 @@ def test_an_exported_model_predicts_the_same(tff_worker, folder, tmp_path, with_
     for name in ("price", "kind"):
         values = actions.set_index("id")[name].to_dict()
         inputs[f"action: {name}"] = [[values.get(each, 0 if name == "price" else "") for each in row] for row in padded]
-    run.export(tmp_path / "exported")
-    (tmp_path / "inputs.json").write_text(json.dumps(inputs))
-    command = [sys.executable, "-c", _PROGRAM, str(tmp_path / "exported"), str(tmp_path / "inputs.json")]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for exported in map(np.array, json.loads(printed.splitlines()[-1])):
+    (by_file,) = predicted(inputs, run.export(tmp_path / "exported"))
+    expected = found["probability"].to_numpy()
+    for exported in (by_file["saved probability"], by_file["lite probability"]):
         assert (exported[padded == ""] == 0).all()
-        expected = found["probability"].to_numpy()
         np.testing.assert_allclose(exported[padded != ""] if with_features else exported, expected, atol=1e-5)
 
 
-def test_frames_without_what_is_offered_are_refused(tff_worker, folder, tmp_path):
-    run = bandits.load(play(tmp_path, f"--data_file={folder}/wide.csv", *WIDE, f"--action_table={folder}/actions.csv"))
+def test_frames_without_what_is_offered_are_refused(wide_run, folder):
+    run = bandits.load(wide_run)
     frame = pd.read_csv(folder / "wide.csv").head(3)
     with pytest.raises(UsageError, match=r"lacks columns that the run's model needs: items\."):
         run.predict(frame.drop(columns="items"))

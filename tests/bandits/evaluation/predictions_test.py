@@ -8,6 +8,7 @@ from data.errors import UsageError
 from tests.bandits.evaluation.finished_runs import BIAS, KERNEL, STATISTICS, finished_run
 
 FRAME = pd.DataFrame({"city": ["b", "a", None], "age": [30.0, None, 50.0], "extra": [1, 2, 3]}, index=[7, 8, 9])
+_REWARDS = {"label_column": None, "reward_columns": "small,large"}
 ENCODED = np.array([[-1, 0, 1], [0, 1, 0], [1, 0, 0]])
 
 
@@ -22,14 +23,8 @@ def test_predictions_are_of_the_runs_own_encoding_model_and_policy(tmp_path):
 
 
 def test_texts_are_words_of_the_runs_own_vocabulary(tmp_path):
-    known = {
-        "kind": "table",
-        "columns": {"age": STATISTICS["columns"]["age"]},
-        "labels": {},
-        "vocabulary": ["it", "how"],
-    }
-    words = {"label_column": None, "reward_columns": "small,large", "text_columns": "question"}
-    run = finished_run(tmp_path, known=known, **words)
+    known = STATISTICS | {"columns": {"age": STATISTICS["columns"]["age"]}, "labels": {}, "vocabulary": ["it", "how"]}
+    run = finished_run(tmp_path, known=known, **_REWARDS, text_columns="question")
     found = run.predict(FRAME.assign(question=["How is it?", None, "it IT"]))
     encoded = np.array([[0.5**0.5, 0.5**0.5, -1], [0, 0, 0], [1, 0, 1]])
     assert list(found["predicted_reward"].columns) == ["small", "large"]
@@ -47,27 +42,33 @@ def test_hidden_layers_are_those_of_the_run(tmp_path):
     np.testing.assert_array_equal(found["probability"], np.eye(2)[rewards.argmax(axis=1)])
 
 
-def test_without_features_all_rows_are_alike(tmp_path):
-    weights = np.array([[0.5, 0.25]], np.float32), BIAS
-    run = finished_run(tmp_path, weights, None, label_column=None, reward_columns="one,other", bandits_type="uniform")
-    found = run.predict(FRAME)
-    np.testing.assert_allclose(found["predicted_reward"], [[0.5, 0.375]] * 3, rtol=1e-6)
-    assert list(found["probability"].columns) == ["one", "other"]
-    assert (found["probability"] == 0.5).all(axis=None)
-
-
 def test_predicted_rewards_are_in_the_users_unit(tmp_path):
     plain = finished_run(tmp_path / "plain", bandits_temperature=0.5).predict(FRAME)
-    known = STATISTICS | {"labels": {}}
-    chosen = {"label_column": None, "reward_columns": "no,yes", "reward_bounds": "100,300", "bandits_temperature": 0.5}
-    mapped = finished_run(tmp_path / "mapped", known=known, **chosen).predict(FRAME)
+    known, chosen = STATISTICS | {"labels": {}}, {"reward_bounds": "100,300", "bandits_temperature": 0.5}
+    mapped = finished_run(tmp_path / "mapped", known=known, **_REWARDS, **chosen).predict(FRAME)
     np.testing.assert_allclose(mapped["predicted_reward"], 100 + 200 * plain["predicted_reward"], rtol=1e-6)
     np.testing.assert_array_equal(mapped["probability"], plain["probability"])
 
 
+def test_without_features_all_rows_are_alike(tmp_path):
+    weights = np.array([[0.5, 0.25]], np.float32), BIAS
+    found = finished_run(tmp_path, weights, None, **_REWARDS, bandits_type="uniform").predict(FRAME)
+    np.testing.assert_allclose(found["predicted_reward"], [[0.5, 0.375]] * 3, rtol=1e-6)
+    assert list(found["probability"].columns) == ["small", "large"]
+    assert (found["probability"] == 0.5).all(axis=None)
+
+
+def test_decimal_commas_are_read_as_in_the_run(tmp_path):
+    number = {"mean": 0.0, "deviation": 2.0, "has_missing": False}
+    run = finished_run(tmp_path, known=STATISTICS | {"columns": dict.fromkeys(("x", "y", "age"), number)}, decimal=",")
+    frame = pd.DataFrame({"x": [2.0, 0.0], "y": [4.0, -2.0], "age": ["1,5", "1.000"]})
+    expected = np.array([[1, 2, 0.75], [0, -1, 500]]) @ KERNEL + BIAS
+    np.testing.assert_allclose(run.predict(frame)["predicted_reward"], expected, rtol=1e-6)
+
+
 def test_a_run_on_a_log_predicts_with_the_statistics_of_its_log(tmp_path):
-    columns = {"action_column": "act", "reward_column": "r", "propensity_column": "p"}
-    chosen = {"task_type": "logged", "label_column": None, "bandits_temperature": 0.5, **columns}
+    chosen = {"task_type": "logged", "label_column": None, "action_column": "act", "reward_column": "r"}
+    chosen |= {"propensity_column": "p"}
     found = finished_run(tmp_path / "log", **chosen).predict(FRAME)
     np.testing.assert_allclose(found["predicted_reward"], ENCODED @ KERNEL + BIAS, rtol=1e-6)
     assert list(found["probability"].columns) == ["no", "yes"]
@@ -84,11 +85,3 @@ def test_what_cannot_be_predicted_is_refused(tmp_path):
     run.flags["task_type"] = "digits"
     with pytest.raises(UsageError, match="on a table"):
         run.predict(FRAME)
-
-
-def test_decimal_commas_are_read_as_in_the_run(tmp_path):
-    number = {"mean": 0.0, "deviation": 2.0, "has_missing": False}
-    run = finished_run(tmp_path, known=STATISTICS | {"columns": dict.fromkeys(("x", "y", "age"), number)}, decimal=",")
-    frame = pd.DataFrame({"x": [2.0, 0.0], "y": [4.0, -2.0], "age": ["1,5", "1.000"]})
-    expected = np.array([[1, 2, 0.75], [0, -1, 500]]) @ KERNEL + BIAS
-    np.testing.assert_allclose(run.predict(frame)["predicted_reward"], expected, rtol=1e-6)

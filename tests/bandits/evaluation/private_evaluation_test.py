@@ -1,5 +1,6 @@
 """scripts.evaluate_policy with --private and --anytime, as programs: what is printed, and what is not."""
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -14,7 +15,8 @@ from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
 from optimization.study import frame, run_folder
 from scripts import evaluate_policy as command
-from tests.bandits.evaluation.tables_of_logs import COLUMNS, by_estimator, weighted, write_log
+from tests.bandits import whole_runs
+from tests.bandits.evaluation.tables_of_logs import COLUMNS, by_estimator, evaluated, weighted, write_log
 
 _COLUMNS = (*COLUMNS, "--round_column=when", "--ignore_columns=played")
 _PRIVATE = ("--private", "--largest_weight=3", "--max_rows_per_client=12")
@@ -22,14 +24,8 @@ _FILES = ("estimates.csv", "evaluation.json", "evaluation.html")
 
 
 def _evaluate(folder, *flags):
-    log = folder / "log.csv"
     shutil.rmtree(folder / "out", ignore_errors=True)  # An earlier evaluation is never overwritten.
-    command.program(
-        command.define().parse(
-            ["evaluate_policy", f"--log={log}", f"--output_dir={folder}/out", *_COLUMNS, "--policy=uniform", *flags]
-        )
-    )
-    return json.loads((folder / "out" / "evaluation.json").read_text())
+    return evaluated(folder / "out", f"--log={folder}/log.csv", *_COLUMNS, "--policy=uniform", *flags)
 
 
 def test_with_hardly_any_noise_values_are_exact(tmp_path, capsys):
@@ -76,26 +72,23 @@ def test_a_look_at_a_folder_that_holds_an_evaluation_is_refused_before_it_is_pai
     write_log(tmp_path / "log.csv")
     _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=1")
     book = (tmp_path / "log.csv.privacy.jsonl").read_text()
-    flags = ("--policy=uniform", *_PRIVATE, "--noise_multiplier=1", f"--output_dir={tmp_path}/out")
+    flags = (f"--log={tmp_path}/log.csv", *_COLUMNS, "--policy=uniform", *_PRIVATE, "--noise_multiplier=1")
     with pytest.raises(UsageError, match="--output_dir"):
-        command.program(command.define().parse(["evaluate_policy", f"--log={tmp_path}/log.csv", *_COLUMNS, *flags]))
+        evaluated(tmp_path / "out", *flags)
     assert (tmp_path / "log.csv.privacy.jsonl").read_text() == book
 
 
 def test_of_two_logs_with_the_same_noised_sum_the_same_is_reported(tmp_path, capsys, monkeypatch):
     """So nothing else of a log leaves: not its rows, overlap, checks, clients, choices nor plots."""
-    vectors = []
+    vectors, printed = [], []
     monkeypatch.setattr(
         private_sums, "release", lambda *given: vectors.append(given[0]) or np.full(private_sums.SIZE, 0.3)
     )
-    printed = []
-    flags = ("--noise_multiplier=1", "--ignore_columns=warm")
-    write_log(tmp_path / "log.csv")
     for seed, rows in ((0, 12), (1, 7)):
         write_log(tmp_path / "log.csv", rows=rows, seed=seed)
         (tmp_path / "log.csv.privacy.jsonl").unlink(missing_ok=True)
         capsys.readouterr()
-        _evaluate(tmp_path, *_PRIVATE, *flags)
+        _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=1", "--ignore_columns=warm")
         printed.append([capsys.readouterr(), *((tmp_path / "out" / name).read_bytes() for name in _FILES)])
     assert vectors[0].shape == vectors[1].shape
     assert (vectors[0] != vectors[1]).any()
@@ -135,36 +128,6 @@ def test_a_runs_model_counts_with_what_it_spent(tmp_path):
     assert whole.epsilon(rounds) > own.epsilon(10)
 
 
-def _of_run(folder, *flags):
-    shutil.rmtree(folder / "out", ignore_errors=True)
-    given = ["evaluate_policy", f"--log={folder}/run", f"--output_dir={folder}/out", *flags]
-    command.program(command.define().parse(given))
-    return json.loads((folder / "out" / "evaluation.json").read_text())
-
-
-@pytest.mark.slow
-def test_a_private_runs_policy_is_evaluated_on_its_own_log(tmp_path):
-    flags = [
-        "--task_type=digits", "--total_rounds=4", "--bandits_deploy_freq=2", "--log_interactions",
-        "--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1", "--cohort_sampling=poisson",
-        f"--root_output_dir={tmp_path}", "--experiment_name=run",
-    ]  # fmt: skip
-    frame.program(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated", *flags]))
-    own = (f"--policy=run:{tmp_path}/run", "--largest_weight=5", "--max_rows_per_client=40")
-    found = _of_run(tmp_path, *own, "--private", "--noise_multiplier=2")["privacy"]
-    run = json.loads((tmp_path / "run" / "privacy.json").read_text())
-    assert found["epsilon"] > run["epsilon"]
-    (printed,) = found["models"]
-    assert printed.endswith(" of run run")
-    alone = _of_run(
-        tmp_path, "--policy=uniform", *own[1:], "--private", "--noise_multiplier=2", f"--privacy_ledger={tmp_path}/b"
-    )["privacy"]
-    assert alone["epsilon"] < found["epsilon"]
-    assert alone["models"] == []
-    with pytest.raises(UsageError, match="--anytime"):
-        _of_run(tmp_path, *own, "--anytime")
-
-
 def test_a_run_without_a_guarantee_is_refused(tmp_path):
     _run(tmp_path / "run", noise_multiplier=0.0)
     with pytest.raises(UsageError, match="--policy_is_public"):
@@ -175,72 +138,56 @@ def test_a_run_without_a_guarantee_is_refused(tmp_path):
     assert _models(tmp_path, "--policy_is_public") == []
 
 
-def test_the_sequence_of_a_table_is_printed_and_written(tmp_path, capsys):
+@pytest.mark.slow
+def test_a_private_runs_policy_is_evaluated_on_its_own_log(tmp_path):
+    play = whole_runs.player("--task_type=digits", "--total_rounds=4", "--bandits_deploy_freq=2", "--log_interactions")
+    noise = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1", "--cohort_sampling=poisson")
+    run = play(tmp_path, *noise)
+    limits = (f"--log={run}", "--largest_weight=5", "--max_rows_per_client=40")
+    private_flags, own = (*limits, "--private", "--noise_multiplier=2"), f"--policy=run:{run}"
+    found = evaluated(tmp_path / "own", *private_flags, own)["privacy"]
+    assert found["epsilon"] > whole_runs.spent(run)["epsilon"]
+    (printed,) = found["models"]
+    assert printed.endswith(" of run run")
+    ledger_file = f"--privacy_ledger={tmp_path}/ledger"
+    alone = evaluated(tmp_path / "uniform", *private_flags, "--policy=uniform", ledger_file)["privacy"]
+    assert alone["epsilon"] < found["epsilon"]
+    assert alone["models"] == []
+    with pytest.raises(UsageError, match="--anytime"):
+        evaluated(tmp_path / "anytime", *limits, own, "--anytime")
+
+
+def test_a_sequence_is_printed_in_the_unit_of_declared_or_recognized_bounds(tmp_path, capsys):
     table = write_log(tmp_path / "log.csv")
-    limits = ("--largest_weight=3", "--max_rows_per_client=1")
-    found = _evaluate(tmp_path, "--anytime", *limits, "--nomodel", "--draws=0")["anytime"]
+    anytime = ("--anytime", "--largest_weight=3", "--max_rows_per_client=1", "--nomodel", "--draws=0")
+    plain = _evaluate(tmp_path, *anytime)["anytime"]
     rows = weighted(table.who.str[5:].to_numpy(np.int32), 0.5 / table.p, table.paid)
     names = [f"user {number}" for number in range(150)]
     expected = betting.sequence(*betting.observations(rows, table.when.to_numpy(), bounds.Bounds(3.0, 1), names, 0))
     for name, values in zip(expected._fields[:4], expected, strict=False):
-        assert found[name] == pytest.approx(values.tolist()), name
-    assert found["looks"] == list(range(1, 13))
-    assert found["sentences"][0] in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("flags", [(), ("--reward_bounds=-1,1",)])
-def test_a_sequence_is_in_the_unit_of_declared_or_recognized_bounds(tmp_path, capsys, flags):
-    table = write_log(tmp_path / "log.csv")
-    given = ("--anytime", "--largest_weight=3", "--max_rows_per_client=1", "--nomodel", "--draws=0")
-    plain = _evaluate(tmp_path, *given)["anytime"]
+        assert plain[name] == pytest.approx(values.tolist()), name
     table.assign(paid=2 * table.paid - 1).to_csv(tmp_path / "log.csv", index=False)
-    capsys.readouterr()
-    found = _evaluate(tmp_path, *given, *flags)["anytime"]
-    for name in ("estimates", "lows", "highs"):
-        np.testing.assert_allclose(found[name], 2 * np.array(plain[name]) - 1, atol=1e-9)
-    ends = f"95% confidence sequence {found['lows'][-1]:.1f} to {found['highs'][-1]:.1f}) after"
-    assert ends in capsys.readouterr().out
-
-
-def _own_log(folder, flags):
-    (folder / "interactions").mkdir(parents=True)
-    generator = np.random.default_rng(0)
-    log = interaction_log.ordered(
-        ["a", "b", "c"],
-        np.repeat([0, 1, 2], 8),
-        None,
-        ["0", "1"],
-        {
-            "actions": generator.integers(2, size=24),
-            "rewards": generator.random(24),
-            "propensities": np.full(24, 0.5),
-            "rounds": np.tile(np.arange(1, 9), 3),
-            "periods": np.tile(np.repeat([0, 1], 4), 3),
-            "rows": np.tile(np.arange(8), 3),
-        },
-    )
-    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated"]))
-    interaction_log.write(log, folder / "interactions" / "rounds_1_8.parquet")
-    (folder / "config.json").write_text(json.dumps({"format": run_folder.FORMAT, "flags": dict(settings) | flags}))
-
-
-def _anytime(log, output=None):
-    output = output or log / "out"
-    flags = ("--anytime", "--largest_weight=1", "--max_rows_per_client=4", "--nomodel", "--draws=0")
-    given = ["evaluate_policy", f"--log={log}", "--policy=uniform", *flags, f"--output_dir={output}"]
-    command.program(command.define().parse(given))
-    return json.loads((output / "evaluation.json").read_text())["anytime"]["looks"]
+    for flags in ((), ("--reward_bounds=-1,1",)):
+        capsys.readouterr()
+        found = _evaluate(tmp_path, *anytime, *flags)["anytime"]
+        for name in ("estimates", "lows", "highs"):
+            np.testing.assert_allclose(found[name], 2 * np.array(plain[name]) - 1, atol=1e-9)
+        ends = f"95% confidence sequence {found['lows'][-1]:.1f} to {found['highs'][-1]:.1f}) after"
+        assert ends in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("flags", "looks"), [({}, [0, 1]), ({"drop_out": 0.1}, None)])
-def test_a_log_that_is_saved_apart_from_its_run_knows_how_cohorts_were_drawn(tmp_path, flags, looks):
-    _own_log(tmp_path / "run", {"cache": "persistent", **flags})
-    log = interaction_log.read(tmp_path / "run" / "interactions" / "rounds_1_8.parquet")
-    report = {betting.COHORTS: betting.cohorts(str(tmp_path / "run"))}
-    saved = tmp_path / "elsewhere.parquet"
+def test_a_log_that_is_saved_apart_from_its_run_records_how_cohorts_were_sampled(tmp_path, flags, looks):
+    numbers = {"actions": np.tile([0, 1], 12), "rewards": np.linspace(0, 1, 24), "propensities": np.full(24, 0.5)}
+    numbers |= {"rounds": np.tile(np.arange(1, 9), 3), "periods": np.tile(np.repeat([0, 1], 4), 3)}
+    log = interaction_log.ordered(["a", "b", "c"], np.repeat([0, 1, 2], 8), None, ["0", "1"], numbers)
+    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated"]))
+    config = {"format": run_folder.FORMAT, "flags": dict(settings) | {"cache": "persistent", **flags}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    report, saved = {betting.COHORTS: betting.cohorts(str(tmp_path))}, tmp_path / "log.parquet"
+    (tmp_path / "config.json").unlink()
     interaction_log.write(dataclasses.replace(log, report=report), saved)
-    if looks:
-        assert _anytime(saved, tmp_path / "out") == looks
-    else:
-        with pytest.raises(UsageError, match="--drop_out"):
-            _anytime(saved, tmp_path / "out")
+    anytime = (f"--log={saved}", "--policy=uniform", "--anytime", "--largest_weight=1", "--max_rows_per_client=4")
+    with contextlib.nullcontext() if looks else pytest.raises(UsageError, match="--drop_out"):
+        found = evaluated(tmp_path / "out", *anytime, "--nomodel", "--draws=0")
+        assert found["anytime"]["looks"] == looks

@@ -33,44 +33,36 @@ def test_a_threshold_is_a_number_or_a_quantile():
         parsed.converted({"threshold": True})
 
 
-class TestPresets:
-    def test_table_3_has_all_its_settings(self):
-        settings = flags.load_studies()["table3"].settings
-        tables = collections.Counter(re.split("_[a-z]+=", name)[0] for name in settings)
-        assert tables["epsilon_greedy"] == tables["ucb"] == 3
-        assert tables["epsilon_greedy_recency"] == tables["thompson"] == tables["ucb_recency"] == 9
-        assert len(settings) == 41
-        # Epsilon-greedy starts at Figure 24's estimates.
-        started = {
-            re.split("_[a-z]+=", name)[0]
-            for name, values in settings.items()
-            if values.get("rule_initial_value") == 0.05
-        }
-        assert started == {"epsilon_greedy", "epsilon_greedy_recency"}
+def test_table_3_has_all_its_settings():
+    settings = flags.load_studies()["table3"].settings
+    kinds = {name: re.split("_[a-z]+=", name)[0] for name in settings}
+    tables = collections.Counter(kinds.values())
+    assert tables["epsilon_greedy"] == tables["ucb"] == 3
+    assert tables["epsilon_greedy_recency"] == tables["thompson"] == tables["ucb_recency"] == 9
+    assert len(settings) == 41
+    # Epsilon-greedy starts at Figure 24's estimates.
+    started = {kinds[name] for name, values in settings.items() if values.get("rule_initial_value") == 0.05}
+    assert started == {"epsilon_greedy", "epsilon_greedy_recency"}
 
-    @pytest.mark.parametrize("name", list(flags.load_studies()))
-    def test_every_setting_of_a_study_resolves_and_only_names_flags(self, name):
-        study = flags.load_studies()[name]
-        runs = plan(f"--preset={name}")
-        assert len(runs) == 10 * len(study.settings)
-        assert [run.experiment_name for run in runs[:2]] == [
-            f"{name}/{next(iter(study.settings))}/seed_{seed}" for seed in (0, 1)
-        ]
-        for (setting, all_values), run in zip(study.settings.items(), runs[::10], strict=True):
-            values = {key: value for key, value in all_values.items() if key != "repeat"}
-            assert {key: run[key] for key in values} == values
-            assert flags.options(run).setting == setting
 
-    def test_one_setting_of_a_study_can_be_run(self):
-        settings = plan("--preset=table3/ucb_recency_c=0.05_alpha=0.75", "--repeat=2")[1]
-        assert (settings.rule_c, settings.rule_alpha, settings.seed) == (0.05, 0.75, 1)
-        assert settings.experiment_name == "table3_ucb_recency_c=0.05_alpha=0.75/seed_1"
-        assert flags.options(settings).setting == "ucb_recency_c=0.05_alpha=0.75"
+@pytest.mark.parametrize("name", list(flags.load_studies()))
+def test_every_setting_of_a_study_resolves(name):
+    study = flags.load_studies()[name]
+    runs = plan(f"--preset={name}")
+    assert len(runs) == 10 * len(study.settings)
+    first = next(iter(study.settings))
+    assert [run.experiment_name for run in runs[:2]] == [f"{name}/{first}/seed_{seed}" for seed in (0, 1)]
+    for (setting, values), run in zip(study.settings.items(), runs[::10], strict=True):
+        assert all(run[key] == value for key, value in values.items() if key != "repeat")
+        assert flags.options(run).setting == setting
 
-    def test_flags_beside_a_preset_win_and_a_near_miss_is_refused(self):
-        assert {run.total_rounds for run in plan("--preset=epochs", "--total_rounds=3")} == {3}
-        with pytest.raises(UsageError, match="table3"):
-            plan("--preset=tabel3")
+
+def test_one_setting_of_a_study_can_be_run_with_other_flags():
+    settings = plan("--preset=table3/ucb_recency_c=0.05_alpha=0.75", "--repeat=2", "--total_rounds=3")[1]
+    assert (settings.rule_c, settings.rule_alpha, settings.seed, settings.total_rounds) == (0.05, 0.75, 1, 3)
+    assert settings.experiment_name == "table3_ucb_recency_c=0.05_alpha=0.75/seed_1"
+    with pytest.raises(UsageError, match="table3"):
+        plan("--preset=tabel3")
 
 
 def test_a_folder_records_the_target_that_the_data_fills_in(tmp_path):

@@ -1,40 +1,30 @@
-"""Participants that diverge, and the AUC; experiment_test has whole rounds by hand."""
+"""Participants that diverge, the AUC and rewards; experiment_test has whole rounds by hand."""
 
 import numpy as np
 import pytest
 import sklearn.metrics
 
-from bandits.mab_fl import process
+from bandits.mab_fl import process, rewards
 from optimization import client_work
 
-NUM_FEATURES, BATCH, EPOCHS, LEARNING_RATE = 6, 4, 3, 0.2
-NETWORK = process.BinaryClassifier(NUM_FEATURES, ())
-SIZES = (10, 7)
-# Two combinations of two participants, the first of which is the target.
-SHARES = np.array([[0.25, 0.75], [0.5, 0.5]], np.float32)
+NUM_FEATURES = 6
 
 
-def make_participant(number: int, num_validation: int) -> process.ParticipantInput:
+def make_participant(number: int, size: int, num_validation: int) -> process.ParticipantInput:
     draw = np.random.default_rng(50 + number)
-    labels = draw.integers(0, 2, SIZES[number]).astype(np.int32)
-    return process.ParticipantInput(
-        draw.normal(size=(SIZES[number], NUM_FEATURES)).astype(np.float32),
-        labels,
-        draw.normal(size=(num_validation, NUM_FEATURES)).astype(np.float32),
-        (np.arange(num_validation) % 2).astype(np.int32),
-        SHARES[:, number],
-        np.array([number, 9], np.int32),
-    )
-
-
-PARTICIPANTS = [make_participant(0, 40), make_participant(1, 0)]
+    labels = draw.integers(0, 2, size).astype(np.int32)
+    features = draw.normal(size=(size, NUM_FEATURES)).astype(np.float32)
+    validation = draw.normal(size=(num_validation, NUM_FEATURES)).astype(np.float32)
+    shares, key = np.array([0.5, 0.0], np.float32), np.array([number, 9], np.int32)  # Of two combinations.
+    alternating = (np.arange(num_validation) % 2).astype(np.int32)
+    return process.ParticipantInput(features, labels, validation, alternating, shares, key)
 
 
 def test_a_participant_that_diverges_takes_part_with_the_model_it_was_sent(tff_worker):
-    definition = process.MabFlProcess(NETWORK, client_work.LocalSgd(LEARNING_RATE, BATCH, EPOCHS), len(SHARES))
-    rounds, initial = definition.build(), NETWORK.initial_weights(4)
-    half = np.array([0.5, 0.0], np.float32)
-    sound, other = (one._replace(shares=half) for one in PARTICIPANTS)
+    network = process.BinaryClassifier(NUM_FEATURES, ())
+    definition = process.MabFlProcess(network, client_work.LocalSgd(0.2, 4, 3), 2)
+    rounds, initial = definition.build(), network.initial_weights(4)
+    sound, other = make_participant(0, 10, 40), make_participant(1, 7, 0)
     broken = other._replace(features=np.full_like(other.features, np.inf))
     alone, _ = rounds.next(definition.initial_state(initial), [sound])
     both, measured = rounds.next(definition.initial_state(initial), [sound, broken])
@@ -43,9 +33,8 @@ def test_a_participant_that_diverges_takes_part_with_the_model_it_was_sent(tff_w
         np.testing.assert_allclose(found[0], own[0] + sent / 2, atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_auc_is_scikit_learns_with_ties(seed):
-    draw = np.random.default_rng(seed)
+def test_auc_is_scikit_learns_with_ties():
+    draw = np.random.default_rng(0)
     scores = draw.integers(0, 8, 50).astype(np.float32)
     labels = draw.integers(0, 2, 50).astype(np.int32)
     assert process.auc(scores, labels).numpy() == pytest.approx(sklearn.metrics.roc_auc_score(labels, scores))
@@ -97,11 +86,40 @@ def test_training_normalizes_by_the_mini_batch_and_statistics_are_what_it_used()
 
 
 def test_the_default_network_starts_with_normal_kernels_and_normalizations_that_are_the_identity():
-    weights = dict(
-        zip(process.BinaryClassifier(153).shapes, process.BinaryClassifier(153).initial_weights(0), strict=True)
-    )
-    assert sum(name.endswith("kernel") for name in weights) == 4
-    assert sum(name.endswith("variance") for name in weights) == 3
+    network = process.BinaryClassifier(153)
+    weights = dict(zip(network.shapes, network.initial_weights(0), strict=True))
+    assert [sum(name.endswith(kind) for name in weights) for kind in ("kernel", "variance")] == [4, 3]
     np.testing.assert_allclose(weights["dense_0/kernel"].std(), np.sqrt(2 / 153), rtol=0.03)
     for name, value in (("scale", 1), ("variance", 1), ("offset", 0), ("mean", 0)):
         assert (weights[f"batch_norm_0/{name}"] == value).all()
+
+
+AFTER = np.array([0.60, 0.65, 0.71])
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "threshold", "expected"),
+    [("increment", 0.65, 0.0, [-0.05, 0, 0.06]), ("binary", 0.65, 0.0, [0, 0, 1]), ("binary", 0.65, -0.1, [1, 1, 1])],
+)
+def test_rewards_by_hand(kind, before, threshold, expected):
+    np.testing.assert_allclose(rewards.Reward(kind)(before, AFTER, threshold), expected, atol=1e-12)
+
+
+def test_a_threshold_is_its_number_or_the_quantile_of_the_increases_seen():
+    seen = np.array([np.nan, 0.04, -0.02, 0.01])
+    assert rewards.Reward("binary", 0.025).threshold_after(seen) == 0.025
+    assert rewards.Reward("binary", "quantile:0.5").threshold_after(seen) == pytest.approx(0.01)
+    # A quarter of the way from the lowest of three to the highest: half-way from the lowest to the middle one.
+    assert rewards.Reward("binary", "quantile:0.25").threshold_after(seen) == pytest.approx(-0.005)
+    assert rewards.Reward("binary", "quantile:1").threshold_after(seen) == pytest.approx(0.04)
+    assert rewards.Reward("binary", "quantile:1").threshold_after(seen[:1]) == 0
+
+
+ROUNDS = np.arange(20)
+
+
+def test_a_rising_curve_does_not_fall_and_one_past_its_peak_does():
+    noise = 0.002 * np.random.default_rng(1).normal(size=20)
+    assert not rewards.is_falling(0.5 + 0.01 * ROUNDS + noise)
+    assert rewards.is_falling(0.7 - 0.002 * (ROUNDS - 10.0) ** 2 + noise)
+    assert not rewards.is_falling(np.array([0.9, 0.8, 0.7, 0.6]))  # Too few points.

@@ -3,19 +3,18 @@
 import csv
 import pathlib
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from bandits.mab_fl import flags, metrics, rewards, run_mab_fl
 from optimization.study import frame
+from tests.bandits import whole_runs
 
 pytestmark = pytest.mark.slow
 
 DATA = ("--num_rows=1200", "--train_fraction=0.05", "--pretrain_epochs=0")
 SMALL = (*DATA, "--epochs_per_round=1", "--total_rounds=6")
 STUDY = run_mab_fl.STUDY
-STOPS_AT_ONCE = ("--early_stopping", "--early_stopping_patience=1")
 RULE = ("--decision_rule=thompson", "--threshold=quantile:0.5")
 
 
@@ -25,8 +24,8 @@ def run(folder: pathlib.Path, *arguments: str) -> int:
     return frame.program(STUDY, frame.flag_set(STUDY).parse(argv))
 
 
-def table(folder: pathlib.Path, name: str = "run") -> pd.DataFrame:
-    return pd.read_csv(folder / name / "metrics.csv").drop(columns="seconds")
+def table(folder: pathlib.Path) -> pd.DataFrame:
+    return whole_runs.table(folder / "run")
 
 
 @pytest.fixture(scope="module")
@@ -57,41 +56,27 @@ def test_killed_in_a_checkpoint_then_resumed_equals_uninterrupted(kill_in_a_chec
     pd.testing.assert_frame_equal(table(tmp_path), table(finished), check_exact=True)
     written = [(folder / "run" / "combinations.csv").read_text() for folder in (tmp_path, finished)]
     assert written[0] == written[1]
-    with np.load(tmp_path / "run/model/weights.npz") as one, np.load(finished / "run/model/weights.npz") as other:
-        for name in other.files:
-            np.testing.assert_array_equal(one[name], other[name])
+    whole_runs.assert_same_model(tmp_path / "run", finished / "run")
 
 
 def test_an_early_stopped_run_stays_finished(tmp_path, monkeypatch):
     monkeypatch.setattr(rewards, "is_falling", lambda history: len(history) == 3)
-    for count in (6, 7):  # No more where it is made longer.
-        assert run(tmp_path, *STOPS_AT_ONCE, "--rounds_per_checkpoint=0", f"--total_rounds={count}") == 0
+    stops_at_once = ("--early_stopping", "--early_stopping_patience=1", "--rounds_per_checkpoint=0")
+    for count in (6, 7):  # A larger number of rounds does not continue it.
+        assert run(tmp_path, *stops_at_once, f"--total_rounds={count}") == 0
         assert list(table(tmp_path)["round_num"]) == [1, 2, 3]
-        assert (tmp_path / "run" / "model" / "weights.npz").exists()
-        kept = [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()]
-        assert kept == ["round_00000003.npz"]
-
-
-_STUDY = """
-[study]
-about = "two settings"
-epochs_per_round = 1
-repeat = 2
-
-[ucb]
-decision_rule = "ucb"
-rule_c = [0.01, 0.1]
-"""
+        assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["round_00000003.npz"]
 
 
 def test_a_study_runs_all_its_settings(tmp_path, monkeypatch):
-    (tmp_path / "mine.toml").write_text(_STUDY)
+    study = '[study]\nabout = "two settings"\nepochs_per_round = 1\nrepeat = 2\n'
+    (tmp_path / "mine.toml").write_text(study + '[ucb]\ndecision_rule = "ucb"\nrule_c = [0.01, 0.1]\n')
     monkeypatch.setattr(flags, "PRESETS", tmp_path)
     argv = ["x", f"--root_output_dir={tmp_path}", "--preset=mine", *DATA, "--total_rounds=2"]
     assert frame.program(STUDY, frame.flag_set(STUDY).parse(argv)) == 0
     results = pd.read_csv(tmp_path / "mine" / "results.csv")
-    assert list(results["setting"]) == ["ucb_c=0.01", "ucb_c=0.01", "ucb_c=0.1", "ucb_c=0.1"]
-    assert list(results["seed"]) == [0, 1, 0, 1]
+    expected = [("ucb_c=0.01", 0), ("ucb_c=0.01", 1), ("ucb_c=0.1", 0), ("ucb_c=0.1", 1)]
+    assert list(zip(results["setting"], results["seed"], strict=True)) == expected
 
 
 def test_a_result_is_that_of_the_best_round_and_the_most_adopted_combination(tmp_path):

@@ -5,23 +5,11 @@ import pytest
 from bandits.plans import estimate, plan
 
 
-@pytest.mark.parametrize(
-    ("settings", "rounds"),
-    [
-        ({"scenario": "scratch", "init_rounds": 100}, 0),  # The default, which nothing reads.
-        ({"scenario": "init_shift", "init_rounds": 100}, 100),
-        ({"scenario": "drift", "init_rounds": None}, 0),
-        ({}, 0),  # Another study.
-    ],
-)
-def test_rounds_of_an_initial_training_count_where_there_is_one(settings, rounds):
-    assert estimate.init_rounds(settings) == rounds
-
-
-def test_only_the_rounds_that_remain_count(tmp_path):
-    (run,) = plan.build(
-        ["--total_rounds=9", "--scenario=init", "--init_rounds=4"], sweeps=(), binary="run_federated"
-    ).runs()
+def test_only_rounds_that_remain_count_including_those_of_an_initial_training(tmp_path):
+    initial = [{}, {"scenario": "scratch", "init_rounds": 100}, {"scenario": "init_shift", "init_rounds": 100}]
+    assert [estimate.init_rounds(settings) for settings in initial] == [0, 0, 100]
+    flags = ["--total_rounds=9", "--scenario=init", "--init_rounds=4"]
+    (run,) = plan.build(flags, sweeps=(), binary="run_federated").runs()
     assert estimate.remaining_rounds(run, tmp_path) == 13
     folder = tmp_path / run.name
     folder.mkdir(parents=True)
@@ -47,21 +35,17 @@ def test_a_few_rounds_have_no_burn_in_and_need_no_download(binary, arguments, fl
     assert estimate.short_run_flags(run) == flags
 
 
-def test_the_time_of_all_is_that_of_their_rounds():
-    found = estimate.summarize([("a", 2, 100, 36.0), ("b", 2, 10, 360.0)], workers=2)
+def test_the_total_time_is_that_of_all_rounds_and_names_what_is_unknown():
+    one, other, unknown = ("a", 2, 100, 36.0), ("b", 2, 10, 360.0), ("c", 2, 10, "it failed")
+    found = estimate.summarize([one, other], workers=2)
     assert found.is_whole
     assert found.text.splitlines() == [
         "a: 2 runs, 100 rounds of 36 s: 1.0 hours",
         "b: 2 runs, 10 rounds of 360 s: 1.0 hours",
         "In all 1.0 hours, 2 runs at a time. Starting runs, compilation and evaluation are extra.",
     ]
-
-
-def test_an_unknown_time_is_not_counted_as_none():
-    one, other = ("a", 2, 100, 36.0), ("b", 2, 10, "it failed")
-    assert estimate.summarize([other], workers=1) == estimate.Estimate(
-        "b: 2 runs, 10 rounds: time unknown, because it failed", is_whole=False
-    )
-    found = estimate.summarize([one, other], workers=1)
+    text = "c: 2 runs, 10 rounds: time unknown, because it failed"
+    assert estimate.summarize([unknown], workers=1) == estimate.Estimate(text, is_whole=False)
+    found = estimate.summarize([one, unknown], workers=1)
     assert not found.is_whole
     assert "In all 1.0 hours, not counting the lines above whose time is unknown (1)" in found.text

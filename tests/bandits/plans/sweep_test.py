@@ -27,43 +27,36 @@ def _finished(tmp_path, metrics="round_num,score\n1,0.5\n2,0.7\n3,inf\n"):
     return folder.path
 
 
-def test_a_finished_folder_says_its_rounds_and_any_rounds_metric(tmp_path):
+def test_a_finished_folder_has_its_rounds_and_the_metrics_of_any_round(tmp_path):
     assert sweep.finished_rounds(tmp_path / "nothing") == 0
     folder = _finished(tmp_path)
     assert sweep.finished_rounds(folder) == 3
     assert sweep.read_value(folder, "score", 2) == 0.7
     assert math.isnan(sweep.read_value(folder, "score", 3))
+    with pytest.raises(UsageError, match=r"metrics\.csv has no column reward"):
+        sweep.read_value(folder, "reward", 3)
     (folder / "metrics.csv").write_text("round_num,score\n1,0.5\n2,0.7\n")
     assert sweep.read_value(folder, "score", 9) == 0.7  # It stopped itself early.
     (folder / executors.FINISHED_FILE).unlink()
     assert sweep.finished_rounds(folder) == 0
 
 
-@pytest.mark.parametrize(("rounds", "value"), [(1, 0.5), (2, 0.5), (3, 0.5), (4, 0.75)])
-def test_a_round_beyond_which_a_run_went_on_without_an_evaluation_has_the_nearest_one(tmp_path, rounds, value):
-    folder = _finished(tmp_path, f"round_num,{metrics.ACCURACY}\n1,\n2,0.5\n3,\n4,0.75\n")
-    assert sweep.read_value(folder, metrics.ACCURACY, rounds) == value
-
-
-def test_what_each_round_measures_has_no_other_rounds_value(tmp_path):
-    folder = _finished(tmp_path, f"round_num,{metrics.AVERAGE_REWARD}\n1,0.5\n2,\n3,0.5\n")
+def test_a_round_without_an_evaluation_has_the_value_of_the_nearest_one_for_evaluated_metrics_only(tmp_path):
+    folder = _finished(
+        tmp_path, f"round_num,{metrics.ACCURACY},{metrics.AVERAGE_REWARD}\n1,,0.5\n2,0.5,\n3,,0.5\n4,0.75,0.5\n"
+    )
+    assert [sweep.read_value(folder, metrics.ACCURACY, rounds) for rounds in (1, 2, 3, 4)] == [0.5, 0.5, 0.5, 0.75]
     assert math.isnan(sweep.read_value(folder, metrics.AVERAGE_REWARD, 2))
 
 
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", "{", "config.json is not readable"),
         ("config.json", None, "is damaged: it has no config.json"),
         ("config.json", '{"flags": {}}', "config.json is damaged: it records no versions"),
         ("config.json", '{"format": 2, "versions": {}}', "holds a run of format 2, but .* reads only format 3"),
-        (
-            "config.json",
-            '{"format": 3, "versions": {"tensorflow": "1.15"}}',
-            "was made with tensorflow 1.15; the current one is",
-        ),
+        ("config.json", '{"format": 3, "versions": {"tensorflow": "1.15"}}', "was made with tensorflow 1.15; the curr"),
         (executors.FINISHED_FILE, "{}", "finished.json is damaged"),
-        (executors.FINISHED_FILE, "", "finished.json is not readable"),
     ],
 )
 def test_a_damaged_folder_is_named(tmp_path, file, content, message):
@@ -73,11 +66,6 @@ def test_a_damaged_folder_is_named(tmp_path, file, content, message):
         (folder / file).write_text(content)
     with pytest.raises(UsageError, match=f"{folder}.*{message}"):
         sweep.finished_rounds(folder)
-
-
-def test_a_missing_column_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"metrics\.csv has no column reward"):
-        sweep.read_value(_finished(tmp_path), "reward", 3)
 
 
 OUTCOMES = [
@@ -98,7 +86,7 @@ def test_points_rank_by_rounds_then_by_the_mean_over_seeds_and_those_without_one
     assert [point[0].run.point for point in points] == ["low", "high", "mixed", "few", "nan"]
 
 
-def test_a_run_has_diverged_in_whose_last_round_half_of_the_clients_did(tmp_path):
+def test_a_run_has_diverged_if_half_of_the_clients_did_in_its_last_round(tmp_path):
     folder = _finished(tmp_path, "round_num,score,train/nonfinite_clients\n1,0.5,0\n2,0.7,0\n3,0.9,1\n")
     assert not sweep.has_diverged(folder, 2)
     assert sweep.has_diverged(folder, 3)
@@ -106,13 +94,7 @@ def test_a_run_has_diverged_in_whose_last_round_half_of_the_clients_did(tmp_path
 
 @pytest.mark.parametrize(
     ("total_rounds", "points", "factor", "rungs"),
-    [
-        (48, 8, 2, [6, 12, 24, 48]),
-        (100, 9, 3, [12, 34, 100]),
-        (100, 8, 3, [34, 100]),
-        (3, 64, 2, [2, 3]),
-        (50, 1, 2, [50]),
-    ],
+    [(48, 8, 2, [6, 12, 24, 48]), (100, 9, 3, [12, 34, 100]), (3, 64, 2, [2, 3]), (50, 1, 2, [50])],
 )
 def test_rungs_end_with_all_rounds_and_are_as_many_as_the_points_can_climb(total_rounds, points, factor, rungs):
     assert sweep.rungs(total_rounds, points, factor) == rungs

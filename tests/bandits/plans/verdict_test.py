@@ -15,7 +15,7 @@ from optimization.study import cli, run_folder
 BOUNDS = {"participating": {"chance": 0.1, "constant": 0.3}}
 
 
-def _outcomes(folder, point, values, configuration="", first=0, bounds=BOUNDS, **flags):
+def _outcomes(folder, point, values, configuration="", first=0, **flags):
     """Returns the outcomes of a point's seeds, and writes their folders."""
     found = []
     for seed, value in enumerate(values, first):
@@ -24,11 +24,9 @@ def _outcomes(folder, point, values, configuration="", first=0, bounds=BOUNDS, *
         path = folder / run.name
         path.mkdir(parents=True)
         pd.DataFrame({"round_num": [1], metrics.AVERAGE_REWARD: [value]}).to_csv(path / "metrics.csv", index=False)
-        (path / "config.json").write_text(
-            json.dumps({"format": run_folder.FORMAT, "flags": {"seed": seed, **flags}, "command": "run"})
-        )
-        if bounds:
-            (path / "bounds.json").write_text(json.dumps(bounds))
+        config = {"format": run_folder.FORMAT, "flags": {"seed": seed, **flags}, "command": "run"}
+        (path / "config.json").write_text(json.dumps(config))
+        (path / "bounds.json").write_text(json.dumps(BOUNDS))
         found.append(sweep.Outcome(run, sweep.FINISHED, 1, value))
     return found
 
@@ -40,37 +38,50 @@ def _text(folder, some, reported=None, reference=None):
     return verdict.text(best, ranked, reported, reference).splitlines()
 
 
+def _point(point, value, configuration="", seed=0, **flags):
+    """Outcome of a run of ten rounds, without a folder."""
+    flags = {"client_learning_rate": 0.1, "seed": seed, "total_rounds": 10} | flags
+    settings = cli.Settings(flags, frozenset())
+    run = plan.Run("toy", point, seed, configuration, tuple(flags), (), settings)
+    return sweep.Outcome(run, sweep.FINISHED, 10, value)
+
+
+def _ranking(some, *swept):
+    """Returns the lines of the ranking, with single spaces."""
+    text = verdict.ranking(sweep.rank(some, smallest=False), swept, "score", {})
+    return [" ".join(line.split()) for line in text.splitlines() if line]
+
+
 def _comparisons(printed):
     """Returns the rows of the table of comparisons: its first words, and its verdict with notes."""
-    if "Comparisons:" not in printed:
-        return []
     start = printed.index("Comparisons:") + 2
     end = next(place for place, line in enumerate(printed) if line.startswith("Metric:"))
     return [re.split(r"\s{2,}", line.strip()) for line in printed[start:end]]
 
 
-def _search(folder, **values):
-    """Outcomes of a search with one seed for each point and its reward, by strategy."""
-    return [
-        outcome
-        for bandit, rewards in values.items()
-        for place, reward in enumerate(rewards)
-        for outcome in _outcomes(folder, f"{bandit}{place}", [reward], f"bandits_type={bandit}")
+def _configurations(folder, rewards):
+    """Returns the outcomes of configurations, which are flags of a command line, with one seed for each reward."""
+    found = []
+    for words, values in rewards.items():
+        flags = dict(word.split("=") for word in words.split())
+        found += _outcomes(folder, words.replace(" ", ","), values, words, **flags)
+    return found
+
+
+def test_points_of_a_search_are_compared_on_fresh_seeds_only(tmp_path):
+    rewards = {("softmax", 0): 0.5, ("softmax", 1): 0.9, ("greedy", 0): 0.2, ("greedy", 1): 0.1}
+    search = [
+        _outcomes(tmp_path, f"{bandit}{place}", [reward], f"bandits_type={bandit}")[0]
+        for (bandit, place), reward in rewards.items()
     ]
-
-
-def test_points_of_a_search_are_not_compared_on_the_seeds_that_selected_them(tmp_path):
-    printed = _text(tmp_path, _search(tmp_path, softmax=[0.5, 0.7, 0.9, 0.3], greedy=[0.6, 0.4]))
+    printed = _text(tmp_path, search)
     assert printed[0].startswith("These results are optimistically biased, because the points")
     assert "Comparisons:" not in printed
-
-
-def test_fresh_seeds_are_compared(tmp_path):
     fresh = {
         "bandits_type=softmax": _outcomes(tmp_path, "softmax1", [0.52, 0.55, 0.50], "bandits_type=softmax", first=1),
         "bandits_type=greedy": _outcomes(tmp_path, "greedy0", [0.21, 0.22, 0.20], "bandits_type=greedy", first=1),
     }
-    printed = _text(tmp_path, _search(tmp_path, softmax=[0.5, 0.9], greedy=[0.2, 0.1]), fresh)
+    printed = _text(tmp_path, search, fresh)
     assert printed[:3] == [
         "Best point of each configuration on fresh seeds, 1 to 3:",
         "  softmax: 0.52 (0.46 to 0.59), above the uniform policy; softmax1",
@@ -79,18 +90,6 @@ def test_fresh_seeds_are_compared(tmp_path):
     ((name, reference, seeds, difference, *_, word),) = _comparisons(printed)
     assert (name, reference, seeds, word) == ("softmax", "greedy", "3", "better")
     assert difference.startswith("+0.313 (")
-
-
-def test_configurations_without_a_search_are_compared(tmp_path):
-    found = [
-        *_outcomes(tmp_path, "softmax", [0.52, 0.55, 0.50], "bandits_type=softmax"),
-        *_outcomes(tmp_path, "greedy", [0.21, 0.22, 0.20], "bandits_type=greedy"),
-        *_outcomes(tmp_path, "dp", [0.21, 0.25, 0.20], "bandits_type=falcon", noise_multiplier=1.0),
-    ]
-    printed = _text(tmp_path, found)
-    assert [row[0] for row in _comparisons(printed)] == ["softmax", "falcon"]
-    assert _comparisons(printed)[0][-1] == "better"
-    assert not any("selected" in line for line in printed)
 
 
 def test_fresh_seeds_rank_no_point(tmp_path):
@@ -104,138 +103,84 @@ def test_fresh_seeds_rank_no_point(tmp_path):
     assert "used_for" not in verdict.results_table([tuning], [], metrics.AVERAGE_REWARD)
 
 
-def _configurations(folder, rewards, **flags):
-    """Returns the outcomes of configurations by their words, a seed each reward."""
-    return [
-        one
-        for words, values in rewards.items()
-        for one in _outcomes(
-            folder, words.replace(" ", ","), values, words, **dict(word.split("=") for word in words.split()), **flags
-        )
-    ]
-
-
 def test_points_have_verdicts_against_the_baselines(tmp_path):
-    values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=init": [0.1, 0.11, 0.09]}
-    outcomes = _configurations(tmp_path, values | {"bandits_type=supervised_mse": [0.9, 0.89, 0.91]})
+    values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=supervised_mse": [0.9, 0.89, 0.91]}
+    outcomes = _configurations(tmp_path, values)
     ranked = sweep.rank(outcomes, smallest=False)
     points = {point[0].run.point: point for several in ranked.values() for point in several}
     words = verdict.verdicts_by_point(verdict.comparable(points, tmp_path, metrics.AVERAGE_REWARD))
     assert {sweep.label(point): word for point, word in words.items()} == {
         "bandits_type=softmax": "at a normalized score of 0.50",
-        "bandits_type=init": "not significantly different from the uniform policy",
         "bandits_type=supervised_mse": "full-feedback baseline",
     }
     table = verdict.ranking(ranked, ["bandits_type"], "reward", words)
     assert re.search("softmax .* at a normalized score of 0.50", table)
 
 
-def test_without_greedy_it_is_said_that_the_first_is_the_reference(tmp_path):
-    found = _configurations(tmp_path, {"bandits_type=softmax": [0.5, 0.52], "bandits_type=falcon": [0.6, 0.63]})
-    assert (
-        _text(tmp_path, found)[0]
-        == "No configuration is greedy, so softmax (the first) is the reference; --reference sets another."
-    )
+def test_configurations_without_a_search_are_compared_with_the_first_if_none_is_greedy(tmp_path):
+    rewards = {"bandits_type=softmax": [0.5, 0.52, 0.51], "bandits_type=falcon": [0.6, 0.63, 0.61]}
+    found = _configurations(tmp_path, rewards)
+    first = "No configuration is greedy, so softmax (the first) is the reference; --reference sets another."
+    assert _text(tmp_path, found)[0] == first
+    ((*_, word),) = _comparisons(_text(tmp_path, found))
+    assert word == "better"
+    assert not any("selected" in line for line in _text(tmp_path, found))
     named = _text(tmp_path, found, reference="falcon")
     assert [row[:2] for row in _comparisons(named)] == [["softmax", "falcon"]]
 
 
 @pytest.mark.parametrize("reference", [None, "greedy, digits"])
 def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
-    found = _configurations(
-        tmp_path,
-        {
-            "bandits_type=greedy task_type=digits": [0.2, 0.22, 0.21],
-            "bandits_type=softmax task_type=digits": [0.5, 0.52, 0.51],
-            "bandits_type=softmax task_type=mnist": [0.8, 0.83, 0.81],
-        },
-    )
+    rewards = {
+        "bandits_type=greedy task_type=digits": [0.2, 0.22, 0.21],
+        "bandits_type=softmax task_type=digits": [0.5, 0.52, 0.51],
+        "bandits_type=softmax task_type=mnist": [0.8, 0.83, 0.81],
+    }
+    found = _configurations(tmp_path, rewards)
     printed = _text(tmp_path, found, reference=reference)
     ((name, *_),) = _comparisons(printed)
     assert name == "softmax, digits"
     assert printed[-1].endswith("Not compared, because data, rewards, rounds or cohorts differ: softmax, mnist.")
-    ranking = verdict.ranking(sweep.rank(found, smallest=False), ["bandits_type"], "reward", {})
-    assert [line.split()[:2] for line in ranking.splitlines() if line and line.split()[0] != "rank"] == [
-        ["1", "softmax"],  # On mnist.
-        ["1", "softmax"],
-        ["2", "greedy"],
-    ]
+    ranked = [line.split()[:2] for line in _ranking(found, "bandits_type") if not line.startswith("rank")]
+    assert ranked == [["1", "softmax"], ["1", "softmax"], ["2", "greedy"]]  # The first is alone on MNIST.
 
 
-@pytest.mark.parametrize("configuration", ["", "bandits_type=softmax"])
-def test_a_grid_whose_runs_all_failed_says_nothing(tmp_path, configuration):
+def test_a_grid_whose_runs_all_failed_has_no_results(tmp_path):
     settings = cli.Settings({"seed": 0, "total_rounds": 1}, frozenset())
-    run = plan.Run("bandits.run_federated", "a-0123456789ab", 0, configuration, (), (), settings)
+    run = plan.Run("bandits.run_federated", "a-0123456789ab", 0, "bandits_type=softmax", (), (), settings)
     assert _text(tmp_path, [sweep.Outcome(run, sweep.FAILED)]) == []
-
-
-FLAGS = {"client_learning_rate": 0.1, "seed": 0, "total_rounds": 10}
-
-
-def _point(point, value, configuration="", seed=0, **flags):
-    """Outcome of a run of ten rounds, without a folder."""
-    settings = cli.Settings(FLAGS | {"seed": seed} | flags, frozenset())
-    run = plan.Run("toy", point, seed, configuration, tuple(flags), (), settings)
-    return sweep.Outcome(run, sweep.FINISHED, 10, value)
-
-
-OUTCOMES = [
-    _point("few", 9.0, client_learning_rate=0.1),
-    _point("nan", math.nan, client_learning_rate=0.2),
-    _point("low", 1.0, client_learning_rate=0.3),
-    _point("mixed", 5.0, client_learning_rate=0.4),
-    _point("mixed", 1.5, client_learning_rate=0.4, seed=1),
-    _point("high", 3.0, client_learning_rate=0.5),
-]
 
 
 def test_diverged_points_are_last_and_marked():
     lost = _point("lost", math.nan, client_learning_rate=10.0)
     lost.status = sweep.DIVERGED
-    ranked = sweep.rank([lost, OUTCOMES[2]], smallest=False)
-    lines = verdict.ranking(ranked, ["client_learning_rate"], "score", {}).splitlines()
-    assert [line.split() for line in lines] == [
-        ["rank", "client_learning_rate", "score", "status", "rounds"],
-        ["1", "0.3", "1.0000", "10"],
-        ["2", "10", "-", "diverged", "10"],
-    ]
+    lines = _ranking([lost, _point("low", 1.0, client_learning_rate=0.3)], "client_learning_rate")
+    assert lines == ["rank client_learning_rate score status rounds", "1 0.3 1.0000 10", "2 10 - diverged 10"]
 
 
 def test_each_configuration_is_ranked_and_shown_by_itself_unless_only_words_are_compared(monkeypatch):
     monkeypatch.setattr(verdict, "_SHOWN", 1)
     words = [_point(kind, value, configuration=f"kind={kind}", kind=kind) for kind, value in [("a", 1.0), ("b", 2.0)]]
-    ranked = sweep.rank(words, smallest=False)
-    assert list(ranked) == ["kind=a", "kind=b"]
-    lines = verdict.ranking(ranked, ["kind"], "score", {}).splitlines()
-    assert [line.split() for line in lines] == [
-        ["rank", "kind", "score", "rounds"],
-        ["1", "b", "2.0000", "10"],
-        ["2", "a", "1.0000", "10"],
-    ]
+    assert list(sweep.rank(words, smallest=False)) == ["kind=a", "kind=b"]
+    assert _ranking(words, "kind") == ["rank kind score rounds", "1 b 2.0000 10", "2 a 1.0000 10"]
     more = [*words, _point("a2", 3.0, configuration="kind=a", kind="a", client_learning_rate=0.7)]
-    ranked = sweep.rank(more, smallest=False)
-    lines = verdict.ranking(ranked, ["kind", "client_learning_rate"], "score", {}).splitlines()
-    assert [line.split() for line in lines[:3]] == [
-        ["kind=a"],
-        ["rank", "client_learning_rate", "score", "rounds"],
-        ["1", "0.7", "3.0000", "10"],
-    ]
-    assert lines[3] == "... and 1 more, see results.csv"
+    shown = ["kind=a", "rank client_learning_rate score rounds", "1 0.7 3.0000 10", "... and 1 more, see results.csv"]
+    assert _ranking(more, "kind", "client_learning_rate")[:4] == shown
 
 
-def test_a_row_a_run_has_its_flags_as_columns_the_swept_ones_first(tmp_path):
-    found = verdict.results_table(OUTCOMES, ["client_learning_rate"], "score")
+def test_the_table_has_one_row_per_run_with_the_flags_as_columns_and_the_swept_ones_first():
+    runs = [_point("one", 5.0), _point("two", 1.5, client_learning_rate=0.4, seed=1)]
+    found = verdict.results_table(runs, ["client_learning_rate"], "score")
     columns = ["run", "status", "score", "rounds", "client_learning_rate", "seed", "total_rounds", "error"]
     assert list(found.columns) == columns
-    assert list(found["run"])[3:5] == ["mixed/seed_0", "mixed/seed_1"]
-    assert list(found["client_learning_rate"]) == [0.1, 0.2, 0.3, 0.4, 0.4, 0.5]
+    assert found[["run", "client_learning_rate"]].to_numpy().tolist() == [["one/seed_0", 0.1], ["two/seed_1", 0.4]]
 
 
 @pytest.mark.slow
-def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
+def test_a_search_over_private_runs_reports_the_privacy_that_it_spends(tmp_path):
     found = [_point(f"p{place}", 0.5) for place in range(3)]
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")
-    assert verdict.privacy_summary(found, tmp_path) == ""
+    assert not verdict.privacy_summary(found, tmp_path)
     for outcome in found[:2]:
         (tmp_path / outcome.run.name).mkdir(parents=True)
         (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))
@@ -245,9 +190,8 @@ def test_a_search_over_private_runs_tells_what_it_costs(tmp_path):
 
 
 def test_a_best_point_on_an_edge_asks_for_more_values():
-    grid = [
-        _point(f"p{rate}", value, client_learning_rate=rate) for rate, value in ((0.1, 1.0), (0.2, 2.0), (0.5, 0.0))
-    ]
+    values = {0.1: 1.0, 0.2: 2.0, 0.5: 0.0}
+    grid = [_point(f"p{rate}", value, client_learning_rate=rate) for rate, value in values.items()]
     assert verdict.edges(sweep.rank(grid, smallest=False)) == []
     assert verdict.edges(sweep.rank(grid, smallest=True)) == [
         "The best point of the grid lies on an edge, --client_learning_rate=0.5: sweep more values."

@@ -1,9 +1,6 @@
 """Tests of `bandits.compare`, `bandits.report` and `bandits.plot`."""
 
-import json
-import pathlib
-
-import pandas as pd
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -11,42 +8,31 @@ import bandits
 from bandits import metrics
 from bandits.results import runs
 from data.errors import UsageError
-from optimization.study import run_folder
+from tests.bandits.results.tables import write_run
 
 REWARDS = {"greedy": [0.25, 0.5, 0.375], "softmax": [0.5, 0.625, 0.75]}
 
 
-def _left(folder: pathlib.Path, bandit: str, seed: int, reward: float) -> runs.Run:
-    path = folder / bandit / f"seed_{seed}"
-    path.mkdir(parents=True)
-    columns = {metrics.ROUND_REWARD: [reward] * 2, metrics.AVERAGE_REWARD: [reward] * 2}
-    pd.DataFrame({"round_num": [1, 2], **columns}).to_csv(path / "metrics.csv", index=False)
-    flags = {"bandits_type": bandit, "task_type": "digits", "seed": seed, "total_rounds": 2}
-    (path / "config.json").write_text(json.dumps({"format": run_folder.FORMAT, "flags": flags, "command": "run"}))
-    return runs.read(path)
-
-
 @pytest.fixture
 def read(tmp_path) -> dict[str, list[runs.Run]]:
-    return {
-        bandit: [_left(tmp_path, bandit, seed, reward) for seed, reward in enumerate(rewards)]
-        for bandit, rewards in REWARDS.items()
-    }
+    found = {}
+    for bandit, rewards in REWARDS.items():
+        folders = [tmp_path / bandit / f"seed_{seed}" for seed in range(3)]
+        for seed, (folder, reward) in enumerate(zip(folders, rewards, strict=True)):
+            write_run(folder, [reward] * 2, bandits_type=bandit, task_type="digits", seed=seed)
+        found[bandit] = [runs.read(folder) for folder in folders]
+    return found
 
 
-def test_a_comparison_is_paired_over_seeds(read):
+def test_a_comparison_is_paired_over_seeds_and_the_reference_can_be_chosen(read):
     (row,) = bandits.compare([read["softmax"], read["greedy"]]).to_dict("records")
     expected = stats.ttest_rel(REWARDS["softmax"], REWARDS["greedy"])
-    difference = pd.Series(REWARDS["softmax"]) - pd.Series(REWARDS["greedy"])
-    half = stats.t.ppf(0.975, 2) * difference.std() / 3**0.5
-    assert (row["configuration"], row["reference"], row["seeds"]) == ("softmax", "greedy", 3)
-    assert (row["mean"], row["reference_mean"], row["difference"]) == pytest.approx((0.625, 0.375, 0.25))
-    assert (row["low"], row["high"]) == pytest.approx((0.25 - half, 0.25 + half))
-    assert row["p"] == pytest.approx(expected.pvalue)
-    assert row["verdict"] == "not significantly different"
-
-
-def test_the_reference_can_be_chosen(read):
+    half = stats.t.ppf(0.975, 2) * np.std(np.subtract(REWARDS["softmax"], REWARDS["greedy"]), ddof=1) / 3**0.5
+    names = ["mean", "reference_mean", "difference", "low", "high", "p"]
+    values = [0.625, 0.375, 0.25, 0.25 - half, 0.25 + half, expected.pvalue]
+    assert [row[name] for name in names] == pytest.approx(values)
+    words = [row[name] for name in ("configuration", "reference", "seeds", "verdict")]
+    assert words == ["softmax", "greedy", 3, "not significantly different"]
     (row,) = bandits.compare(read.values(), reference="softmax").to_dict("records")
     assert (row["configuration"], row["difference"]) == ("greedy", pytest.approx(-0.25))
     with pytest.raises(UsageError, match="reference='falcon'"):

@@ -1,4 +1,4 @@
-"""Tests of bandits.results.comparison."""
+"""Tests of bandits.results.comparison, and of estimates of bandits.results.configuration."""
 
 import math
 
@@ -79,26 +79,16 @@ def test_one_seed_is_not_judged():
     one = _one([0.6], [0.5])
     assert one.difference == pytest.approx(0.1)
     assert all(map(math.isnan, (one.low, one.high, one.p, one.adjusted_p, one.detectable, one.seeds_needed)))
-    assert (one.significance, one.is_judged, one.notes) == (
-        "not significantly different",
-        False,
-        ("only one seed to compare",),
-    )
+    assert (one.significance, one.notes) == ("not significantly different", ("only one seed to compare",))
+    assert not one.is_judged
 
 
-def test_equal_configurations_are_not_distinguished():
-    one = _one(GREEDY, GREEDY)
-    assert (one.difference, one.p, one.superiority, one.is_better) == (0.0, 1.0, 0.5, None)
-    assert (one.significance, one.notes) == ("not significantly different", ("equal in every seed",))
-
-
-@pytest.mark.parametrize("seeds", [1, 8])
 @pytest.mark.parametrize("unpaired", [(), ("arm",)])
-def test_configurations_that_differ_by_floating_point_alone_are_equal(seeds, unpaired):
-    one = _one([0.1 * 3] * seeds, [0.3] * seeds, unpaired=unpaired)
-    assert (one.difference, one.superiority, one.is_better) == (0.0, 0.5, None)
-    if seeds > 1:
-        assert (one.p, one.notes) == (1.0, ("equal in every seed",))
+def test_configurations_that_differ_by_floating_point_alone_are_equal(unpaired):
+    for seeds in (1, 8):
+        one = _one([0.1 * 3] * seeds, [0.3] * seeds, unpaired=unpaired)
+        assert (one.difference, one.superiority, one.is_better) == (0.0, 0.5, None)
+    assert (one.p, one.notes) == (1.0, ("equal in every seed",))
 
 
 @pytest.mark.parametrize(("seeds", "word"), [(4, "not significantly different"), (7, "significantly different")])
@@ -110,19 +100,14 @@ def test_the_same_difference_in_every_seed_is_no_certainty(seeds, word):
     assert one.notes[0] == "the same difference in every seed: no interval, and p is that of the sign test"
 
 
-def test_a_configuration_that_diverged_with_a_seed_is_not_judged():
+def test_a_configuration_that_diverged_with_a_seed_is_not_judged_and_counts_in_no_family():
     one = _one([*SOFTMAX, NAN], [*GREEDY, 0.5])
     assert (one.pairs, one.difference) == (8, _one(SOFTMAX, GREEDY).difference)
     assert (one.significance, one.is_judged) == ("not significantly different", False)
     assert one.notes == ("arm diverged with seed 8: not tested",)
-    assert math.isnan(one.detectable)
-    assert math.isnan(one.seeds_needed)
-
-
-def test_a_configuration_that_is_not_judged_counts_in_no_family():
-    found = _family({**VALUES, "lost": [*SOFTMAX[:-1], NAN]})
+    assert all(map(math.isnan, (one.detectable, one.seeds_needed)))
+    found, without = _family({**VALUES, "lost": [*SOFTMAX[:-1], NAN]}), _family(VALUES)
     assert math.isnan(found["lost"].adjusted_p)
-    without = _family(VALUES)
     assert all(found[arm].adjusted_p == without[arm].adjusted_p for arm in without)
     assert found["softmax"].level == 0.025
 
@@ -135,12 +120,8 @@ def test_intervals_hold_a_known_difference_as_often_as_they_say(unpaired):
     shared = generator.normal(0.5, 0.05, (2000, 5)) if not unpaired else np.full((2000, 5), 0.5)
     first = shared + 0.1 + generator.normal(0, 0.03, (2000, 5))
     second = shared + generator.normal(0, 0.06, (2000, 5))
-    held = [
-        one.low <= 0.1 <= one.high
-        for rows in zip(first, second, strict=True)
-        for one in [_one(*rows, unpaired=unpaired)]
-    ]
-    assert 0.93 <= np.mean(held) <= 0.97
+    found = [_one(*rows, unpaired=unpaired) for rows in zip(first, second, strict=True)]
+    assert 0.93 <= np.mean([one.low <= 0.1 <= one.high for one in found]) <= 0.97
 
 
 def test_holm_by_hand():
@@ -163,12 +144,12 @@ def _power(size, seeds, alpha):
 
 
 @pytest.mark.parametrize(("seeds", "alpha"), [(3, 0.05), (8, 0.05), (8, 0.05 / 4), (30, 0.05)])
-def test_the_smallest_difference_is_found_four_times_of_five(seeds, alpha):
+def test_the_minimum_detectable_difference_has_a_power_of_80_percent(seeds, alpha):
     found = comparison.minimum_detectable(0.2, seeds, alpha)
     assert _power(found / 0.2, seeds, alpha) == pytest.approx(0.8, abs=1e-6)
 
 
-def test_of_two_unpaired_configurations_it_is_the_textbooks():
+def test_the_minimum_detectable_difference_of_unpaired_configurations_is_cohens():
     # Cohen 1988: two samples of 64 find half a standard deviation with a power of 0.80.
     assert comparison.minimum_detectable(1.0, 64, 0.05, other=(1 / 8, 64)) == pytest.approx(0.5, abs=0.005)
     assert comparison.seeds_required(0.5, 1.0, 0.05, others=1.0) == 64
@@ -190,3 +171,30 @@ def test_seeds_make_the_error_of_a_sample_no_smaller():
     assert comparison.seeds_required(0.05, 0.2, 0.05, sample=(0.01, 100_000)) == pytest.approx(normal, rel=0.02)
     assert comparison.seeds_required(0.028, 0.2, 0.05, sample=(0.01, 100_000)) == math.inf
     assert comparison.minimum_detectable(0.2, 10**6, 0.05, other=(0.01, 100_000)) == pytest.approx(0.028, abs=1e-4)
+
+
+def test_estimate_is_the_mean_over_seeds_with_students_interval():
+    one = configuration("softmax", [0.5, 0.7, 0.75])
+    estimate = one.estimate(REWARD)
+    assert estimate.mean == pytest.approx(0.65)
+    assert estimate.high - estimate.mean == pytest.approx(4.302653 * 0.1322876 / math.sqrt(3))
+    assert one.estimate("unknown").size == 0
+
+
+def test_a_diverged_seed_counts_in_the_mean_but_not_in_tests():
+    lost = configuration("lost", [0.5, 0.6, 0.1], diverged=frozenset([2]))
+    assert lost.estimate(REWARD).mean == pytest.approx(0.4)
+    assert lost.by_seed(REWARD) == pytest.approx({0: 0.5, 1: 0.6, 2: NAN}, nan_ok=True)
+
+
+def test_a_missing_value_is_not_called_diverged():
+    pair = configuration("short", [0.5, NAN, 0.4], diverged=frozenset()), configuration("greedy", GREEDY)
+    (one,) = comparison.compare([pair], REWARD)
+    assert not one.is_judged
+    assert one.notes[0] == "short has no value for seed 1: not tested"
+
+
+def test_a_value_that_is_never_reached_has_no_interval():
+    estimate = configuration("slow", [10.0, math.inf]).estimate(REWARD)
+    assert estimate.mean == math.inf
+    assert math.isnan(estimate.low)

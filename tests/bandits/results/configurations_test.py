@@ -10,30 +10,31 @@ from bandits import metrics, studies
 from bandits.results import configurations, runs
 from bandits.results.configuration import Baseline
 from optimization.study.metrics import Metric
+from tests.bandits.results.tables import rewards_table
 
 
 def _run(name, rewards=(0.5,), seed=0, **flags):
-    table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
-    table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
-    return runs.Run(pathlib.Path(name), table, {"task_type": "digits", "seed": seed, **flags}, "run", {})
+    flags = {"task_type": "digits", "seed": seed, **flags}
+    return runs.Run(pathlib.Path(name), rewards_table(rewards), flags, "run", {})
 
 
-def _part(**rewards) -> configurations.ComparableRuns:
-    """Returns the part of runs of a round, by the bandits that gave these rewards, a seed each."""
-    found = [
-        _run(f"{bandit}/seed_{seed}", [reward], seed, bandits_type=bandit)
-        for bandit, values in rewards.items()
-        for seed, reward in enumerate(values)
+def _seeds(bandit, rewards, bounds=None, **flags):
+    """Runs of one round, with these rewards by seed."""
+    name = "".join(map(str, [bandit, *flags.values()]))
+    return [
+        dataclasses.replace(
+            _run(f"{name}/seed_{seed}", [reward], seed, bandits_type=bandit, **flags), bounds=bounds or {}
+        )
+        for seed, reward in enumerate(rewards)
     ]
-    (part,) = configurations.comparable(found)
-    return part
 
 
 def test_the_interval_of_a_share_stays_within_0_and_1():
-    found = [_run(f"a/seed_{seed}", seed=seed) for seed in (0, 1)]
+    found = _seeds("softmax", [0.5, 0.5])
     for run, accuracy in zip(found, (0.9, 1.0), strict=True):
         run.metrics[metrics.ACCURACY] = accuracy
-    ((configuration,),) = (part.configurations for part in configurations.comparable(found))
+    (part,) = configurations.comparable(found)
+    (configuration,) = part.configurations
     assert configuration.estimate(metrics.ACCURACY).high == 1.0
 
 
@@ -51,7 +52,7 @@ def test_metrics_of_the_users_are_in_tables_unless_they_are_hidden():
 
 def test_configurations_have_roles_and_places_between_their_baselines():
     rewards = {"uniform": [0.11, 0.12], "softmax": [0.50, 0.53], "falcon": [0.7], "supervised_mse": [0.90, 0.92]}
-    part = _part(**rewards)
+    (part,) = configurations.comparable([run for bandit, some in rewards.items() for run in _seeds(bandit, some)])
     assert {one.name: (one.role, part.baseline_summary(one)) for one in part.configurations} == {
         "uniform": (Baseline.uniform_policy, ""),
         "softmax": (None, "at a normalized score of 0.50"),
@@ -61,60 +62,42 @@ def test_configurations_have_roles_and_places_between_their_baselines():
     assert [one.name for one in part.ranked()] == ["supervised_mse", "falcon", "softmax", "uniform"]
 
 
-def _bounded(bandit, rewards, **bounds):
-    return [
-        dataclasses.replace(_run(f"{bandit}/seed_{seed}", [reward], seed, bandits_type=bandit), bounds=bounds)
-        for seed, reward in enumerate(rewards)
-    ]
-
-
 def test_a_recorded_uniform_policy_is_a_baseline_without_a_run():
     known = {"participating": {"chance": 0.1, "constant": 0.3}}
-    found = [*_bounded("softmax", [0.5, 0.52, 0.51], **known), *_bounded("init", [0.1, 0.12, 0.09], **known)]
-    (part,) = configurations.comparable(found)
+    (part,) = configurations.comparable(
+        [*_seeds("softmax", [0.5, 0.52, 0.51], known), *_seeds("init", [0.1, 0.12, 0.09], known)]
+    )
     assert [part.baseline_summary(configuration) for configuration in part.configurations] == [
         "above the uniform policy",
         "not significantly different from the uniform policy",
     ]
 
 
-def test_configurations_are_compared_with_greedy_of_the_most_equal_flags_in_one_family():
-    found = [
-        _run(f"{bandit}{freq}/seed_{seed}", [reward + 0.01 * seed], seed, bandits_type=bandit, bandits_deploy_freq=freq)
-        for bandit, freq, reward in (("softmax", 1, 0.5), ("greedy", 1, 0.2), ("softmax", 5, 0.4), ("greedy", 5, 0.1))
-        for seed in (0, 1)
-    ]
-    (part,) = configurations.comparable(found)
+def test_configurations_are_compared_with_greedy_and_baselines_of_the_most_equal_flags():
+    (part,) = configurations.comparable(
+        run
+        for freq in (1, 5)
+        for bandit, reward in (("softmax", 0.5), ("greedy", 0.2), ("uniform", 0.1))
+        for run in _seeds(bandit, [reward, reward + 0.01], bandits_deploy_freq=freq)
+    )
     pairs = [(one.name, other.name) for one, other, _ in part.compared()]
     assert pairs == [("softmax, deploy 1", "greedy, deploy 1"), ("softmax, deploy 5", "greedy, deploy 5")]
     named = [(one.name, other.name) for one, other, _ in part.compared("softmax, deploy 5")]
     assert {other for _, other in named} == {"softmax, deploy 5"}
     assert len(named) == 3
     assert part.compared("falcon") == []
-
-
-def test_the_baseline_of_a_configuration_has_the_most_equal_flags():
-    flags = [(bandit, freq) for bandit in ("uniform", "softmax") for freq in (1, 5)]
-    found = [_run(f"{bandit}{freq}", bandits_type=bandit, bandits_deploy_freq=freq) for bandit, freq in flags]
-    (part,) = configurations.comparable(found)
-    nearest = [part.reference(one, Baseline.uniform_policy).name for one in part.configurations[2:]]
-    assert nearest == ["uniform, deploy 1", "uniform, deploy 5"]
+    nearest = [part.reference(one, Baseline.uniform_policy).name for one in part.configurations if not one.role]
+    assert nearest == ["uniform, deploy 1"] * 2 + ["uniform, deploy 5"] * 2
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("total_rounds", 150),
-        ("clients_per_round", 5),
-        ("cohort_sampling", "poisson"),
-        ("partition_alpha", 0.1),
-        ("scenario", "init_shift"),
-    ],
+    [("total_rounds", 150), ("cohort_sampling", "poisson"), ("partition_alpha", 0.1), ("scenario", "init_shift")],
 )
 def test_configurations_with_other_data_rewards_rounds_or_cohorts_are_no_baseline(name, value):
-    alike = {"total_rounds": 20, "clients_per_round": 10, "cohort_sampling": "fixed"}
-    found = [_run(bandit, bandits_type=bandit, **alike) for bandit in ("uniform", "softmax")]
-    (part,) = configurations.comparable([*found, _run("other", bandits_type="softmax", **(alike | {name: value}))])
+    found = [_run(bandit, bandits_type=bandit, total_rounds=20) for bandit in ("uniform", "softmax")]
+    other = _run("other", bandits_type="softmax", **({"total_rounds": 20} | {name: value}))
+    (part,) = configurations.comparable([*found, other])
     nearest = [part.reference(configuration, Baseline.uniform_policy) for configuration in part.configurations[1:]]
     assert nearest == [part.configurations[0], None]
 
@@ -131,18 +114,16 @@ def test_runs_that_differ_in_their_seed_are_a_configuration_wherever_they_lie():
     (part,) = configurations.comparable([*grid, other, third])
     seeds = [[run.flags["seed"] for run in configuration.runs] for configuration in part.configurations]
     assert seeds == [[2, 3, 10], [3]]
-
-
-def test_a_seed_that_was_run_twice_does_not_count_twice():
+    # A seed that was run twice does not count twice.
     assert _names(*(_run(f"{name}/seed_{seed}", seed=seed) for name in ("a", "b") for seed in (0, 1))) == ["a", "b"]
 
 
-def test_of_a_log_drawn_and_logged_rewards_are_never_in_one_table():
+def test_simulated_and_logged_rewards_of_a_log_are_never_in_one_table():
     found = [_run(f"runs/{kind}", task_type="logged", learn_from=kind) for kind in ("simulator", "ips")]
     titles = [part.title for part in configurations.comparable(found)]
     assert titles == ["run_federated: logged from simulator", "run_federated: logged from ips"]
     digits = [_run(f"runs/{kind}", learn_from=kind) for kind in ("simulator", "ips")]
-    assert len(configurations.comparable(digits)) == 1  # Where there is no log it says nothing.
+    assert len(configurations.comparable(digits)) == 1
 
 
 def test_a_table_is_one_task_whether_it_was_a_file_or_a_frame():
@@ -180,11 +161,6 @@ def test_studies_and_tasks_are_parts_of_their_own():
             ["softmax", "falcon"],
         ),
         (
-            [{"bandits_type": kind, "bandits_deploy_freq": 5} for kind in ("softmax", "greedy")]
-            + [{"bandits_type": "softmax", "bandits_deploy_freq": 1}],
-            ["softmax, deploy 5", "greedy, deploy 5", "softmax, deploy 1"],
-        ),
-        (
             [{"bandits_type": kind, "scenario": "scratch"} for kind in ("softmax", "greedy")]
             + [{"bandits_type": "softmax", "scenario": "init"}],
             ["softmax, scratch", "greedy, scratch", "softmax, init"],
@@ -196,7 +172,6 @@ def test_studies_and_tasks_are_parts_of_their_own():
             ],
             [f"softmax, client lr {more}" for more in ("0.1, rounds 20", "0.1, rounds 150", "1e+20, rounds 10")],
         ),
-        ([{"server_learning_rate": 0.5}, {"server_learning_rate": 0.05}], ["server lr 0.5", "server lr 0.05"]),
         ([{"adaptive_clipping": True}, {"adaptive_clipping": False}], ["adaptive clipping", "no adaptive clipping"]),
         ([{"noise_multiplier": 0.5}, {}], ["noise multiplier 0.5", "default"]),
         ([{"model": "/far/away/net"}, {"model": "mlp"}], ["model net", "model mlp"]),

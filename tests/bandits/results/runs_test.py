@@ -4,22 +4,21 @@ import math
 import pathlib
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from bandits import metrics
 from bandits.results import baselines, comparison, configuration, runs
 from bandits.results.configuration import ReferenceValue
 from optimization.study.results import Run
+from tests.bandits.results.tables import rewards_table
 
 BOUNDS = {"participating": {"chance": 0.1, "constant": 0.2}, "held_out": {"chance": 0.3, "constant": math.nan}}
 
 
 def _run(rewards=(0.5,), seed=0, bounds=BOUNDS, **more):
-    table = pd.DataFrame({"round_num": range(1, len(rewards) + 1), metrics.ROUND_REWARD: rewards})
-    table[metrics.AVERAGE_REWARD] = table[metrics.ROUND_REWARD].expanding().mean()
-    privacy = more.pop("privacy", {})
-    return Run(pathlib.Path("r"), table, {"seed": seed, **more}, "run", privacy, columns=metrics.COLUMNS, bounds=bounds)
+    privacy, flags = more.pop("privacy", {}), {"seed": seed, **more}
+    known = {"columns": metrics.COLUMNS, "bounds": bounds}
+    return Run(pathlib.Path("r"), rewards_table(rewards), flags, "run", privacy, **known)
 
 
 def test_an_outcome_is_the_last_value_or_the_mean_of_the_last_tenth():
@@ -41,12 +40,10 @@ def test_a_run_whose_clients_diverged_has_no_result():
 @pytest.mark.parametrize(
     ("more", "unpaired"),
     [
-        ({}, False),
-        ({"noise_multiplier": 0.0}, False),
+        ({"noise_multiplier": 0.0, "privacy": {"epsilon": None}}, False),
         ({"noise_multiplier": 0.5}, True),
         ({"target_epsilon": 8.0}, True),
         ({"noise_multiplier": 0.5, "insecure_seeded_noise": True}, False),
-        ({"privacy": {"epsilon": None}}, False),
         ({"privacy": {"epsilon": 3.0}}, True),
     ],
 )
@@ -71,9 +68,8 @@ def test_baselines_that_differ_by_seed_are_paired_by_seed():
     known = baselines.recorded(found, metrics.ROUND_REWARD)
     assert known[UNIFORM].by_seed(metrics.ROUND_REWARD) == pytest.approx({0: 0.29, 1: 0.49, 2: 0.69})
     one = configuration.of_runs("softmax", found, [metrics.ROUND_REWARD], {})
-    stand = baselines.compare([(one, known)], metrics.ROUND_REWARD)["softmax"]
-    assert stand.uniform.difference == pytest.approx(0.01)
-    assert stand.uniform.kind == comparison.PAIRED
+    uniform = baselines.compare([(one, known)], metrics.ROUND_REWARD)["softmax"].uniform
+    assert (uniform.difference, uniform.kind) == (pytest.approx(0.01), comparison.PAIRED)
 
 
 def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
@@ -89,4 +85,4 @@ def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
 def test_few_clients_have_no_interval(clients, is_reported):
     found = runs.bootstrapped(np.arange(clients)[np.newaxis], np.mean)
     assert (found.mean, found.size) == ((clients - 1) / 2, clients)
-    assert np.isfinite([found.low, found.high]).tolist() == [is_reported, is_reported]
+    assert np.isfinite([found.low, found.high]).tolist() == [is_reported] * 2
