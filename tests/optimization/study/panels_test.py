@@ -1,13 +1,8 @@
-"""Tests of optimization.study.panels."""
-
 import io
 
-import numpy as np
 import pandas as pd
 
 from optimization.study import curves, panels
-from optimization.study.intervals import Interval
-from optimization.study.metrics import Metric
 
 
 def _table(*scores: float, deployed=()) -> pd.DataFrame:
@@ -29,20 +24,6 @@ def test_curves_have_a_panel_for_each_metric_and_one_legend():
     assert [segment[:, 0].tolist() for segment in mark.get_segments()] == [[2, 2]]
 
 
-def test_intervals_of_several_curves_are_bars_within_the_possible_values_that_do_not_overlap():
-    tables = {name: [_table(0.0, 0.5, 1.0), _table(0.1, 0.6, 0.9)] for name in ("a", "b")}
-    reward = Metric("score", "Score", reward=True)
-    figure = panels.draw(tables, {reward: "Score"}, bounds=[{"rewards": {"least": 0.0, "largest": 1.0}}])
-    first, second = figure.axes[0].collections[:2]
-    bars = [np.array(one.get_segments()) for one in (first, second)]
-    assert set(bars[0][:, :, 0].flat).isdisjoint(bars[1][:, :, 0].flat)
-    for segments in bars:
-        assert segments[:, :, 1].min() == 0.0
-        assert segments[:, :, 1].max() == 1.0
-    (free, *_) = panels.draw(tables, {"score": "Score"}).axes[0].collections
-    assert np.array(free.get_segments())[:, :, 1].max() > 1.0
-
-
 def test_a_legend_and_a_note_lie_below_the_panels():
     tables = {f"strategy {number}": [_table(1.0, 2.0)] for number in range(9)}
     note = "These data are stand-ins, not the data of the paper. " * 3
@@ -53,13 +34,3 @@ def test_a_legend_and_a_note_lie_below_the_panels():
     assert legend.x0 >= 0
     assert legend.x1 <= figure.bbox.x1
     assert note.split() == figure.legends[0].get_title().get_text().split()
-
-
-def test_a_forest_has_a_row_for_each_group_and_a_point_for_each_strategy():
-    _, axes = panels.grid(1, 1, (4, 3))
-    first, second, third = (Interval(mean, mean - 0.5, mean + 0.5, 3) for mean in (1.0, 2.0, 3.0))
-    groups = {"x": {"a": first, "b": second}, "y": {"a": third}}
-    panels.forest(axes[0, 0], groups, dict(zip("ab", curves.styles(["a", "b"]), strict=True)))
-    assert [tick.get_text() for tick in axes[0, 0].get_yticklabels()] == ["x", "y"]
-    points = [line for line in axes[0, 0].get_lines() if line.get_label() in ("a", "b")]
-    assert [float(point.get_xdata()[0]) for point in points] == [1.0, 2.0, 3.0]
