@@ -1,5 +1,3 @@
-"""Calibration against the accountant that it inverts."""
-
 import dataclasses
 
 import pytest

@@ -1,5 +1,3 @@
-"""Tests of the helper that isolates a worker, with small servers in place of TFF's worker."""
-
 import contextlib
 import os
 import pathlib

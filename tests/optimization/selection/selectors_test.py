@@ -1,5 +1,3 @@
-"""Tests of the selectors, against equations written out and against probabilities."""
-
 import itertools
 import math
 

@@ -1,5 +1,3 @@
-"""Tests of optimization.study.frame, with a toy study whose rounds are NumPy's: no TensorFlow Federated, no worker."""
-
 import json
 import pathlib
 import signal

@@ -1,5 +1,3 @@
-"""Tests of optimization.study.interruption, most from processes of their own, and that every program begins with it."""
-
 import ast
 import fcntl
 import os

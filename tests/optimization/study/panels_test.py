@@ -3,6 +3,7 @@ import io
 import pandas as pd
 
 from optimization.study import curves, panels
+from optimization.study.intervals import Interval
 
 
 def _table(*scores: float, deployed=()) -> pd.DataFrame:
@@ -34,3 +35,13 @@ def test_a_legend_and_a_note_lie_below_the_panels():
     assert legend.x0 >= 0
     assert legend.x1 <= figure.bbox.x1
     assert note.split() == figure.legends[0].get_title().get_text().split()
+
+
+def test_a_forest_has_a_row_for_each_group_and_a_point_for_each_strategy():
+    _, axes = panels.grid(1, 1, (4, 3))
+    first, second, third = (Interval(mean, mean - 0.5, mean + 0.5, 3) for mean in (1.0, 2.0, 3.0))
+    groups = {"x": {"a": first, "b": second}, "y": {"a": third}}
+    panels.forest(axes[0, 0], groups, dict(zip("ab", curves.styles(["a", "b"]), strict=True)))
+    assert [tick.get_text() for tick in axes[0, 0].get_yticklabels()] == ["x", "y"]
+    points = [line for line in axes[0, 0].get_lines() if line.get_label() in ("a", "b")]
+    assert [float(point.get_xdata()[0]) for point in points] == [1.0, 2.0, 3.0]

@@ -1,5 +1,3 @@
-"""Tests of optimization.study.payloads: bytes by hand, and against serialized values."""
-
 import math
 
 import numpy as np

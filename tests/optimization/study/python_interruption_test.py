@@ -1,5 +1,3 @@
-"""Tests of interrupting runs from Python: each call's run, in any thread; the rounds use no TFF."""
-
 import contextlib
 import os
 import signal
