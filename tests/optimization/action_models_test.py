@@ -1,5 +1,3 @@
-"""Tests of optimization.action_models, and of the models of sets of actions in optimization.models."""
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,5 +1,4 @@
 import dataclasses
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -9,58 +8,13 @@ import tensorflow_federated as tff
 
 from data import objects
 from data.errors import Failure, UsageError
-from data.settings import Setting
 from optimization import aggregators, options
-from optimization.privacy import dp_queries, mechanisms
+from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, cli
+from tests.optimization.aggregations import KINDS, SHAPES, build
 
-SHAPES = ((2000, 2), (96,))
 DELTA = tuple(np.full(shape, 0.01, np.float32) for shape in SHAPES)  # L2 norm 0.64.
 ZERO = tuple(np.zeros(shape, np.float32) for shape in SHAPES)
-KINDS = {
-    "mean": (),
-    "dpsgd": ("--noise_multiplier=0.5", "--clip_norm=0.4", "--insecure_seeded_noise"),
-    "dpsgd_adaptive": ("--noise_multiplier=0.1", "--adaptive_clipping", "--insecure_seeded_noise"),
-    "dpftrl": ("--noise_multiplier=0.5", "--clip_norm=0.4", "--insecure_seeded_noise", "--dpftrl_restart_rounds=3"),
-    "mf_dpftrl": ("--noise_multiplier=0.5", "--clip_norm=0.4", "--insecure_seeded_noise", "--mf_bands=3"),
-    "median": (),
-    "trimmed_mean": (),
-    "secure_sum": (),
-    "ddp": ("--noise_multiplier=0.5", "--clip_norm=0.4"),
-}
-
-
-def build(*arguments: str, cohort: int = 4, shapes=SHAPES, pretraining=None):
-    flags = cli.FlagSet("")
-    flags.group("Aggregation and privacy", options.Aggregation, options.Cohorts, Setting("seed", int, "", 3))
-    aggregation = aggregation_flags.options(flags.parse(["test", *arguments]).checked(aggregation_flags.check))
-    mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(cohort), 100, 4096)
-    mechanism = dataclasses.replace(mechanism, pretraining=pretraining, pretraining_rounds=1 if pretraining else 0)
-    delta_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))
-    process = aggregators.build(aggregation, mechanism, shapes).create(delta_type, tff.TensorType(np.float32))
-    noise = aggregators.noise(aggregation, mechanism, shapes)
-    return aggregation, NoiseGiven(process, noise) if noise else process
-
-
-class NoiseGiven(NamedTuple):
-    """An aggregation whose rounds are given their noise, as `dp_queries.NoisyRounds` gives it."""
-
-    process: tff.templates.AggregationProcess
-    noise: dp_queries.CorrelatedNoise
-
-    def initialize(self):
-        return self.noise.initial_state(self.process.initialize())
-
-    def next(self, state, deltas, weights):
-        noise, kept = self.noise.next(state)
-        output = self.process.next(dp_queries.with_noise(kept.aggregator, noise), deltas, weights)
-        return tff.templates.MeasuredProcessOutput(
-            kept._replace(aggregator=output.state), output.result, output.measurements
-        )
-
-
-def build_kind(kind: str, *arguments: str, **others):
-    return build(f"--aggregator_type={kind.removesuffix('_adaptive')}", *KINDS[kind], *arguments, **others)
 
 
 def flat(parts) -> np.ndarray:
@@ -89,7 +43,7 @@ def test_noise_on_the_mean_has_deviation_noise_multiplier_times_clip_over_cohort
 
 
 def test_a_sum_without_noise_is_not_released(tff_worker):
-    _, given = build_kind("mf_dpftrl")
+    _, given = build(*KINDS["mf_dpftrl"])
     state = given.initialize()
     for aggregator in (state.aggregator, execute(given, state, [DELTA]).state.aggregator):
         assert np.isnan(flat(execute(given.process, aggregator, [DELTA]).result)).all()
@@ -102,7 +56,7 @@ def test_seeded_noise_differs_between_trainings_and_seeds(tff_worker, kind):
     noises = []
     for arguments in ((), ("--seed=4",)):
         for pretraining in (None, earlier):
-            _, process = build_kind(kind, *arguments, shapes=pair, pretraining=pretraining)
+            _, process = build(*KINDS[kind], *arguments, shapes=pair, pretraining=pretraining)
             state = process.initialize()
             for _ in range(3):
                 output = execute(process, state, [tuple(np.zeros(shape, np.float32) for shape in pair)] * 4)
@@ -139,9 +93,9 @@ def test_distributed_noise_adds_up_to_the_central_one(tff_worker):
     assert noise.std() == pytest.approx(0.5 * 0.4 / 4, rel=0.05)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ddp"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_saved_state_continues_bit_for_bit(tff_worker, kind):
-    _, process = build_kind(kind)
+    _, process = build(*KINDS[kind])
     template = process.initialize()
     first = execute(process, template, [DELTA] * 4).state
     leaves = [np.asarray(leaf) for leaf in tf.nest.flatten(first)]
@@ -154,7 +108,7 @@ def test_a_saved_state_continues_bit_for_bit(tff_worker, kind):
 
 @pytest.mark.parametrize("kind", ["dpsgd", "dpsgd_adaptive", "dpftrl", "mf_dpftrl"])
 def test_an_empty_cohort_still_releases_noise(tff_worker, kind):
-    aggregation, process = build_kind(kind)
+    aggregation, process = build(*KINDS[kind])
     output = execute(process, process.initialize(), [])
     result = flat(output.result)
     assert np.isfinite(result).all()
@@ -164,7 +118,7 @@ def test_an_empty_cohort_still_releases_noise(tff_worker, kind):
 
 @pytest.mark.parametrize("kind", ["mean", "secure_sum"])
 def test_without_noise_an_empty_cohort_leaves_the_state_and_has_no_result(tff_worker, kind):
-    aggregation, process = build_kind(kind)
+    aggregation, process = build(*KINDS[kind])
     before = execute(process, process.initialize(), [DELTA] * 4).state
     output = execute(process, before, [])
     assert np.isnan(flat(output.result)).all()
@@ -181,60 +135,40 @@ def test_the_trimmed_share_is_a_tenth_on_each_side_by_default(tff_worker):
         np.testing.assert_allclose(part, np.mean(range(1, 9)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Largest(tff.aggregators.UnweightedAggregationFactory):
-    """The largest value of each coordinate, and the number of rounds."""
-
-    def create(self, value_type):
-        collect = tff.aggregators.UnweightedReservoirSamplingFactory(50).create(value_type)
-
-        @tff.tensorflow.computation(np.int32, collect.next.type_signature.result.result.member)
-        def largest(state, updates):
-            return state + 1, tf.nest.map_structure(lambda rows: tf.reduce_max(rows, axis=0), updates)
-
-        @tff.federated_computation
-        def initialize():
-            return tff.federated_value(0, tff.SERVER)
-
-        @tff.federated_computation(initialize.type_signature.result, tff.FederatedType(value_type, tff.CLIENTS))
-        def next_round(state, updates):
-            collected = collect.next(tff.federated_value((), tff.SERVER), updates)
-            after, result = tff.federated_map(largest, (state, collected.result))
-            return tff.templates.MeasuredProcessOutput(after, result, collected.measurements)
-
-        return tff.templates.AggregationProcess(initialize, next_round)
-
-
-def robust():
-    return tff.aggregators.MeanFactory(no_nan_division=True)
-
-
-def of_user(value, shapes=SHAPES):
-    own = objects.of(value)
-    aggregation = options.Aggregation(own=own, clip_norm=None, unclip_quantile=None)
+def of_user(value):
+    aggregation = options.Aggregation(own=objects.of(value), clip_norm=None, unclip_quantile=None)
     mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(4), 100, 4096)
-    delta_type = tff.to_type(tuple((np.float32, shape) for shape in shapes))
-    process = aggregators.build(aggregation, mechanism, shapes).create(delta_type, tff.TensorType(np.float32))
+    delta_type = tff.to_type(tuple((np.float32, shape) for shape in SHAPES))
+    process = aggregators.build(aggregation, mechanism, SHAPES).create(delta_type, tff.TensorType(np.float32))
     return process, mechanism
-
-
-def test_an_aggregator_of_the_users_takes_the_place_of_the_mean(tff_worker):
-    process, _ = of_user(Largest())
-    output = execute(process, process.initialize(), [DELTA, ZERO, [-part for part in DELTA]])
-    np.testing.assert_allclose(flat(output.result), np.maximum(flat(DELTA), -flat(DELTA)))
-    assert output.state == 1
-    empty = execute(process, output.state, [])
-    assert (empty.state, np.isnan(flat(empty.result)).all()) == (1, True)
-
-
-def test_a_weighted_aggregator_of_the_users_gets_the_weights(tff_worker):
-    process, _ = of_user(robust)
-    output = process.next(process.initialize(), [DELTA, ZERO], [1.0, 3.0])
-    np.testing.assert_allclose(flat(output.result), flat(DELTA) / 4, rtol=1e-6)
 
 
 def quotient():
     return tff.aggregators.MeanFactory()  # NaN if all weights are 0.
+
+
+def adaptive():
+    estimate = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(0.1, 0.5, 0.2)
+    return tff.aggregators.clipping_factory(estimate, tff.aggregators.UnweightedMeanFactory())
+
+
+def test_an_aggregator_of_the_users_takes_the_place_of_the_mean(tff_worker):
+    process, mechanism = of_user(adaptive)
+    output = process.next(process.initialize(), [DELTA, DELTA], [1.0, 3.0])
+    np.testing.assert_allclose(flat(output.result), 0.01 * 0.1 / 0.64, rtol=1e-5)
+    longer = process.next(output.state, [DELTA, DELTA], [1.0, 3.0])
+    np.testing.assert_allclose(flat(longer.result), np.exp(0.1) * flat(output.result), rtol=1e-5)
+    empty = execute(process, output.state, [])
+    np.testing.assert_array_equal(tf.nest.flatten(empty.state), tf.nest.flatten(output.state))
+    assert np.isnan(flat(empty.result)).all()
+    summary = "Privacy: no guarantee, because the privacy of the aggregator adaptive is not known."
+    assert mechanism.report(3)["summary"] == summary
+
+
+def test_a_weighted_aggregator_of_the_users_gets_the_weights(tff_worker):
+    process, _ = of_user(quotient)
+    output = process.next(process.initialize(), [DELTA, ZERO], [1.0, 3.0])
+    np.testing.assert_allclose(flat(output.result), flat(DELTA) / 4, rtol=1e-6)
 
 
 def infinite():
@@ -250,15 +184,6 @@ def test_a_result_that_is_not_finite_is_a_failure_unless_nothing_has_weight(tff_
         execute(process, process.initialize(), [largest, largest])
     problem = "the result of aggregator infinite is not finite, although all updates are"
     assert str(caught.value) == f"TFF's worker reports an error: assertion failed: [{problem}]."
-
-
-def test_an_unknown_aggregator_has_no_guarantee():
-    _, mechanism = of_user(Largest())
-    assert mechanism.epsilon(1) == np.inf
-    assert (
-        mechanism.report(3)["summary"]
-        == "Privacy: no guarantee, because the privacy of the aggregator Largest() is not known."
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,7 +204,7 @@ class Broken(tff.aggregators.UnweightedAggregationFactory):
     ("value", "message"),
     [
         (3, "aggregator must be a factory of tff.aggregators"),
-        (Largest, "aggregator must be a factory of tff.aggregators"),
+        (First, "aggregator must be a factory of tff.aggregators"),
         (First(), r"aggregator First\(\) fails"),
         (Broken(), r"aggregator Broken\(\) fails: TypeError: no such tensor"),
     ],
@@ -293,6 +218,6 @@ def test_what_is_no_aggregator_of_updates_is_refused(value, message):
 def test_an_aggregator_of_the_users_goes_without_clipping(arguments):
     flags = cli.FlagSet("")
     flags.group("Aggregation", options.Aggregation, options.Cohorts)
-    settings = flags.parse(["test", *arguments]).with_user_values(aggregator=objects.of(Largest()))
+    settings = flags.parse(["test", *arguments]).with_user_values(aggregator=objects.of(quotient))
     with pytest.raises(UsageError, match="--aggregator uses updates without clipping"):
         aggregation_flags.check(settings)

@@ -72,13 +72,6 @@ def test_a_round_is_the_mean_weighted_by_the_clients_weights(tff_worker):
     np.testing.assert_array_equal(metrics.client_losses, [4, 9])
 
 
-def test_deltas_are_clipped_to_the_norm_before_they_are_averaged(tff_worker):
-    clipped = tff.aggregators.as_weighted_aggregator(tff.aggregators.clipping_factory(1.2, MEAN))
-    state, metrics = play(aggregator=clipped)
-    np.testing.assert_allclose(state.weights[0], [1 / 2, -1.2 / 2], rtol=1e-6)
-    assert metrics.aggregator["clipped_count"] == 1
-
-
 def test_adam_at_the_server_takes_the_negative_mean_as_its_gradient(tff_worker):
     equal = tff.aggregators.as_weighted_aggregator(MEAN)
     state, _ = play(2, ("adam", 0.1), aggregator=equal)

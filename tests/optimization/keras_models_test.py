@@ -1,5 +1,3 @@
-"""Tests of optimization.keras_models."""
-
 import numpy as np
 import pytest
 import tensorflow as tf

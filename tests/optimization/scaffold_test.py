@@ -1,5 +1,3 @@
-"""Tests of optimization.scaffold."""
-
 import numpy as np
 import pytest
 
@@ -67,27 +65,13 @@ def test_five_rounds_are_those_in_numpy(tff_worker, tmp_path):
     assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path, *tmp_path.iterdir()))
 
 
-def test_with_variates_held_at_zero_it_is_the_unweighted_mean(tff_worker, tmp_path):
-    rounds, mean = _rounds(tmp_path), linear_rounds.definition().build(linear_rounds.INITIAL)
-    first, expected = rounds.initialize(), mean.initialize()
-    state = first
-    for round_num, cohort in enumerate(COHORTS, 1):
-        state = state._replace(aggregator=first.aggregator)
-        state, metrics = rounds.next(state, _cohort(cohort), round_num)
-        expected, expected_metrics = mean.next(expected, _clients(cohort))
-        linear_rounds.assert_close(state.weights, expected.weights)
-        for name in ("loss_sum", "batch_examples", "update_norm"):
-            np.testing.assert_allclose(getattr(metrics, name), getattr(expected_metrics, name), rtol=1e-5)
-
-
 def test_a_round_can_be_repeated_from_an_earlier_state(tff_worker, tmp_path):
     rounds = _rounds(tmp_path)
     states = [rounds.initialize()]
     for round_num, cohort in enumerate(COHORTS, 1):
         states.append(rounds.next(states[-1], _cohort(cohort), round_num)[0])
     again = _rounds(tmp_path).next(states[2], _cohort(COHORTS[2]), 3)[0]
-    for one, other in zip(_arrays(again), _arrays(states[3]), strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(_arrays(again), _arrays(states[3]))
 
 
 def test_a_client_that_diverges_keeps_its_variate(tff_worker, tmp_path):
@@ -106,22 +90,8 @@ def test_a_round_without_clients_changes_nothing(tff_worker, tmp_path):
     rounds = _rounds(tmp_path)
     state, _ = rounds.next(rounds.initialize(), _cohort((0, 1)), 1)
     after, metrics = rounds.next(state, [], 2)
-    for one, other in zip(_arrays(after), _arrays(state), strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(_arrays(after), _arrays(state))
     assert metrics.examples == 0
-
-
-def test_variates_are_mean_gradients_whatever_the_number_of_steps(tff_worker, tmp_path):
-    """After the first round c_i is (x - y) / (K rate), also with mini-batches."""
-    work = client_work.LocalSgd(linear_rounds.RATE, 4, epochs=2)
-    rounds, plain = _rounds(tmp_path, local_work=work), linear_rounds.definition(local_work=work)
-    (client,) = _clients((1,))
-    rounds.next(rounds.initialize(), [(client, 1)], 1)
-    after, _ = plain.build(linear_rounds.INITIAL).next(plain.build(linear_rounds.INITIAL).initialize(), [client])
-    found = client_states.ClientStates(tmp_path, lambda: []).load(1, 1, ZEROS)
-    length = 2 * 3 * linear_rounds.RATE  # Two epochs of three mini-batches.
-    for variate, x, y in zip(found, linear_rounds.INITIAL, after.weights, strict=True):
-        np.testing.assert_allclose(variate, (x - y) / length, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("work", "steps"), [({"epochs": 3}, [0, 3, 6]), ({"steps": 5}, [0, 5, 5])])

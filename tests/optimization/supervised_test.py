@@ -5,40 +5,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from optimization import client_work, corrections, models, supervised
-
-MODEL = models.mlp(3, (), 4)
-DRAW = np.random.default_rng(11)
-INITIAL = (DRAW.normal(size=(3, 4)).astype(np.float32), DRAW.normal(size=4).astype(np.float32))
-WORK = client_work.LocalSgd(1e9, 4, steps=5)  # Clients bring their own learning rate.
-
-
-def make(mean=None, **changes) -> supervised.SupervisedProcess:
-    mean = mean or tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory())
-    fields = {
-        "model": MODEL,
-        "local_work": WORK,
-        "aggregator": mean,
-        "server_optimizer": tff.learning.optimizers.build_sgdm(1.0),
-        "feature_spec": tf.TensorSpec((None, 3)),
-        "label_spec": tf.TensorSpec((None,), tf.int32),
-        "cohort_size": 3,
-    }
-    return supervised.SupervisedProcess(**(fields | changes))
-
-
-def client(number: int, size: int, position: int, learning_rate: float = 0.2, labels=None) -> supervised.ClientInput:
-    draw = np.random.default_rng(100 + number)
-    features = draw.normal(size=(size, 3)).astype(np.float32)
-    drawn = draw.integers(0, 4, size).astype(np.int32)
-    return supervised.ClientInput(
-        features,
-        drawn if labels is None else labels,
-        np.array([number, 7], np.int32),
-        np.int32(position),
-        np.float32(size),
-        np.float32(learning_rate),
-    )
+from optimization import client_work, corrections, supervised
+from tests.optimization import linear_rounds
 
 
 def test_cross_entropy_of_classes_and_of_shared_probability():
@@ -51,36 +19,27 @@ def test_cross_entropy_of_classes_and_of_shared_probability():
 
 
 def test_empty_and_diverged_clients_are_zero_updates_and_have_no_loss(tff_worker):
-    bad = client(3, 6, 2)
+    one, empty, bad = (linear_rounds.client(number, size) for number, size in enumerate((6, 0, 6)))
     bad.features[2, 0] = np.inf
-    rounds = make(local_work=client_work.LocalSgd(0.1, 4, epochs=1)).build(INITIAL)
-    _, one = rounds.next(rounds.initialize(), [client(1, 6, 0)])
-    state, metrics = rounds.next(rounds.initialize(), [client(1, 6, 0), client(2, 0, 1), bad])
+    work = client_work.LocalSgd(0.1, 4, epochs=1)
+    rounds = linear_rounds.definition(local_work=work, cohort_size=3).build(linear_rounds.INITIAL)
+    _, alone = rounds.next(rounds.initialize(), [one])
+    state, metrics = rounds.next(rounds.initialize(), [one, empty, bad])
     assert (metrics.empty_clients, metrics.nonfinite_clients) == (1, 1)
     assert (metrics.trained_examples, metrics.batch_examples) == (6, 6)
     assert np.isnan(metrics.client_losses).tolist() == [False, True, True]
     assert np.isnan(metrics.client_deviations).tolist() == [False, True, True]
-    np.testing.assert_allclose(metrics.update_norm, one.update_norm / 3, rtol=1e-5)
+    np.testing.assert_allclose(metrics.update_norm, alone.update_norm / 3, rtol=1e-5)
     assert all(np.isfinite(weight).all() for weight in state.weights)
     assert np.isfinite(metrics.loss_sum)
 
 
-def test_several_labels_an_example(tff_worker):
-    labels = np.eye(4, dtype=np.float32)[[0, 1, 2, 3, 1, 2]]
-    single = make(cohort_size=1).build(INITIAL)
-    several = make(cohort_size=1, label_spec=tf.TensorSpec((None, 4))).build(INITIAL)
-    expected, _ = single.next(single.initialize(), [client(1, 6, 0, labels=labels.argmax(axis=1).astype(np.int32))])
-    found, _ = several.next(several.initialize(), [client(1, 6, 0, labels=labels)])
-    for one, other in zip(found.weights, expected.weights, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
 def test_the_poll_gives_each_clients_exact_loss(tff_worker):
-    polled = [client(1, 10, 1), client(2, 6, 0)]
-    found = make().build_loss_poll(2)(INITIAL, polled)
+    polled = [linear_rounds.client(1, 10), linear_rounds.client(0, 6)]
+    found = linear_rounds.definition().build_loss_poll(2)(linear_rounds.INITIAL, polled)
     expected = []
     for one in reversed(polled):
-        logits = one.features @ INITIAL[0] + INITIAL[1]
+        logits = one.features @ linear_rounds.INITIAL[0] + linear_rounds.INITIAL[1]
         log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         expected.append(-log_probabilities[np.arange(len(logits)), one.labels].mean())
     np.testing.assert_allclose(found, expected, rtol=1e-5)
@@ -95,7 +54,7 @@ def _of_the_other_sign(step: corrections.Step):
 def test_rounds_are_tffs_fedavg_and_fedprox_of_the_same_batches(tff_worker, proximal):
     """Five rounds of two epochs, without clipping; FedProx but for its sign."""
     keras = tf.keras.Sequential([tf.keras.layers.Input(3), tf.keras.layers.Dense(4)])
-    keras.set_weights(INITIAL)
+    keras.set_weights(linear_rounds.INITIAL)
     spec = (tf.TensorSpec((None, 3)), tf.TensorSpec((None,), tf.int32))
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model = tff.learning.models.functional_model_from_keras(keras, loss, spec)
@@ -104,10 +63,10 @@ def test_rounds_are_tffs_fedavg_and_fedprox_of_the_same_batches(tff_worker, prox
         model, proximal, tff.learning.optimizers.build_sgdm(0.2), model_aggregator=mean
     )
     work = client_work.LocalSgd(1e9, 4, epochs=2, corrections=(_of_the_other_sign,) if proximal else ())
-    mine = make(mean, local_work=work, cohort_size=2).build(INITIAL)
+    mine = linear_rounds.definition(mean, local_work=work, cohort_size=2).build(linear_rounds.INITIAL)
     state, their_state = mine.initialize(), theirs.initialize()
     for round_num in range(5):
-        cohort = [client(1, 6, 0), client(2, 9, 1)]
+        cohort = [linear_rounds.client(0, 6), linear_rounds.client(1, 9)]
         cohort = [one._replace(key=one.key + np.int32(round_num)) for one in cohort]
         state, _ = mine.next(state, cohort)
         their_state = theirs.next(their_state, [_batches(one, 4) for one in cohort]).state

@@ -1,9 +1,6 @@
-"""Tests of optimization.posterior.diagnostics."""
-
 import numpy as np
 import pytest
 import scipy.stats
-from matplotlib import image
 from statsmodels.stats import diagnostic
 
 from optimization.posterior import diagnostics
@@ -27,14 +24,6 @@ def test_statistics_equal_scipys():
     np.testing.assert_allclose(found.kurtosis, scipy.stats.kurtosis(models.astype(np.float64)), rtol=1e-9)
 
 
-@pytest.mark.slow
-def test_lilliefors_rejects_normal_samples_at_its_level():
-    models = np.random.default_rng(1).normal(size=(20, 20_000)).astype(np.float32)
-    # Standard error 0.15%; the Kolmogorov-Smirnov test with estimated moments hardly ever rejects.
-    assert (diagnostics.normality(models).lilliefors_p_values < 0.05).mean() == pytest.approx(0.05, abs=0.008)
-    assert (diagnostics.normality(models).p_values < 0.05).mean() < 0.001
-
-
 def test_the_distance_of_two_samples_is_always_the_same():
     # They lie at -0.71 and 0.71 standard deviations, where the normal distribution has 0.24 and 0.76.
     assert diagnostics.normal_distance(2) == pytest.approx(scipy.stats.norm.cdf(np.sqrt(0.5)) - 0.5)
@@ -55,13 +44,3 @@ def test_a_parameter_without_spread_has_no_statistics():
     found = diagnostics.normality(models)
     for values in found:
         assert np.flatnonzero(np.isnan(values)).tolist() == [3]
-
-
-@pytest.mark.slow
-def test_normality_is_drawn(tmp_path):
-    models = _models()
-    models[:, 3] = 0.1
-    diagnostics.draw_normality(diagnostics.normality(models), tmp_path / "normality.png")
-    picture = image.imread(tmp_path / "normality.png")
-    assert min(picture.shape[:2]) > 300
-    assert picture.std() > 0

@@ -1,9 +1,7 @@
-"""Tests of run_posterior's flags and presets."""
-
 import pytest
 
 from data.errors import UsageError
-from optimization.posterior import ensembles, flags
+from optimization.posterior import flags
 from optimization.posterior.run_posterior import STUDY
 from optimization.study import frame, presets
 
@@ -26,12 +24,7 @@ def test_defaults_follow_the_algorithm():
 
 @pytest.mark.parametrize(
     ("arguments", "burn_in"),
-    [
-        (("--total_rounds=3",), 1),  # 25 of the preset's 50 rounds.
-        (("--total_rounds=100",), 25),
-        (("--total_rounds=3", "--burn_in_rounds=2"), 2),
-        ((), 25),
-    ],
+    [(("--total_rounds=3",), 1), (("--total_rounds=100",), 25), (("--total_rounds=3", "--burn_in_rounds=2"), 2)],
 )
 @pytest.mark.parametrize("algorithm", ["fedpa", "fedkppa", "sgld"])
 def test_a_preset_s_burn_in_is_shortened_with_its_rounds(algorithm, arguments, burn_in):
@@ -89,10 +82,3 @@ def test_fedkp_as_published_differs_in_the_servers_rate_alone(task):
     differing = {name for name in equal if published[name] != equal[name]}
     assert differing == {"preset", "experiment_name", "server_learning_rate"}
     assert (published.server_learning_rate, equal.server_learning_rate) == (1.0, 0.5)
-
-
-def test_fedbe_has_a_preset_in_which_a_cycle_ends():
-    settings = resolve("--preset=learns_fedbe_alpha_1")
-    assert (settings.algorithm, settings.distillation_epochs) == ("fedbe", 20)
-    assert ensembles.Distillation(epochs=20).num_cycles(5 * 54) == 2
-    assert ensembles.Distillation(epochs=5).num_cycles(5 * 54) == 0

@@ -1,21 +1,14 @@
-"""Tests of optimization.posterior.kernels."""
-
 import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
 import tensorflow as tf
 
-from optimization.posterior import flags, kernels
+from optimization.posterior import kernels
 from tests.optimization.posterior import reference
 
 NAMES = sorted(kernels.KERNELS)
 LINE = np.linspace(-12, 12, 240_001)
-
-
-def test_flags_offer_every_kernel_and_bandwidth():
-    assert {flags.EPANECHNIKOV, flags.GAUSSIAN} == set(kernels.KERNELS)
-    assert set(flags.BANDWIDTHS) == {*kernels.RULES, flags.NEAREST}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -51,26 +44,3 @@ def test_improved_sheather_jones_is_infinite_where_kdepy_finds_no_fixed_point():
     with np.errstate(divide="ignore"):
         assert reference.bandwidth("improved_sheather_jones", samples[0], "gaussian") == np.inf
     assert kernels.improved_sheather_jones(tf.constant(samples), kernels.KERNELS["gaussian"]).numpy() == [np.inf]
-
-
-def test_nearest_is_scotts_rule_of_the_five_samples_around_the_place():
-    samples = np.array([[-9.0, -1.0, 0.5, 30.0, 2.0, -2.0, 1.0, 40.0]])
-    expected = reference.bandwidth("scott", np.array([-1.0, 0.5, 2.0, -2.0, 1.0]), "gaussian")
-    np.testing.assert_allclose(kernels.nearest(samples, kernels.KERNELS["gaussian"]), [expected], rtol=1e-12)
-
-
-@pytest.mark.parametrize("rule", [*kernels.RULES.values(), kernels.nearest])
-@pytest.mark.parametrize("samples", [np.full((1, 6), 0.3), np.array([[2.0]])], ids=["equal", "single"])
-def test_samples_without_spread_have_the_bandwidth_zero(rule, samples):
-    assert rule(tf.constant(samples), kernels.KERNELS["epanechnikov"]).numpy() == [0]
-
-
-@pytest.mark.parametrize("rule", kernels.RULES)
-def test_a_bandwidth_scales_with_the_samples_and_ignores_their_location_and_order(rule):
-    draw = np.random.default_rng(0)
-    samples = draw.gamma(2, size=(3, 20))
-    bandwidths = [
-        kernels.RULES[rule](tf.constant(values), kernels.KERNELS["gaussian"]).numpy()
-        for values in (samples, draw.permuted(7 * samples - 3, axis=1))
-    ]
-    np.testing.assert_allclose(bandwidths[1], 7 * bandwidths[0], rtol=1e-6)

@@ -1,5 +1,3 @@
-"""Tests of optimization.posterior.mean_shift_aggregation."""
-
 import collections
 
 import numpy as np
@@ -10,6 +8,7 @@ import tensorflow_federated as tff
 from optimization import collecting
 from optimization.posterior import kernels, mean_shift_aggregation
 from optimization.posterior.flags import BANDWIDTHS, MeanShift
+from tests.optimization import linear_rounds
 from tests.optimization.posterior import reference
 
 KERNELS = sorted(kernels.KERNELS)
@@ -50,40 +49,6 @@ def test_the_aggregate_is_that_of_the_reference(kernel, bandwidth, shifts_client
         aggregate, share_moved = _aggregate(shift, updates, shifts_clients=shifts_clients)
         np.testing.assert_allclose(aggregate, expected, atol=1e-5)
         assert share_moved == pytest.approx(np.mean(np.abs(expected - updates.mean(axis=0, dtype=float)) > 1e-7))
-
-
-def test_one_step_is_the_mean_of_the_samples_weighted_by_the_kernel():
-    # Scott's bandwidth is scaled to 2. Epanechnikov's weights at distances 0, 1 and 2 are 1, 3/4 and 0.
-    updates = np.array([[0.0], [1.0], [2.0], [6.0]], np.float32)
-    scale = 2.0 / reference.bandwidth("scott", updates[:, 0].astype(np.float64), "epanechnikov")
-    shift = MeanShift("epanechnikov", "scott", scale, 1)
-    # From 0: 0.75 / 1.75; from 1: 1, by symmetry; from 2: (0.75 + 2) / 1.75; from 6: 6.
-    modes = [0.75 / 1.75, 1, 2.75 / 1.75, 6]
-    np.testing.assert_allclose(_aggregate(shift, updates, shifts_clients=True)[0], [np.mean(modes)], rtol=1e-6)
-    # The mean, 2.25, is 1.25 from 1 and 0.25 from 2; 0 and 6 are out of reach.
-    weights = [1 - (1.25 / 2) ** 2, 1 - (0.25 / 2) ** 2]
-    expected = np.average([1, 2], weights=weights)
-    np.testing.assert_allclose(_aggregate(shift, updates, shifts_clients=False)[0], [expected], rtol=1e-6)
-
-
-def test_the_share_moved_counts_parameters_with_a_client_within_one_bandwidth_of_the_mean():
-    # Silverman's width of ten values in two clumps is about 0.27 of their distance: no client is near the middle.
-    clumps = np.repeat([0.0, 1.0], 5) + np.tile([0.0, 0.01, 0.02, 0.03, 0.04], 2)
-    skewed = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 3.0])
-    updates = np.stack([clumps, skewed, np.full(10, 0.3), clumps], axis=1).astype(np.float32)
-    aggregate, share_moved = _aggregate(MeanShift(), updates, shifts_clients=False)
-    np.testing.assert_allclose(aggregate[[0, 2, 3]], updates.mean(axis=0)[[0, 2, 3]], rtol=1e-6)
-    assert share_moved == 0.25  # The skewed parameter alone.
-
-
-@pytest.mark.parametrize("shifts_clients", CLUSTERS)
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_an_endless_bandwidth_gives_the_mean(kernel, shifts_clients):
-    aggregate, share_moved = _aggregate(
-        MeanShift(kernel, bandwidth_scale=1e30), _updates(), shifts_clients=shifts_clients
-    )
-    np.testing.assert_allclose(aggregate, _updates().mean(axis=0), atol=1e-6)
-    assert share_moved == 0
 
 
 @pytest.mark.parametrize("shifts_clients", CLUSTERS)
@@ -143,47 +108,11 @@ def test_a_round_of_more_clients_than_declared_is_refused(tff_worker):
         _round(mean_shift_aggregation.MeanShiftFactory(MeanShift(), 3), _updates(5), np.ones(5, np.float32))
 
 
-def test_tffs_fed_avg_trains_with_it(tff_worker):
-    def predict(weights, features, training):
-        del training
-        return tf.matmul(features, weights[0][0]) + weights[0][1]
-
-    def loss(output, label, sample_weight=None):
-        del sample_weight
-        return tf.reduce_mean(tf.square(output - label))
-
-    spec = collections.OrderedDict(x=tf.TensorSpec((None, 2)), y=tf.TensorSpec((None, 1)))
-    model = tff.learning.models.FunctionalModel(
-        initial_weights=((np.zeros((2, 1), np.float32), np.zeros(1, np.float32)), ()),
-        predict_on_batch_fn=tf.function(predict),
-        loss_fn=tf.function(loss),
-        input_spec=spec,
-    )
-    draw = np.random.default_rng(0)
-    cohort, starts = [], []
-    for client in range(5):
-        # The fifth client's labels are far off, and its model is no part of the others' mode.
-        features = draw.normal(size=(8, 2)).astype(np.float32)
-        labels = features @ [[1.0], [-2.0]] + (0.05 * client if client < 4 else 30.0)
-        examples = collections.OrderedDict(x=features, y=labels.astype(np.float32))
-        cohort.append(tf.data.Dataset.from_tensor_slices(examples).batch(8))
-        starts.append((features, labels))
+def test_five_rounds_are_those_of_the_reference(tff_worker):
     shift = MeanShift()
-    process = tff.learning.algorithms.build_weighted_fed_avg(
-        model,
-        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
-        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
-        model_aggregator=mean_shift_aggregation.MeanShiftFactory(shift, 5, shifts_clients=True),
-    )
-    state, weights = process.initialize(), np.zeros(3)
-    for _ in range(3):
-        state = process.next(state, cohort).state
-        # One step of each client, and the modes' mean.
-        errors = [features @ weights[:2, np.newaxis] + weights[2] - labels for features, labels in starts]
-        deltas = [
-            -0.2 * np.append((features * error).mean(axis=0), error.mean())
-            for (features, _), error in zip(starts, errors, strict=True)
-        ]
-        weights = weights + reference.fedkp(shift, np.array(deltas, np.float32), shifts_clients=True)
-    trained = process.get_model_weights(state).trainable
-    np.testing.assert_allclose(np.concatenate([np.ravel(part) for part in trained]), weights, atol=1e-5)
+
+    def aggregate(changes):
+        return reference.fedkp(shift, changes.reshape(5, -1), shifts_clients=True).reshape(changes.shape[1:])
+
+    factory = mean_shift_aggregation.MeanShiftFactory(shift, 5, shifts_clients=True)
+    linear_rounds.assert_same_rounds(factory, [linear_rounds.client(n, 5 + n) for n in range(5)], aggregate)

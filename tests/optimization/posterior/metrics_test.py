@@ -1,5 +1,3 @@
-"""Tests of optimization.posterior.metrics."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Whole runs on digits: files, and the same numbers with and without an interruption."""
-
 import pathlib
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Tests of optimization.posterior.samplers."""
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -85,9 +83,6 @@ def test_an_update_whose_norm_overflows_counts_as_diverged(monkeypatch, size):
     clipped, _ = tf.clip_by_global_norm(update.delta, 1.0)
     assert np.isfinite(models.flatten(clipped).numpy()).all()
     assert not update.is_finite
-
-
-# FedPA's covariance.
 
 
 def _dense(samples: np.ndarray, shrinkage: float) -> np.ndarray:

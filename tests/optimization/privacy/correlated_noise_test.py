@@ -1,6 +1,5 @@
 """Correlated noise, and its accounting and choice, against dp-accounting, jax-privacy and numerical privacy losses."""
 
-import dataclasses
 import json
 import math
 import pathlib
@@ -83,21 +82,6 @@ def test_turns_without_samples_cost_more_and_no_turns_are_not_amplified():
     assert anyone.epsilon(1000) == pytest.approx(rdp.RdpAccountant().compose(event).get_epsilon(1e-7))
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"groups": 4}, "groups is 4, below bands, 5"),
-        ({"groups": 101}, "at most 100 groups and bands are possible"),
-        ({"may_be_absent": True}, "clients may be absent"),
-        ({"kind": "dpsgd", "bands": 1}, "cyclic_poisson sampling needs mf_dpftrl"),
-    ],
-)
-def test_what_cannot_be_accounted_is_refused(values, message):
-    base = {"kind": "mf_dpftrl", "sampling": "cyclic_poisson", "bands": 5, "groups": 5}
-    with pytest.raises(ValueError, match=message):
-        Mechanism(**{**base, "population": 1000, "cohort": 10, "noise_multiplier": 1.0, **values})
-
-
 def _hockey_stick(matrix: np.ndarray, rate: float, noise: float, epsilon: float) -> tuple[float, float]:
     """Both hockey-stick divergences of the four rounds with a client, and without, on a grid of the plane it moves.
 
@@ -138,24 +122,6 @@ def test_the_numerical_privacy_loss_of_four_rounds_is_that_of_the_accountant(noi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("epsilon", "poisson", "eight", "many", "amplified"),
-    [(1.0, 23.6, 53.8, 15.0, 5.4), (3.0, 15.1, 19.5, 5.4, 3.3), (10.0, 9.9, 6.8, 1.9, 1.9)],
-)
-def test_noise_on_prefix_sums_at_equal_epsilon(epsilon, poisson, eight, many, amplified):
-    found = []
-    for mechanism in (
-        Mechanism("dpsgd", sampling="poisson", **STUDY),
-        Mechanism("mf_dpftrl", sampling="cyclic", bands=8, **STUDY),
-        Mechanism("mf_dpftrl", sampling="cyclic", bands=512, **STUDY),
-        _amplified(256, bands=256, **STUDY),
-    ):
-        noise = calibration.calibrate(mechanism, 1600, epsilon)
-        found.append(dataclasses.replace(mechanism, noise_multiplier=noise).prefix_noise(1600))
-    assert [round(one, 1) for one in found] == [poisson, eight, many, amplified]
-
-
-@pytest.mark.slow
 def test_compared_bands_reach_the_epsilon_and_the_best_lies_inside_the_grid():
     start = _amplified(1, **STUDY)
     choices = calibration.compare_bands(start, 1600, 3.0)
@@ -172,27 +138,13 @@ def test_bands_keep_within_the_memory_of_the_noise(dimension, most):
     assert choices[-1].bands == most
 
 
-@pytest.mark.slow
 def test_a_replaced_client_moves_a_sum_twice_as_far_whatever_dp_accounting_says():
     # dp-accounting takes a plain Gaussian event's noise for that of REPLACE_ONE, too (google/differential-privacy
     # #378); this project halves it. The day an upgrade mends that, this fails: then leave out the halving.
-    ours = Mechanism("dpsgd", 2.0, 1000, 1000, sampling="fixed", delta=1e-5)
-    event = dp_accounting.GaussianDpEvent(2.0)
-    theirs = [
-        rdp.RdpAccountant(neighboring_relation=relation).compose(event).get_epsilon(1e-5)
-        for relation in (
-            dp_accounting.NeighboringRelation.REPLACE_ONE,
-            dp_accounting.NeighboringRelation.REPLACE_SPECIAL,
-        )
-    ]
-    replaced = next(one for one in ours.analyses if one.replaces)
-    assert theirs[0] == theirs[1] < replaced.epsilon(1, 1e-5)[0]
-    sampled = dp_accounting.SampledWithoutReplacementDpEvent(1000, 100, event)
-    halved = dp_accounting.SampledWithoutReplacementDpEvent(1000, 100, dp_accounting.GaussianDpEvent(1.0))
-    relation = dp_accounting.NeighboringRelation.REPLACE_ONE
-    as_stated, as_accounted = (
-        rdp.RdpAccountant(neighboring_relation=relation).compose(one, 10).get_epsilon(1e-5) for one in (sampled, halved)
+    relations = dp_accounting.NeighboringRelation.REPLACE_ONE, dp_accounting.NeighboringRelation.REPLACE_SPECIAL
+    one, special = (
+        rdp.RdpAccountant(neighboring_relation=relation).compose(dp_accounting.GaussianDpEvent(2.0)).get_epsilon(1e-5)
+        for relation in relations
     )
-    ours = Mechanism("dpsgd", 2.0, 1000, 100, sampling="fixed", delta=1e-5)
-    replaced = next(one for one in ours.analyses if one.replaces)
-    assert as_stated < as_accounted == pytest.approx(replaced.epsilon(10, 1e-5)[0], rel=1e-6)
+    ours = next(one for one in Mechanism("dpsgd", 2.0, 1000, 1000, sampling="fixed").analyses if one.replaces)
+    assert one == special < ours.epsilon(1, 1e-5)[0]

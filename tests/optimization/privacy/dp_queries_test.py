@@ -13,11 +13,11 @@ def flat(parts) -> np.ndarray:
     return np.concatenate([np.ravel(part) for part in parts])
 
 
-def play(query, rounds: int, record=ZEROS):
-    """Returns each round's noised result for a sum that is `record`."""
+def play(query, rounds: int):
+    """Returns each round's noised result for a sum of zeros."""
     state, results = query.initial_global_state(), []
     for _ in range(rounds):
-        result, state, _ = query.get_noised_result(record, state)
+        result, state, _ = query.get_noised_result(ZEROS, state)
         results.append(flat(result))
     return np.stack(results), state
 
@@ -63,12 +63,8 @@ def test_only_equal_seeds_repeat_the_noise():
     assert not np.array_equal(free[0], free[1])
 
 
-ADAPTIVE = {
-    "initial_l2_norm_clip": 1.0,
-    "target_unclipped_quantile": 0.8,
-    "learning_rate": 0.2,
-    "expected_num_records": 25.0,
-}
+ADAPTIVE = {"initial_l2_norm_clip": 1.0, "target_unclipped_quantile": 0.8, "learning_rate": 0.2}
+ADAPTIVE["expected_num_records"] = 25.0
 
 
 def adapt(seed, noise_multiplier, count_stddev, rounds):
@@ -136,15 +132,7 @@ def test_a_round_adds_the_noise_of_its_state_once():
 
 def test_a_client_adds_half_to_the_count_of_unclipped_updates_or_takes_it_away():
     # So an absent client, who adds nothing, moves it by a half, and one that replaces another by one at most.
-    query = dp_queries.adaptive_clip_sum(
-        initial_l2_norm_clip=1.0,
-        noise_multiplier=1.0,
-        target_unclipped_quantile=0.5,
-        learning_rate=0.2,
-        clipped_count_stddev=1.0,
-        expected_num_records=10.0,
-        seeds=None,
-    )
+    query = dp_queries.adaptive_clip_sum(seeds=None, noise_multiplier=1.0, clipped_count_stddev=1.0, **ADAPTIVE)
     params = query.derive_sample_params(query.initial_global_state())
     added = [
         float(tf.nest.flatten(query.preprocess_record(params, [tf.constant([norm])]))[-1]) for norm in (0.0, 0.9, 7.0)

@@ -36,9 +36,6 @@ def test_releases_and_models_are_composed_at_the_last_delta():
     assert mechanism.epsilon(rounds) == pytest.approx(expected, rel=1e-9)
     assert mechanism.delta == _DELTA
     assert (mechanism.noise_multiplier, rounds) == (5.0, 2)
-
-
-def test_one_release_is_itself():
     assert ledger.composed([Spent("look", _LOOK, 3)]) == (_LOOK, 3)
 
 
@@ -117,9 +114,6 @@ def test_a_file_that_is_no_ledger_is_refused_and_unchanged(tmp_path, content):
 def test_a_ledger_that_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be written"), ledger.opened(tmp_path / "none" / "spent.jsonl"):
         pass
-
-
-# Choosing among runs.
 
 
 POISSON = Mechanism("dpsgd", 1.0, 1000, 10, "poisson", delta=1e-5)

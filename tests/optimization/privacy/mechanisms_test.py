@@ -22,6 +22,8 @@ PUBLISHED = [
     (Mechanism("dpsgd", 0.7, **STACK_OVERFLOW), 1600, "1.5", 0.194),
     (Mechanism("dpsgd", 1.0, **LARGE_COHORT), 800, "4.13", 3.7),
 ]
+SMALL = {"kind": "dpsgd", "noise_multiplier": 1.0, "population": 100, "cohort": 10}
+IN_TURNS = {"kind": "mf_dpftrl", "sampling": "cyclic_poisson"}
 CYCLIC = {"population": 1000, "cohort": 100, "sampling": "cyclic"}
 
 
@@ -55,9 +57,8 @@ def test_clients_that_may_be_absent_count_in_every_round(sampling):
     assert not mechanism.rests_on_cohorts
     assert mechanism.report(30)["mechanism"]["may_be_absent"]
     (warning,) = mechanism.warnings(36)
-    assert warning.startswith(
-        "a client may be in every cohort, so its absence can change the releases of 36 rounds by 6 clip"
-    )
+    expected = "a client may be in every cohort, so its absence can change the releases of 36 rounds by 6 clip"
+    assert warning.startswith(expected)
 
 
 @pytest.mark.parametrize("kind", ["dpsgd", "dpftrl", "mf_dpftrl"])
@@ -66,13 +67,6 @@ def test_missing_a_turn_costs_no_more_than_taking_it(kind):
     fewer = dataclasses.replace(everyone, may_be_absent=True)
     assert fewer.epsilon(35) == everyone.epsilon(35)
     assert fewer.analyses[0].sampling == everyone.analyses[0].sampling == "none, because clients take turns"
-
-
-def test_distributed_noise_cannot_lose_clients():
-    with pytest.raises(
-        ValueError, match="ddp needs all sampled clients: without the absent ones, there is too little noise"
-    ):
-        Mechanism("ddp", 1.0, population=500, cohort=20, may_be_absent=True)
 
 
 @pytest.mark.slow
@@ -121,15 +115,6 @@ def test_one_band_is_independent_noise():
     assert Mechanism("mf_dpftrl", bands=1, **values).epsilon(57) == Mechanism("dpsgd", **values).epsilon(57)
 
 
-def test_fixed_cohorts_have_a_proven_figure_by_pld():
-    # Composing one of the two mixtures alone would say 20.7, which is only a lower bound.
-    mechanism = Mechanism("dpsgd", 1.0, population=3400, cohort=64, delta=1e-5)
-    _, exact = mechanism.analyses
-    assert exact.epsilon(800, 1e-5)[0] == pytest.approx(40.5, abs=0.1)
-    assert exact.pld_epsilon(800, 1e-5) == pytest.approx(23.40, abs=0.01)
-    assert mechanism.report(800)["epsilon_proven"] == exact.pld_epsilon(800, 1e-5)
-
-
 def test_the_proven_figure_of_distributed_noise_is_the_headline():
     mechanism = Mechanism("ddp", 1.0, population=3400, cohort=64, dimension=100, delta=1e-5)
     zeroed, replaced, heuristic = mechanism.analyses
@@ -143,9 +128,6 @@ def test_the_proven_figure_of_distributed_noise_is_the_headline():
     assert report["epsilon_assumes"] == []
     assert report["summary"].startswith(f"Privacy: epsilon {epsilons[1]:.3g} by RDP (order 2), at delta 1e-05 after 50")
     assert f" Not proven: {epsilons[0]:.3g} by RDP (order 7.5), " in report["summary"]
-    assert report["summary"].endswith(
-        "a heuristic that treats discrete noise as Gaussian, and cohorts as Poisson samples."
-    )
 
 
 def test_pretraining_is_added():
@@ -248,11 +230,8 @@ def test_the_report_is_json_and_says_what_was_assumed():
     assert exact["epsilon_pld"] == report["epsilon_proven"] < exact["epsilon_rdp"]
     assert report["epsilon_assumes"] == ["Poisson sampling, though cohorts have a fixed size"]
     assert Mechanism(**report["mechanism"]) == mechanism
-    assert "at delta 1e-05 after 40 rounds" in report["summary"]
     proven = f"{exact['epsilon_rdp']:.3g} by RDP (order {exact['rdp_order']:g}), {exact['epsilon_pld']:.3g} by PLD"
-    assert report["summary"].startswith(
-        f"Privacy: epsilon {proven}, at delta 1e-05 after 40 rounds (one client replaced). "
-    )
+    assert f": epsilon {proven}, at delta 1e-05 after 40 rounds (one client replaced). " in report["summary"]
     assert f" If Poisson: {assumed['epsilon_rdp']:.3g} by RDP " in report["summary"]
 
 
@@ -276,13 +255,10 @@ def test_noise_too_small_for_a_finite_epsilon_is_no_guarantee():
     [
         ({"delta": 0.299}, "delta 0.299 is above 0.001, which is too large for a guarantee."),
         ({"population": 20}, "a population of 20 is too small for a guarantee."),
-        (
-            {"sampling": "fixed"},
-            'cohorts have a fixed size, so the epsilons after "If Poisson" are not proven: give --cohort',
-        ),
+        ({"sampling": "fixed"}, 'cohorts have a fixed size, so the epsilons after "If Poisson" are not proven: give'),
         (
             {"kind": "mf_dpftrl", "sampling": "fixed"},
-            "a client may be in every cohort, so its absence can change the releases of 16 rounds by 4 clip norms: ",
+            "so its absence can change the releases of 16 rounds by 4 clip norms",
         ),
         ({"kind": "dpftrl", "sampling": "poisson"}, "can change the releases of 16 rounds by 22.27 clip norms"),
     ],
@@ -312,30 +288,27 @@ def test_a_weak_guarantee_has_a_warning(given, warning):
         ({"accountant": "moments"}, "accountant is 'moments', not one of rdp, pld"),
         ({"kind": "ddp", "accountant": "pld"}, "the privacy loss distribution of ddp is not known: use rdp"),
         ({"pretraining_rounds": 3}, "pretraining_rounds is 3, but there is no pretraining"),
+        (
+            {"kind": "ddp", "may_be_absent": True},
+            "ddp needs all sampled clients: without the absent ones, there is too",
+        ),
+        ({**IN_TURNS, "bands": 5, "groups": 4}, "groups is 4, below bands, 5"),
+        ({**IN_TURNS, "bands": 5, "groups": 11}, "at most 10 groups and bands are possible"),
+        ({**IN_TURNS, "may_be_absent": True}, "clients may be absent"),
+        ({**IN_TURNS, "kind": "dpsgd"}, "cyclic_poisson sampling needs mf_dpftrl"),
     ],
 )
 def test_bad_values_are_refused(values, message):
     with pytest.raises(ValueError, match=message):
-        Mechanism(**{"kind": "dpsgd", "noise_multiplier": 1.0, "population": 100, "cohort": 10, **values})
+        Mechanism(**SMALL | values)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, True),
-        ({"sampling": "poisson"}, True),
-        ({"kind": "ddp"}, True),
-        ({"sampling": "cyclic"}, False),
-        ({"noise_multiplier": 0.0}, False),
-        ({"voided": "the noise is known"}, False),
-        ({"cohort": 100}, False),
-        ({"kind": "dpftrl"}, False),
-        ({"kind": "mf_dpftrl"}, False),
-    ],
-)
-def test_a_guarantee_needs_secret_cohorts_if_sampling_amplifies_it(changes, expected):
-    mechanism = Mechanism(**{"kind": "dpsgd", "noise_multiplier": 1.0, "population": 100, "cohort": 10} | changes)
-    assert mechanism.rests_on_cohorts == expected
+def test_a_guarantee_needs_secret_cohorts_if_sampling_amplifies_it():
+    amplified = [{}, {"sampling": "poisson"}, {"kind": "ddp"}]
+    others = [{"sampling": "cyclic"}, {"cohort": 100}, {"kind": "dpftrl"}, {"kind": "mf_dpftrl"}]
+    others += [{"noise_multiplier": 0.0}, {"voided": "the noise is known"}]
+    for changes in amplified + others:
+        assert Mechanism(**SMALL | changes).rests_on_cohorts == (changes in amplified), changes
 
 
 def test_each_training_on_private_clients_is_a_separate_phase():

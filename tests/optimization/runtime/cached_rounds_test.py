@@ -1,27 +1,14 @@
-"""Tests of optimization.runtime.cached_rounds."""
-
 import collections
 import os
 import pathlib
 import stat
 import time
-from typing import NamedTuple
 
-import numpy as np
 import pytest
 import tensorflow_federated as tff
 
 from optimization.runtime import cached_rounds, rounds
-
-
-class _Metrics(NamedTuple):
-    total: int
-    parts: object
-
-
-class _Owner:
-    Nameless = collections.namedtuple("_Nameless", ["one"])
-    Parts = collections.namedtuple("Parts", ["one"])
+from tests.optimization.runtime.toy_process import Metrics, Owner, build
 
 
 @pytest.fixture(autouse=True)
@@ -32,35 +19,6 @@ def _settled_sources(monkeypatch):
 @pytest.fixture
 def folder(tmp_path) -> pathlib.Path:
     return tmp_path / "cache" / "rounds"
-
-
-def build(container: type = _Owner.Parts, step: int = 1) -> tff.templates.IterativeProcess:
-    """Process that adds its clients' numbers, and a step, to its state."""
-
-    @tff.tensorflow.computation
-    def first():
-        return collections.OrderedDict(b=np.int32(3), a=(np.int32(4),))
-
-    state_type = first.type_signature.result
-
-    @tff.tensorflow.computation(state_type, np.int32)
-    def add(state, total):
-        return collections.OrderedDict(b=state["b"] + total + step, a=state["a"])
-
-    @tff.tensorflow.computation(np.int32)
-    def measure(total):
-        return _Metrics(total, container(total))
-
-    @tff.federated_computation
-    def initialize():
-        return tff.federated_eval(first, tff.SERVER)
-
-    @tff.federated_computation(tff.FederatedType(state_type, tff.SERVER), tff.FederatedType(np.int32, tff.CLIENTS))
-    def next_round(state, clients):
-        total = tff.federated_sum(clients)
-        return tff.federated_map(add, (state, total)), tff.federated_map(measure, total)
-
-    return tff.templates.IterativeProcess(initialize, next_round)
 
 
 def builds(folder: pathlib.Path, *keys: str, made=build) -> int:
@@ -79,11 +37,11 @@ def test_a_cached_process_has_the_types_and_results_of_the_built_one(folder, tff
         assert repr(one.type_signature) == repr(other.type_signature)  # With the containers.
     for process in (built, found):
         state, metrics = process.next(process.initialize(), [1, 2, 6])
-        assert state == collections.OrderedDict(b=13, a=(4,))
+        assert state == collections.OrderedDict(b=21, a=(4,))
         assert isinstance(state, collections.OrderedDict)
-        assert metrics == _Metrics(9, _Owner.Parts(9))
-        assert isinstance(metrics, _Metrics)
-        assert isinstance(metrics.parts, _Owner.Parts)
+        assert metrics == Metrics(18, Owner.Parts(18))
+        assert isinstance(metrics, Metrics)
+        assert isinstance(metrics.parts, Owner.Parts)
 
 
 @pytest.mark.parametrize("form", ["_compile", "_compile_mergeable"])
@@ -145,19 +103,8 @@ def test_only_this_user_can_read_or_write_the_cache(folder):
     assert [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()] == [0o600]
 
 
-def _of_another_user(folder, monkeypatch):
-    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
-
-
-def _linked(folder, monkeypatch):
-    folder.rename(folder.with_name("elsewhere"))
-    folder.symlink_to(folder.with_name("elsewhere"))
-
-
-def _file_linked(folder, monkeypatch):
-    (path,) = folder.iterdir()
-    path.rename(folder.with_name("elsewhere"))
-    path.symlink_to(folder.with_name("elsewhere"))
+def _link(path: pathlib.Path) -> None:
+    path.symlink_to(path.rename(path.with_name("elsewhere")))
 
 
 @pytest.mark.parametrize(
@@ -165,9 +112,9 @@ def _file_linked(folder, monkeypatch):
     [
         lambda folder, _: folder.chmod(0o770),
         lambda folder, _: next(folder.iterdir()).chmod(0o620),
-        _of_another_user,
-        _linked,
-        _file_linked,
+        lambda folder, patch: patch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1),
+        lambda folder, _: _link(folder),
+        lambda folder, _: _link(next(folder.iterdir())),
     ],
 )
 def test_files_that_others_may_have_written_are_not_run(folder, monkeypatch, expose):
@@ -187,5 +134,5 @@ def test_a_damaged_file_is_rewritten(folder, damage):
 
 
 def test_structures_without_an_importable_name_are_not_cached(folder):
-    assert builds(folder, "key", "key", made=lambda: build(_Owner.Nameless)) == 2
+    assert builds(folder, "key", "key", made=lambda: build(Owner.Nameless)) == 2
     assert not folder.exists()

@@ -1,5 +1,3 @@
-"""Tests of optimization.runtime.worker_process with TFF's worker."""
-
 import os
 import pathlib
 import subprocess
@@ -10,9 +8,15 @@ import psutil
 import pytest
 
 from optimization.runtime import worker_process
-from tests.optimization.runtime.networks import listening
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def listening(process: int | str = "self") -> set[int]:
+    """Ports with listeners in the network of a process."""
+    files = [pathlib.Path(f"/proc/{process}/net/{kind}") for kind in ("tcp", "tcp6")]
+    rows = [line.split() for file in files if file.exists() for line in file.read_text().splitlines()[1:]]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}
 
 
 def test_the_isolated_worker_has_a_separate_network(allowed):

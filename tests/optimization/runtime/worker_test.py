@@ -15,37 +15,20 @@ import tensorflow_federated as tff
 from bandits import experiment, flags, run_federated
 from bandits import options as bandit_options
 from data.errors import Failure
-from data.settings import Setting
-from optimization import aggregators, client_work, models, options, supervised
-from optimization.posterior import algorithms, mean_shift_aggregation
-from optimization.posterior.flags import MeanShift
-from optimization.privacy import dp_queries
+from optimization.posterior import algorithms
 from optimization.runtime import executor, rounds, worker, worker_process
-from optimization.study import aggregation_flags, cli, frame
+from optimization.study import aggregation_flags, frame
+from tests.optimization import aggregations, linear_rounds
 
 pytestmark = pytest.mark.slow
 
 SHAPES = ((200, 2), (96,))
 DRAW = np.random.default_rng(5)
 COHORT = [tuple(DRAW.normal(0, 0.02 * size, shape).astype(np.float32) for shape in SHAPES) for size in range(1, 8)]
-SEEDED = ("--insecure_seeded_noise", "--clip_norm=0.4", "--noise_multiplier=0.5")
-AGGREGATORS = {
-    "mean, adaptive clipping": ("--aggregator_type=mean",),
-    "mean, by examples": ("--aggregator_type=mean", "--client_weighting=num_examples"),
-    "dpsgd": ("--aggregator_type=dpsgd", *SEEDED),
-    "dpsgd, adaptive clipping": (
-        "--aggregator_type=dpsgd",
-        "--adaptive_clipping",
-        "--insecure_seeded_noise",
-        "--noise_multiplier=0.1",
-    ),
-    "dpftrl": ("--aggregator_type=dpftrl", "--dpftrl_restart_rounds=2", *SEEDED),
-    "mf_dpftrl": ("--aggregator_type=mf_dpftrl", "--mf_bands=3", *SEEDED),
-    "secure_sum": ("--aggregator_type=secure_sum",),
-    "secure_sum, fixed clipping": ("--aggregator_type=secure_sum", "--clip_norm=0.32"),
-    # Its noise is not seeded: almost none. Rounding to its grid differs from run to run.
-    "ddp": ("--aggregator_type=ddp", "--noise_multiplier=0.0001", "--clip_norm=4"),
-}
+AGGREGATORS = dict(aggregations.KINDS)
+AGGREGATORS["mean, by examples"] = ("--aggregator_type=mean", "--client_weighting=num_examples")
+# Its noise is not seeded: almost none. Rounding to its grid differs from run to run.
+AGGREGATORS["ddp"] = ("--aggregator_type=ddp", "--noise_multiplier=0.0001", "--clip_norm=4")
 
 
 @contextlib.contextmanager
@@ -109,25 +92,7 @@ def test_metrics_of_bandits_are_those_of_the_own_worker(contexts, execute):
             assert_close(execute(), expected)
 
 
-@pytest.fixture(scope="module")
-def run_supervised(definition, cohort):
-    """Plays three rounds of supervised training in the context at hand."""
-    process = definition.build((np.ones((3, 4), np.float32), np.zeros(4, np.float32)))
-
-    def completed():
-        state, reports = process.initialize(), []
-        for _ in range(3):
-            state, report = process.next(state, cohort)
-            reports.append(report)
-        return state, reports
-
-    return completed
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["bandits", "supervised"])
-def test_tffs_executor_gives_equal_bits_and_close_ones_in_parts(execute, run_supervised, kind, monkeypatch):
-    completed = {"bandits": execute, "supervised": run_supervised}[kind]
+def test_tffs_executor_gives_equal_bits_and_close_ones_in_parts(execute, monkeypatch):
     local, server = worker._local(0, "auto")
     stub = tff.framework.RemoteExecutorGrpcStub(executor.channel(server.address))
 
@@ -146,93 +111,40 @@ def test_tffs_executor_gives_equal_bits_and_close_ones_in_parts(execute, run_sup
         ]
     )
     with on(local):
-        expected = completed()
+        expected = execute()
     with on(tffs):
-        assert bits(completed()) == bits(expected)
+        assert bits(execute()) == bits(expected)
     monkeypatch.setattr(rounds, "_PART_BYTES", 1)
     with on(tffs):
-        assert_close(completed(), expected)
+        assert_close(execute(), expected)
 
 
 @pytest.mark.parametrize("kind", AGGREGATORS)
 def test_aggregators_give_the_own_workers_results(contexts, kind):
-    parser = aggregation_flags_parser()
-    aggregation = aggregation_flags.options(parser.parse(["test", *AGGREGATORS[kind]]).checked(aggregation_flags.check))
-    mechanism = aggregation_flags.mechanism(aggregation, options.Cohorts(len(COHORT)), 100, 4096)
-    delta_type = tff.to_type(tuple((np.float32, shape) for shape in SHAPES))
-    process = aggregators.build(aggregation, mechanism, SHAPES).create(delta_type, tff.TensorType(np.float32))
-    initial, noise = process.initialize(), aggregators.noise(aggregation, mechanism, SHAPES)
-    weights = [float(size) for size in range(1, 8)]
+    _, process = aggregations.build(*AGGREGATORS[kind], cohort=len(COHORT), shapes=SHAPES)
+    initial, weights = process.initialize(), [float(size) for size in range(1, 8)]
 
     def execute():
         state, outputs = initial, []
         for _ in range(2):
-            if noise:
-                state = dp_queries.with_noise(state, noise.next(noise.initial_state(state))[0])
             output = process.next(state, COHORT, weights)
             state = output.state
             outputs.append((output.result, output.measurements))
         return outputs
 
     expected = execute()
-    for count in (2, 4):
-        with on(contexts[count]):
-            if kind == "ddp":
-                assert_close([result for result, _ in execute()], [result for result, _ in expected], 1e-3)
-            else:
-                assert_close(execute(), expected)
-
-
-def test_the_mean_shift_of_a_cohort_in_parts_is_that_of_the_whole(contexts):
-    factory = mean_shift_aggregation.MeanShiftFactory(MeanShift(), len(COHORT), shifts_clients=True)
-    process = factory.create(tff.to_type(tuple((np.float32, shape) for shape in SHAPES)), tff.TensorType(np.float32))
-    state, weights = process.initialize(), [1.0] * len(COHORT)
-    rows = np.array([models.flatten(delta) for delta in COHORT])
-    expected = mean_shift_aggregation.aggregate(MeanShift(), [rows], rows.shape[1], np.nan, shifts_clients=True)[:, 0]
-    for context in contexts.values():
-        with on(context):
-            assert_close(models.flatten(process.next(state, COHORT, weights).result).numpy(), expected)
-
-
-def aggregation_flags_parser() -> cli.FlagSet:
-    parser = cli.FlagSet("")
-    parser.group("Aggregation", options.Aggregation, options.Cohorts, Setting("seed", int, "", 3))
-    return parser
+    with on(contexts[4]):
+        if kind == "ddp":
+            assert_close([result for result, _ in execute()], [result for result, _ in expected], 1e-3)
+        else:
+            assert_close(execute(), expected)
 
 
 @pytest.fixture(scope="module")
-def definition():
-    return supervised.SupervisedProcess(
-        model=models.mlp(3, (), 4),
-        local_work=client_work.LocalSgd(1e9, 4, steps=5),
-        aggregator=tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory()),
-        server_optimizer=tff.learning.optimizers.build_sgdm(1.0),
-        feature_spec=tf.TensorSpec((None, 3)),
-        label_spec=tf.TensorSpec((None,), tf.int32),
-        cohort_size=6,
-    )
-
-
-@pytest.fixture(scope="module")
-def cohort():
-    return [
-        supervised.ClientInput(
-            features=DRAW.normal(size=(size, 3)).astype(np.float32),
-            labels=DRAW.integers(0, 4, size).astype(np.int32),
-            key=np.array([size, 7], np.int32),
-            position=np.int32(place),
-            weight=np.float32(size),
-            learning_rate=np.float32(0.2),
-        )
-        for place, size in enumerate((5, 1, 0, 8, 3, 2))
-    ]
-
-
-@pytest.fixture(scope="module")
-def collection(contexts, definition, cohort):
+def collection(contexts):
     """What collects updates, a model, and a cohort."""
-    weights = (np.ones((3, 4), np.float32), np.zeros(4, np.float32))
-    return algorithms.build_collection(definition), weights, cohort
+    cohort = [linear_rounds.client(number, size) for number, size in enumerate((5, 1, 0, 8, 3, 2))]
+    return algorithms.build_collection(linear_rounds.definition(cohort_size=6)), linear_rounds.INITIAL, cohort
 
 
 def test_a_cohorts_updates_are_collected_in_its_order(contexts, collection, monkeypatch):

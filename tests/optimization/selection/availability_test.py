@@ -1,5 +1,3 @@
-"""Tests of optimization.selection.availability."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Fixtures of the tests of studies' frame."""
-
 import signal
 
 import pytest

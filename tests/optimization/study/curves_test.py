@@ -1,5 +1,3 @@
-"""Tests of optimization.study.curves."""
-
 import math
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Tests of optimization.study.divergence."""
-
 import math
 
 import pandas as pd
@@ -15,7 +13,8 @@ def _table(counts, loss=0.5) -> pd.DataFrame:
 
 
 def test_what_diverged_is_counted_and_the_last_loss_is_reported():
-    assert divergence.warning(_table([0, 0]), COLUMNS) == ""
+    for table in (_table([0, 0]), _table([0, 0], math.nan), pd.DataFrame({"round_num": [1]})):
+        assert divergence.warning(table, COLUMNS) == ""
     assert divergence.warning(_table([0, 20, 1]), COLUMNS) == (
         "Training diverged: in 2 of 3 rounds, 21 updates in total were not finite and were ignored. "
         "Try smaller learning rates."
@@ -33,21 +32,10 @@ def test_a_loss_beyond_all_reason_is_a_divergence_even_where_all_updates_are_cli
     assert not divergence.is_lost(_table([0, 0], 1e17), COLUMNS, {"clients_per_round": 20})
 
 
-def test_a_loss_over_nothing_is_no_divergence():
-    assert divergence.warning(_table([0, 0], math.nan), COLUMNS) == ""
-    assert divergence.warning(pd.DataFrame({"round_num": [1]}), COLUMNS) == ""
-
-
 @pytest.mark.parametrize(
-    ("counts", "flags", "is_lost"),
-    [
-        ([20, 20], {"clients_per_round": 20}, True),
-        ([0, 10], {"clients_per_round": 20}, True),
-        ([0, 9], {"clients_per_round": 20}, False),
-        ([20, 0], {"clients_per_round": 20}, False),
-        ([0, 1], {}, True),
-        ([0, 0], {}, False),
-    ],
+    ("counts", "cohort", "is_lost"),
+    [([0, 10], 20, True), ([0, 9], 20, False), ([20, 0], 20, False), ([0, 1], None, True), ([0, 0], None, False)],
 )
-def test_a_run_is_lost_in_whose_last_round_half_of_the_clients_diverged(counts, flags, is_lost):
+def test_a_run_is_lost_in_whose_last_round_half_of_the_clients_diverged(counts, cohort, is_lost):
+    flags = {"clients_per_round": cohort} if cohort else {}
     assert divergence.is_lost(_table(counts), COLUMNS, flags) is is_lost

@@ -1,5 +1,3 @@
-"""Tests of optimization.study.flag_set."""
-
 import dataclasses
 import pathlib
 import tomllib
@@ -98,13 +96,11 @@ def test_a_bad_value_is_refused_on_the_command_line_in_a_file_and_in_presets(tmp
     [
         ("--share=much", "--share=much"),
         ("--count=2.5", "--count=2.5"),
-        ("--name", "--name"),
         ("--fats", "did you mean --fast?"),
         ("--how_many=x", "--count=x"),
         ("--how_many_more=1", "--how_many_more is not known"),
         ("--colour=1", "--helpfull"),
         ("count=4", "'count=4'"),
-        ("rest", "'rest'"),
     ],
 )
 def test_bad_usage_is_answered_with(argument, named):

@@ -1,9 +1,5 @@
-"""Tests of optimization.study.frame, with a toy study whose rounds are NumPy's: no TensorFlow Federated, no worker."""
-
-import dataclasses
 import json
 import pathlib
-import re
 import signal
 import sys
 import types
@@ -25,27 +21,8 @@ WEIGHT = Metric("toy/weight", "the weight", better="up")
 ERROR = Metric("toy/error", "its error", better="down", evaluated=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    seed: int
-    rate: float
-    clients: int
-    total_rounds: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Data:
-    clients: int
-    report: dict[str, Any] = dataclasses.field(default_factory=dict)
-    statistics: dict[str, Any] = dataclasses.field(default_factory=lambda: {"mean": 1.0})
-
-    @property
-    def checksum(self) -> str:
-        return f"{self.clients} clients"
-
-
 class Rounds(runner.Rounds):
-    def __init__(self, options: Options):
+    def __init__(self, options: cli.Settings):
         self._options = options
 
     def initial_state(self):
@@ -64,7 +41,7 @@ class Rounds(runner.Rounds):
         return {"weight": np.asarray(state, np.float32)}
 
 
-class Toy(frame.PlainStudy[Options, Data]):
+class Toy(frame.PlainStudy[cli.Settings, Any]):
     usage = "A toy."
     shown_in_presets = ("rate",)
     chosen = "rate"
@@ -101,23 +78,24 @@ class Toy(frame.PlainStudy[Options, Data]):
     def default_name(self, settings: cli.Settings) -> str:
         return f"toy_{settings.rate}"
 
-    def options(self, settings: cli.Settings) -> Options:
-        return Options(settings.seed, settings.rate, settings.clients, settings.total_rounds)
+    def options(self, settings: cli.Settings) -> cli.Settings:
+        return settings
 
-    def length(self, options: Options) -> frame.Length:
+    def length(self, options: cli.Settings) -> frame.Length:
         return frame.Length(options.total_rounds, 2, 2)
 
-    def data_key(self, options: Options) -> Any:
+    def data_key(self, options: cli.Settings) -> Any:
         return options.clients
 
-    def open(self, options: Options) -> Data:
+    def open(self, options: cli.Settings) -> Any:
         self.opened.append(options.clients)
-        return Data(options.clients)
+        checksum = f"{options.clients} clients"
+        return types.SimpleNamespace(clients=options.clients, checksum=checksum, report={}, statistics={"mean": 1.0})
 
-    def population(self, options: Options, data: Data) -> int:
+    def population(self, options: cli.Settings, data: Any) -> int:
         return data.clients
 
-    def check(self, options: Options, data: Data) -> Sequence[str]:
+    def check(self, options: cli.Settings, data: Any) -> Sequence[str]:
         if data.clients == 13:
             raise UsageError("--clients=13 is unlucky.")
         return [f"Warning: {data.clients} clients are few."]
@@ -125,12 +103,11 @@ class Toy(frame.PlainStudy[Options, Data]):
     def rounds(self, run: frame.Run) -> Rounds:
         return Rounds(run.options)
 
-    def label(self, options: Options) -> str:
+    def label(self, options: cli.Settings) -> str:
         return f"rate {options.rate}"
 
     def start_worker(self, settings: cli.Settings) -> None:
-        if settings.clients == 7:
-            raise Failure("No worker.")
+        pass
 
     def report(self, runs) -> None:
         self.reported.append([run.folder.path.name for run in runs])
@@ -153,40 +130,21 @@ def execute(study, tmp_path):
     return start
 
 
-def _plan(study, *arguments: str) -> list[tuple[str, int, float]]:
-    planned = frame.plan(study, frame.flag_set(study).parse(["toy", *arguments]))
-    return [(one.experiment_name, one.seed, one.rate) for one in planned]
-
-
-def test_repeats_are_seeds_in_folders_of_their_own(study):
-    assert _plan(study, "--repeat=2", "--seed=3", "--experiment_name=a") == [
-        ("a/seed_3", 3, 0.25),
-        ("a/seed_4", 4, 0.25),
-    ]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "names"),
+    ("arguments", "runs"),
     [
-        (["--seed=3"], ["toy_0.25_seed_3"]),
-        (["--seed=3", "--repeat=2"], ["toy_0.25/seed_3", "toy_0.25/seed_4"]),
-        (["--seed=3", "--rate=0.5,0.25"], ["toys_seed_3/rate_0.5", "toys_seed_3/rate_0.25"]),
-        (["--seed=3", "--experiment_name=mine"], ["mine"]),
-        (["--seed=0"], ["toy_0.25"]),
+        (["--seed=0"], [("toy_0.25", 0, 0.25)]),
+        (["--seed=3"], [("toy_0.25_seed_3", 3, 0.25)]),
+        (["--seed=3", "--experiment_name=mine"], [("mine", 3, 0.25)]),
+        (["--seed=3", "--repeat=2"], [("toy_0.25/seed_3", 3, 0.25), ("toy_0.25/seed_4", 4, 0.25)]),
+        (["--seed=3", "--rate=0.5,0.1"], [("toys_seed_3/rate_0.5", 3, 0.5), ("toys_seed_3/rate_0.1", 3, 0.1)]),
+        (["--rate=0.1", "--repeat=2", "--experiment_name=a"], [("a/seed_0", 0, 0.1), ("a/seed_1", 1, 0.1)]),
+        (["--rate=0.1,0.2", "--repeat=2"], [(f"toys/rate_{r}/seed_{s}", s, r) for r in (0.1, 0.2) for s in (0, 1)]),
     ],
 )
-def test_a_default_name_holds_a_single_runs_seed(study, arguments, names):
+def test_each_variant_and_seed_has_its_folder(study, arguments, runs):
     planned = frame.plan(study, frame.flag_set(study).parse(["", *arguments]))
-    assert [one.experiment_name for one in planned] == names
-
-
-def test_variants_are_folders_with_all_seeds_in_each(study):
-    assert _plan(study, "--rate=0.1,0.2", "--repeat=2") == [
-        ("toys/rate_0.1/seed_0", 0, 0.1),
-        ("toys/rate_0.1/seed_1", 1, 0.1),
-        ("toys/rate_0.2/seed_0", 0, 0.2),
-        ("toys/rate_0.2/seed_1", 1, 0.2),
-    ]
+    assert [(one.experiment_name, one.seed, one.rate) for one in planned] == runs
 
 
 def test_runs_leave_their_folders_and_are_reported_together(study, execute, tmp_path, capsys):
@@ -201,14 +159,13 @@ def test_runs_leave_their_folders_and_are_reported_together(study, execute, tmp_
     assert (config["flags"]["seed"], config["flags"]["repeat"], config["data_checksum"]) == (1, 1, "3 clients")
     assert json.loads((folder / "statistics.json").read_text()) == {"mean": 1.0}
     assert np.load(folder / "model" / "weights.npz")["weight"] == 2.0
-    assert study.reported == [["seed_0", "seed_1"]]
+    assert (study.opened, study.reported) == ([3], [["seed_0", "seed_1"]])
 
 
 @pytest.mark.parametrize(
     ("arguments", "size", "message"),
     [
         ([], 3, ["--clients_per_round is reduced to 3, because there are no more clients."]),
-        (["--clients=9"], 5, []),
         (["--clients_per_round=4"], 4, []),
         (["--preset=slow"], 3, ["--clients_per_round is reduced to 3, because there are no more clients."]),
     ],
@@ -248,16 +205,6 @@ def test_a_bad_last_variant_is_refused_before_any_folder_is_made(execute, tmp_pa
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_that_is_stopped_says_how_to_go_on_and_does(study, execute, as_program, tmp_path, capsys):
-    assert execute("--rate=0.5") == 128 + signal.SIGTERM
-    where = tmp_path / "runs" / "toy_0.5"
-    assert f"Stopped; finished rounds are saved. The same command continues {where}.\n" in capsys.readouterr().err
-    assert not (where / "model" / "weights.npz").exists()
-    assert study.reported == []
-    assert execute("--rate=0.5") == 0
-    assert pd.read_csv(where / "metrics.csv")["round_num"].tolist() == [1, 2, 3, 4]
-
-
 def test_a_signal_in_the_last_round_finishes_that_run_and_starts_no_other(study, execute, as_program, tmp_path):
     folders = [tmp_path / "runs" / "toy_0.75" / f"seed_{seed}" for seed in (0, 1)]
     assert execute("--rate=0.75", "--repeat=2") == 128 + signal.SIGTERM
@@ -268,12 +215,6 @@ def test_a_signal_in_the_last_round_finishes_that_run_and_starts_no_other(study,
         assert execute("--rate=0.75", "--repeat=2") == 0  # Finished, though a signal came in the last round of all.
     assert received == [signal.SIGTERM]
     assert len(study.reported) == 1
-
-
-def test_other_settings_do_not_continue_a_folder(execute):
-    execute("--experiment_name=a")
-    with pytest.raises(UsageError, match=r"--rate was 0\.25, is 0\.1"):
-        execute("--experiment_name=a", "--rate=0.1")
 
 
 class Observer:
@@ -322,14 +263,19 @@ def test_callbacks_see_the_run_its_rounds_and_its_results(observed, tmp_path):
     assert run.results().weights == {"weight": np.float32(0.5)}
 
 
-def test_a_continued_run_calls_callbacks_for_new_rounds_only_and_may_have_others(observed, execute, as_program):
-    observer = Observer()
+def test_a_stopped_run_says_how_to_go_on_and_calls_the_callbacks_of_its_continuation(
+    study, observed, as_program, tmp_path, capsys
+):
+    observer, later = Observer(), Observer()
     assert observed([observer], "--rate=0.5") == 128 + signal.SIGTERM
     assert observer.seen == ["after 0", (1, 0.5), (2, 1.0), "SIGTERM"]
-    later = Observer()
+    where = tmp_path / "runs" / "toy_0.5"
+    assert f"Stopped; finished rounds are saved. The same command continues {where}.\n" in capsys.readouterr().err
+    assert not (where / "model" / "weights.npz").exists()
+    assert study.reported == []
     assert observed([later], "--rate=0.5") == 0
     assert later.seen == ["after 2", (3, 1.5), (4, 2.0), "finished"]
-    assert execute("--rate=0.5") == 0
+    assert pd.read_csv(where / "metrics.csv")["round_num"].tolist() == [1, 2, 3, 4]
 
 
 def test_a_callback_that_fails_is_named_once_its_round_is_saved(observed, execute, tmp_path):
@@ -340,28 +286,21 @@ def test_a_callback_that_fails_is_named_once_its_round_is_saved(observed, execut
         observed([observer])
     assert observer.seen == ["after 0", (1, 0.25), (2, 0.5), (3, 0.75), "failed"]
     assert observer.run.results().metrics[WEIGHT].tolist() == [0.25, 0.5, 0.75]
-    later = Observer()
-    assert observed([later]) == 0
-    assert later.seen == ["after 3", (4, 1.0), "finished"]
+    assert execute() == 0  # Callbacks may differ.
     execute("--experiment_name=whole")
     tables = [pd.read_csv(tmp_path / "runs" / name / "metrics.csv") for name in ("toy_0.25", "whole")]
     pd.testing.assert_frame_equal(*(one.drop(columns="seconds") for one in tables), check_exact=True)
 
 
-def test_a_callback_that_also_fails_at_the_end_does_not_hide_the_first_failure(observed):
+def test_a_callback_that_fails_twice_or_exits_is_reported_with_its_first_failure(observed):
     with pytest.raises(Failure, match=r"on_round: ConnectionError.* failed in on_end: OSError: disk is full\."):
         observed([Observer(fails_in=1, fails_at_end=True)])
-
-
-def test_a_callback_that_exits_ends_the_run_as_if_it_had_failed(observed):
-    with pytest.raises(Failure, match=r"The callback .* failed in on_round: SystemExit: no quota\. The run is in"):
-        observed([types.SimpleNamespace(on_round=lambda row: sys.exit("no quota"))])
+    with pytest.raises(Failure, match=r"on_round: SystemExit: no quota\. The run is in"):
+        observed([types.SimpleNamespace(on_round=lambda row: sys.exit("no quota"))], "--experiment_name=other")
 
 
 def test_every_method_of_a_callback_is_optional_but_not_all(observed, tmp_path):
-    rows = []
-    assert observed([types.SimpleNamespace(on_round=rows.append)], "--total_rounds=2") == 0
-    assert [row["round_num"] for row in rows] == [1, 2]
+    assert observed([types.SimpleNamespace(on_end=lambda run: None)]) == 0
     with pytest.raises(UsageError, match="--callbacks: int needs a method on_start, on_round or on_end"):
         observed([Observer(), 3], "--experiment_name=new")
     assert not (tmp_path / "runs" / "new").exists()
@@ -385,26 +324,14 @@ def test_a_run_from_before_a_setting_goes_on_with_its_default_alone(study, execu
     assert len(pd.read_csv(tmp_path / "runs" / "a" / "metrics.csv")) == 6
 
 
-class DivergingRounds(Rounds):
+def test_a_run_that_diverged_ends_in_a_warning(execute, monkeypatch, capsys):
     def run_round(self, state, round_num):
-        state, row = super().run_round(state, round_num)
-        return state, row | {metrics.NONFINITE_CLIENTS: int(round_num > 2)}
+        return state, {WEIGHT: 1.0, metrics.NONFINITE_CLIENTS: int(round_num > 2)}
 
-
-class Diverging(Toy):
-    columns = (*Toy.columns, metrics.NONFINITE_CLIENTS)
-
-    def rounds(self, run: frame.Run) -> Rounds:
-        return DivergingRounds(run.options)
-
-
-@pytest.mark.parametrize(("rounds", "message"), [("2", []), ("4", ["2 of 4"])])
-def test_a_run_that_diverged_ends_in_a_warning(study, tmp_path, capsys, rounds, message):
-    study = Diverging(study.presets)
-    argv = ["toy", f"--root_output_dir={tmp_path / 'runs'}", f"--total_rounds={rounds}"]
-    assert frame.program(study, frame.flag_set(study).parse(argv)) == 0
-    found = re.findall(r"^Warning: Training diverged: in (.*) rounds, 2 updates", capsys.readouterr().err, re.M)
-    assert found == message
+    monkeypatch.setattr(Rounds, "run_round", run_round)
+    monkeypatch.setattr(Toy, "columns", (*Toy.columns, metrics.NONFINITE_CLIENTS))
+    assert execute() == 0
+    assert "\nWarning: Training diverged: in 2 of 4 rounds, 2 updates" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", studies.STUDIES.values())

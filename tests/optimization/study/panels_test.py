@@ -1,13 +1,9 @@
-"""Tests of optimization.study.panels."""
-
 import io
 
-import numpy as np
 import pandas as pd
 
 from optimization.study import curves, panels
 from optimization.study.intervals import Interval
-from optimization.study.metrics import Metric
 
 
 def _table(*scores: float, deployed=()) -> pd.DataFrame:
@@ -27,20 +23,6 @@ def test_curves_have_a_panel_for_each_metric_and_one_legend():
     mark = figure.axes[0].collections[-1]
     assert (list(mean.get_ydata()), list(single.get_ydata())) == ([2.0, 3.0], [0.0, 1.0])
     assert [segment[:, 0].tolist() for segment in mark.get_segments()] == [[2, 2]]
-
-
-def test_intervals_of_several_curves_are_bars_within_the_possible_values_that_do_not_overlap():
-    tables = {name: [_table(0.0, 0.5, 1.0), _table(0.1, 0.6, 0.9)] for name in ("a", "b")}
-    reward = Metric("score", "Score", reward=True)
-    figure = panels.draw(tables, {reward: "Score"}, bounds=[{"rewards": {"least": 0.0, "largest": 1.0}}])
-    first, second = figure.axes[0].collections[:2]
-    bars = [np.array(one.get_segments()) for one in (first, second)]
-    assert set(bars[0][:, :, 0].flat).isdisjoint(bars[1][:, :, 0].flat)
-    for segments in bars:
-        assert segments[:, :, 1].min() == 0.0
-        assert segments[:, :, 1].max() == 1.0
-    (free, *_) = panels.draw(tables, {"score": "Score"}).axes[0].collections
-    assert np.array(free.get_segments())[:, :, 1].max() > 1.0
 
 
 def test_a_legend_and_a_note_lie_below_the_panels():

@@ -1,5 +1,3 @@
-"""Tests of optimization.study.payloads: bytes by hand, and against serialized values."""
-
 import math
 
 import numpy as np
@@ -15,11 +13,7 @@ from optimization.options import Aggregation
 from optimization.study import metrics, payloads
 
 
-@pytest.mark.parametrize(
-    "model",
-    [models.mlp(784, (200,), 62), models.cnn(62), models.bag_of_words(10_000, 50)],
-    ids=["mlp", "cnn", "bag_of_words"],
-)
+@pytest.mark.parametrize("model", [models.mlp(784, (200,), 62), models.cnn(62), models.bag_of_words(10_000, 50)])
 def test_a_model_s_bytes_are_those_of_its_serialized_weights(model):
     weights = model.initial_weights(0)
     serialized = sum(len(tf.io.serialize_tensor(weight).numpy()) for weight in weights)
@@ -49,11 +43,8 @@ def test_drop_outs_receive_and_polled_clients_report():
 
 PEAKS = [  # Measured bytes of the program and its worker: model, cohort, FedKP, peak.
     (36_900_000, 2, False, 3.98e9),
-    (36_900_000, 8, False, 4.45e9),
     (4_826_360, 20, True, 1.56e9),
-    (4_826_360, 40, True, 1.78e9),
     (4_826_360, 100, True, 2.49e9),
-    (6_653_480, 100, True, 2.33e9),
     (40, 2, False, 0.88e9),
 ]
 

@@ -1,7 +1,3 @@
-"""Tests of optimization.study.presets."""
-
-import json
-
 import pytest
 
 from bandits import studies
@@ -40,12 +36,6 @@ def test_the_command_line_wins_over_the_config_and_the_config_over_its_preset(tm
     assert (first.experiment_name, first.seed, second.seed) == ("emnist_scratch_softmax/seed_0", 0, 1)
     (alone,) = _plan(tmp_path, text, "--preset=emnist_scratch_greedy", "--repeat=1")
     assert (alone.bandits_type, alone.total_rounds) == ("greedy", 7)
-
-
-def test_a_config_holds_what_the_flags_would(tmp_path):
-    (by_file,) = _plan(tmp_path, 'bandits_type = "falcon"\nbandits_mu = 12\nseed = 3\n')
-    (by_flags,) = _plan(tmp_path, "", "--bandits_type=falcon", "--bandits_mu=12", "--seed=3")
-    assert json.dumps(dict(by_file)) == json.dumps(dict(by_flags))
 
 
 @pytest.mark.parametrize(

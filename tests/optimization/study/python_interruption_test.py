@@ -1,5 +1,3 @@
-"""Tests of interrupting runs from Python: each call's run, in any thread; the rounds use no TFF."""
-
 import contextlib
 import os
 import signal
@@ -21,23 +19,16 @@ class _Rounds:
         self.called, self.ready = threading.Event(), threading.Event()
         self.begun, self.enough = threading.Event(), threading.Event()
         self.ready.set()
-        self.runs = 1
         self.received: list[int] = []
-        self.stopped_after_the_last = False
 
     def run_all(self, *_) -> tuple[None, int] | None:
         self.called.set()
         self.ready.wait()
-        for _ in range(self.runs):
-            received: list[int] = []
-            with interruption.answered(received.append):
-                self.begun.set()
-                while not received and not self.enough.wait(0.001):
-                    pass
-            self.received += received
-            if received and not self.stopped_after_the_last:
-                return None, received[0]
-        return None
+        with interruption.answered(self.received.append):
+            self.begun.set()
+            while not self.received and not self.enough.wait(0.001):
+                pass
+        return (None, self.received[0]) if self.received else None
 
 
 @pytest.fixture

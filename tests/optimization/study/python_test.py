@@ -1,15 +1,15 @@
-"""Tests of optimization.study.python: the studies from Python, as `bandits.run` and its like."""
-
 import asyncio
+import dataclasses
 import gc
 import importlib
 import inspect
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
-import threading
+import types
 import weakref
 
 import numpy as np
@@ -19,7 +19,7 @@ import tensorflow as tf
 from sklearn import datasets
 
 import bandits
-from bandits import studies
+from bandits import policies, studies
 from data.errors import UsageError
 from optimization import posterior
 from optimization.study import run_folder
@@ -41,9 +41,6 @@ def test_importing_bandits_loads_nothing_slow():
     slow = {"absl", "matplotlib", "numpy", "pandas", "tensorflow"}
     code = f"import sys, bandits; print(*{slow}.intersection(sys.modules))"
     assert _run_program(code).stdout == "\n"
-
-
-# What is refused, before anything is read or written.
 
 
 @pytest.mark.parametrize(
@@ -69,8 +66,8 @@ def test_bad_settings_are_answered_as_flags_are(flags, answer, tmp_path):
     ("name", "hint"),
     [
         ("totl_rounds", "did you mean total_rounds"),
-        ("flagfile", r"help\(bandits.run\)"),
         ("polcy", "did you mean policy"),
+        ("flagfile", r"help\(bandits.run\)"),
     ],
 )
 def test_a_keyword_that_is_no_setting_is_a_type_error_with_similar_names(name, hint, tmp_path):
@@ -128,9 +125,6 @@ def test_runs_that_cannot_be_read_are_left_out_with_a_warning(tmp_path):
         bandits.load(tmp_path / "first_round")
 
 
-# What is played.
-
-
 @pytest.fixture(scope="module")
 def folder(tff_worker, tmp_path_factory) -> pathlib.Path:
     return tmp_path_factory.mktemp("python")
@@ -149,15 +143,10 @@ def test_a_run_is_that_of_the_binary(run, folder):
     flags = [f"--{name}={value}" for name, value in SHORT.items()]
     argv = ["run_federated", f"--root_output_dir={folder}", "--experiment_name=binary", *flags]
     assert studies.program("bandits.run_federated", studies.flag_set("bandits.run_federated").parse(argv)) == 0
+    assert run.command.endswith(f"--experiment_name=run {' '.join(flags)}  # from Python")
     _assert_same(run.metrics, pd.read_csv(folder / "binary" / "metrics.csv"))
     for name, array in bandits.load(folder / "binary").weights.items():
         np.testing.assert_array_equal(run.weights[name], array)
-
-
-def test_the_command_is_the_binarys_and_says_that_python_asked(run, folder):
-    words = f"--root_output_dir={folder} --experiment_name=run --total_rounds=4 --clients_per_round=5"
-    message = f"./scripts/python -m bandits.run_federated {words} --bandits_deploy_freq=2 --seed=7  # from Python"
-    assert run.command.endswith(message)
 
 
 def test_the_same_call_continues_and_runs_nothing_twice(run, folder):
@@ -172,39 +161,21 @@ def test_the_same_call_continues_and_runs_nothing_twice(run, folder):
 def test_seeds_come_together(run, folder):
     runs = bandits.run(root_output_dir=folder, experiment_name="seeds", repeat=2, **SHORT | {"seed": 6})
     assert [one.folder.name for one in runs] == ["seed_6", "seed_7"]
-    assert list(runs.metrics.columns[:3]) == ["run", "seed", "round_num"]
-    assert list(runs.metrics["seed"]) == [6] * 4 + [7] * 4
     assert set(runs.metrics["run"]) == {"seeds"}
     _assert_same(runs.metrics[runs.metrics["seed"] == 7].iloc[:, 2:].reset_index(drop=True), run.metrics)
     assert len(runs.plot("bandits/round_rewards").axes[0].collections) == 1  # Bars of the interval.
-    loaded = bandits.load(folder / "seeds")
-    pd.testing.assert_frame_equal(loaded.metrics, runs.metrics)
+    pd.testing.assert_frame_equal(bandits.load(folder / "seeds").metrics, runs.metrics)
     assert len(bandits.load(folder / "seeds" / "seed_6").metrics) == 4
 
 
-def test_a_run_works_in_an_event_loop_and_off_the_main_thread(run, folder):
-    found = {}
+def test_a_run_works_in_an_event_loop_and_keeps_the_handlers_of_signals(run, folder):
+    handlers = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
 
     async def in_a_loop():
-        found["loop"] = bandits.run(root_output_dir=folder, experiment_name="loop", **SHORT)
+        return bandits.run(root_output_dir=folder, experiment_name="loop", **SHORT)
 
-    def in_a_thread():
-        found["thread"] = bandits.run(root_output_dir=folder, experiment_name="thread", **SHORT)
-
-    asyncio.run(in_a_loop())
-    thread = threading.Thread(target=in_a_thread)
-    thread.start()
-    thread.join()
-    for one in found.values():
-        _assert_same(one.metrics, run.metrics)
-
-
-# Objects of the user.
-
-RULES = """
-import dataclasses
-import tensorflow as tf
-from bandits import policies
+    _assert_same(asyncio.run(in_a_loop()).metrics, run.metrics)
+    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,59 +192,43 @@ class Near:
 
     def __call__(self, label, action):
         return 1.0 if label == action else self.share
-"""
-
-
-@pytest.fixture
-def rules(tmp_path, monkeypatch):
-    (tmp_path / "users_policies.py").write_text(RULES)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield importlib.import_module("users_policies")
-    del sys.modules["users_policies"]
 
 
 def _assert_close(one: pd.DataFrame, other: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(one.drop(columns="seconds"), other.drop(columns="seconds"), rtol=1e-5)
 
 
-def test_a_policy_of_ones_own_explores_is_recorded_and_continued(rules, run, folder, capfd):
+def test_a_policy_of_ones_own_explores_is_recorded_and_continued(run, folder, capfd):
     where = {"root_output_dir": folder, **SHORT}
-    own = bandits.run(policy=rules.Tempered(0.05), **where)  # The default strategy, with its temperature.
+    own = bandits.run(policy=Tempered(0.05), **where)  # The default strategy, with its temperature.
     assert "Tempered(temperature=0.05): 4 rounds, average reward" in capfd.readouterr().out
     _assert_close(own.metrics, run.metrics)
     assert own.folder.name == "digits_scratch_Tempered_seed_7"
-    assert own.flags["policy"].startswith("users_policies:Tempered(temperature=0.05) ")
-    again = bandits.run(policy=rules.Tempered(0.05), **where)
+    assert own.flags["policy"].startswith(f"{__name__}:Tempered(temperature=0.05) ")
+    again = bandits.run(policy=Tempered(0.05), **where)
     pd.testing.assert_frame_equal(again.metrics, own.metrics)
     with pytest.raises(UsageError, match=r"--policy was .*0.05.* is .*0.06"):
-        bandits.run(policy=rules.Tempered(0.06), **where)
+        bandits.run(policy=Tempered(0.06), **where)
     with pytest.raises(UsageError, match="--policy was None"):
-        bandits.run(policy=rules.Tempered(0.05), experiment_name="run", **where)
+        bandits.run(policy=Tempered(0.05), experiment_name="run", **where)
 
 
 def test_a_callback_of_a_notebook_leaves_the_run_in_its_folder(run, folder, capfd):
-    notes = []
-
-    class Notes:
-        def on_start(self, run):
-            notes.append(run.first_round)
-
-        def on_round(self, row):
-            notes.append(row["round_num"])
-
-    noted = bandits.run(callbacks=Notes(), root_output_dir=folder, experiment_name="noted", **SHORT)
-    assert noted.folder == folder / "noted"
-    assert notes == [0, 1, 2, 3, 4]
+    rows = []
+    notes = types.SimpleNamespace(on_round=rows.append)
+    noted = bandits.run(callbacks=notes, root_output_dir=folder, experiment_name="noted", **SHORT)
+    assert [row["round_num"] for row in rows] == [1, 2, 3, 4]
+    _assert_same(noted.metrics, bandits.load(folder / "noted").metrics)
     _assert_same(noted.metrics, run.metrics)
     assert "ends with this process" not in capfd.readouterr().err
 
 
-def test_rewards_of_ones_own_are_paid(rules, run, folder):
-    own = bandits.run(rewards=rules.Near(0.25), bandits_type="uniform", root_output_dir=folder, **SHORT)
+def test_rewards_of_ones_own_are_paid(run, folder):
+    own = bandits.run(rewards=Near(0.25), bandits_type="uniform", root_output_dir=folder, **SHORT)
     plain = bandits.run(bandits_type="uniform", root_output_dir=folder, **SHORT)
     name = "bandits/round_rewards"
     np.testing.assert_allclose(own.metrics[name], 0.25 + 0.75 * plain.metrics[name], rtol=1e-6)
-    assert own.flags["rewards"].startswith("users_policies:Near(share=0.25) ")
+    assert own.flags["rewards"].startswith(f"{__name__}:Near(share=0.25) ")
 
 
 def test_other_objects_leave_nothing(run, folder, capsys):
@@ -294,9 +249,6 @@ def test_a_keras_model_trains_as_the_same_model_of_the_project(run, folder):
     for one, other in zip(own.weights.values(), run.weights.values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
     assert own.flags["model"].startswith("keras:Sequential ")
-
-
-# Tables in memory.
 
 
 @pytest.fixture
@@ -339,71 +291,43 @@ def test_other_studies_run_and_take_tables(wine, folder):
     ads = bandits.ads.run(rates=[0.1, 0.3], total_rounds=3, root_output_dir=folder, experiment_name="ads")
     assert ads.flags["rates"] == "0.1,0.3"
     assert ads.weights is None
-    chosen = bandits.client_selection.run(table=wine, root_output_dir=folder, experiment_name="chosen", **COLUMNS)
+    chosen = bandits.client_selection.run(table=wine, root_output_dir=folder, **COLUMNS)
     assert chosen.flags["client_selection"] == "ucb_cs"
-    mean = posterior.run(table=wine, algorithm="fedavg", root_output_dir=folder, experiment_name="mean", **COLUMNS)
-    assert len(mean.metrics) == 2
+    assert len(posterior.run(table=wine, algorithm="fedavg", root_output_dir=folder, **COLUMNS).metrics) == 2
     clicks = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (400, 2)), columns=["one", "other"])
     shown = bandits.ads.run(table=clicks, clients=4, total_rounds=2, root_output_dir=folder, experiment_name="clicks")
     assert len(shown.metrics) == 2
 
 
-# Interruption, and workers that die: in processes of their own.
-
-BROKEN_OFF = """
-import os, pathlib, signal, sys, time
+DEAD_WORKER = """
+import os, pathlib, signal, sys, types
 import pandas as pd
+import pytest
 import bandits
 from data.errors import Failure
 from optimization.runtime import worker_process
-from optimization.study import loggers
 
 folder, flags = pathlib.Path(sys.argv[1]), dict(word.split("=") for word in sys.argv[2:])
 
-def run(name):
-    return bandits.run(root_output_dir=folder, experiment_name=name, total_rounds=12, clients_per_round=5,
-                       rounds_per_checkpoint=0, bandits_deploy_freq=2, **flags)
-
-def broken(name, last, act, kind):
-    write = loggers.CsvFile.on_round
-    def then_act(file, row):
-        write(file, row)
+def run(name, last=0):
+    def kill(row):
         if row["round_num"] == last:
-            act()
-            time.sleep(0.1)  # For the thread that answers.
-    loggers.CsvFile.on_round = then_act
-    try:
-        run(name)
-    except kind as error:
-        assert last <= len(bandits.load(folder / name).metrics) < 12
-        assert bandits.load(folder / name).weights is None
-        return str(error)
-    finally:
-        loggers.CsvFile.on_round = write
-    raise AssertionError("nothing was raised")
+            own, = (own for own in worker_process._local_workers.values() if own.process.poll() is None)
+            os.kill(own.pid, signal.SIGKILL)
+    return bandits.run(root_output_dir=folder, experiment_name=name, total_rounds=6, clients_per_round=5,
+                       rounds_per_checkpoint=0, callbacks=types.SimpleNamespace(on_round=kill), **flags)
 
-def kill():
-    own, = (own for own in worker_process._local_workers.values() if own.process.poll() is None)
-    os.kill(own.pid, signal.SIGKILL)
-
-handlers = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
-whole = run("whole").metrics.drop(columns="seconds")
-for name, act, kind in (
-    ("interrupted", lambda: os.kill(os.getpid(), signal.SIGINT), KeyboardInterrupt),
-    ("dead", kill, Failure),
-):
-    for last in (2, 5):
-        message = broken(name, last, act, kind)
-        assert kind is not Failure or "TFF's worker died (exit status 137)" in message, message
-    pd.testing.assert_frame_equal(run(name).metrics.drop(columns="seconds"), whole, check_exact=True)
-assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == handlers
-print("as whole")
+with pytest.raises(Failure, match=r"TFF's worker died \\(exit status 137\\)"):
+    run("dead", 3)
+broken = bandits.load(folder / "dead")
+assert 3 <= len(broken.metrics) < 6 and broken.weights is None
+continued, whole = (run(name).metrics.drop(columns="seconds") for name in ("dead", "whole"))
+pd.testing.assert_frame_equal(continued, whole, check_exact=True)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["isolation=off"]], ids=["isolated", "not isolated"])
-def test_what_broke_off_is_raised_once_saved_and_the_same_call_continues_it(tmp_path, flags):
-    done = _run_program(BROKEN_OFF, str(tmp_path), *flags)
+def test_the_death_of_a_worker_is_raised_once_saved_and_the_same_call_continues_the_run(tmp_path, flags):
+    done = _run_program(DEAD_WORKER, str(tmp_path), *flags)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("as whole\n")

@@ -1,5 +1,3 @@
-"""Tests of optimization.study.results."""
-
 import json
 import pathlib
 
@@ -8,13 +6,15 @@ import pytest
 from data.errors import UsageError
 from optimization.study import results, run_folder
 
-CONFIG = json.dumps({"format": run_folder.FORMAT, "flags": {"seed": 3}, "command": "run 'a b'"})
+HEADER = "round_num,reward\n"
+STARTS = [{"command": "run --total_rounds=2"}, {"command": "run 'a b'"}]  # The last start's command is the run's.
+CONFIG = {"format": run_folder.FORMAT, "flags": {"seed": 3}, "command": "run", "continuations": STARTS}
 
 
-def _write(folder, metrics="round_num,reward\n1,0.5\n2,inf\n", config=CONFIG):
+def _write(folder, rows="1,0.5\n2,inf\n"):
     folder.mkdir(parents=True)
-    (folder / "metrics.csv").write_text(metrics)
-    (folder / "config.json").write_text(config)
+    (folder / "metrics.csv").write_text(HEADER + rows)
+    (folder / "config.json").write_text(json.dumps(CONFIG))
     return folder
 
 
@@ -26,15 +26,8 @@ def test_a_run_is_read(tmp_path):
     assert (run.flags, run.command, run.privacy) == ({"seed": 3}, "run 'a b'", {"epsilon": 1.5})
 
 
-def test_the_command_is_that_of_the_last_start(tmp_path):
-    starts = [{"command": "./scripts/python -m x --total_rounds=2"}, {"command": "./scripts/python -m x 'a b'"}]
-    config = {"format": run_folder.FORMAT, "flags": {}, "command": "./scripts/python -m x", "continuations": starts}
-    run = results.read(_write(tmp_path / "run", config=json.dumps(config)), ())
-    assert run.command == "./scripts/python -m x 'a b'"
-
-
 def test_a_last_line_that_a_crash_left_half_written_is_dropped(tmp_path):
-    folder = _write(tmp_path / "run", "round_num,reward\n11,0.5\n1")
+    folder = _write(tmp_path / "run", "11,0.5\n1")
     assert list(results.read(folder, ()).metrics["round_num"]) == [11]
 
 
@@ -42,19 +35,10 @@ def test_a_last_line_that_a_crash_left_half_written_is_dropped(tmp_path):
     ("file", "content", "message"),
     [
         ("metrics.csv", None, "metrics.csv is not readable .No such file"),
-        ("metrics.csv", "", "metrics.csv is not readable .No columns"),
         ("metrics.csv", "a,b\n1,2\n", "metrics.csv has no column round_num"),
-        ("metrics.csv", "round_num,reward\n", "metrics.csv has no finished round"),
-        (
-            "metrics.csv",
-            "round_num,reward\n1,much\n",
-            "metrics.csv is damaged: a value is not valid in its column reward",
-        ),
-        (
-            "metrics.csv",
-            "round_num,reward\n1,1\n1,2\n",
-            "metrics.csv is damaged: a value is not valid in its column round_num",
-        ),
+        ("metrics.csv", HEADER, "metrics.csv has no finished round"),
+        ("metrics.csv", HEADER + "1,much\n", "metrics.csv is damaged: a value is not valid in its column reward"),
+        ("metrics.csv", HEADER + "1,1\n1,2\n", "metrics.csv is damaged: a value is not valid in its column round_num"),
         ("metrics.csv", "round_num\n1,2,3\n4\n5,6,7,8\n", "metrics.csv is not readable"),
         ("config.json", "{", "config.json is not readable"),
         ("config.json", "[]", "config.json is damaged"),

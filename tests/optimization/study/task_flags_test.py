@@ -1,5 +1,3 @@
-"""Tests of optimization.study.task_flags: what the flags of a task make of it."""
-
 import dataclasses
 
 import pytest
@@ -21,12 +19,12 @@ def options(*arguments: str) -> TaskOptions:
     [
         (("--task_type=stackoverflow_tag",), {"max_words": 256, "text_normalisation": "l2", "keep_untagged": False}),
         (("--task_type=stackoverflow_tag", "--variant=reference_code"), {"keep_untagged": True}),
-        (("--task_type=stackexchange_tag", "--variant=reference_code"), {"keep_untagged": True}),
         (("--task_type=stackexchange_tag", "--variant=reference_code", "--nokeep_untagged"), {"keep_untagged": False}),
         (("--task_type=digits", "--variant=reference_code"), {"keep_untagged": False}),
-        (("--task_type=stackexchange_tag",), {"max_words": 200, "text_normalisation": "l2"}),
-        (("--task_type=stackexchange_tag", "--text_normalisation=mean"), {"text_normalisation": "mean"}),
-        (("--task_type=synthetic",), {"partition_clients": 30, "norm": "group"}),
+        (
+            ("--task_type=stackexchange_tag", "--text_normalisation=mean"),
+            {"max_words": 200, "text_normalisation": "mean"},
+        ),
         (("--task_type=mnist", "--partition_clients=7"), {"partition_clients": 7, "partition_alpha": 0.3}),
     ],
 )

@@ -1,5 +1,3 @@
-"""Addresses of workers are checked before anything slow is imported."""
-
 import socket
 import types
 
@@ -34,16 +32,6 @@ def test_nobody_at_an_address_is_named():
         f"No TFF worker answers at localhost:{port} (--tff_workers): Connection refused. Start one on that host: "
         f"./scripts/python -m scripts.tff_worker --port={port}"
     )
-
-
-def test_start_passes_the_flags_to_the_local_worker(monkeypatch):
-    started = []
-    monkeypatch.setattr(
-        runtime, "worker", types.SimpleNamespace(start=lambda *given: started.append(given)), raising=False
-    )
-    monkeypatch.setattr(worker_process, "local_worker", lambda *given: started.append(given))
-    worker_flags.start(parse("--max_concurrent_threads=3"))
-    assert started == [(3, "auto"), (3, (), "auto")]
 
 
 @pytest.mark.parametrize(("isolate", "lines"), [("auto", 1), ("off", 0)])
