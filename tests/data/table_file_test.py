@@ -76,7 +76,7 @@ MISTAKES = {
     "header_only": ("a,b\n", "table.csv", "is empty: --data_file"),
     "two_columns_of_one_name": ("a,a\n1,2\n", "table.csv", "--data_file=.* has two columns named 'a'"),
     "long_row": ("a,b\n1,2\n\n3,4,5\n", "table.csv", r"2 names, separated by commas\..* line 4 has 3\."),
-    "short_row": ("a;b\n1;2\n3\n", "table.csv", r"2 names, separated by semicolon\..* line 3 has 1\."),
+    "short_row": ("a;b\n1;2\n3\n", "table.csv", r"2 names, separated by semicolons\..* line 3 has 1\."),
     "long_rows": ("a,b\n" + "1,2,3\n" * 5, "table.csv", "line 2 has 3, line 3 has 3, line 4 has 3 and 2 more\\."),
     "declared_separator": ("sep=;\na;b;c\n1;2;5\n", "table.csv", COMMENTS),
     "first_comment": ("# made by a tool\na,b\n1,2\n", "table.csv", COMMENTS),
