@@ -84,8 +84,8 @@ class BanditProcess(fed_avg.Process):
       is_delayed: Whether a client's log is limited to rewards that are `observed`.
       reward_bounds: Bounds that map rewards to [0, 1] for the loss; None to use the rewards as they are.
       clips_rewards: Whether mapped rewards are clipped. Doubly robust rewards, which can exceed any bounds, are not.
-      halves: Number of separate sums over halves: 1 for sums over the cohort, the largest possible cohort size for sums
-        per client, 0 for no sums.
+      halves: Number of positions to which rewards of halves A and B are added: 1 for sums over the cohort, the largest
+        possible cohort size for sums per client, 0 for no sums.
       own_metrics: The user's metrics.
     """
 

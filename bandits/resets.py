@@ -98,7 +98,7 @@ class Reset:
         return f"the training is reset by the clients' {read} (--reset_when={self.when}), which have no noise"
 
     def loss_of(self, loss: float, reward: float) -> float:
-        """The value that a detector reads, computed from a round's mean loss and reward."""
+        """The value that a detector reads: a round's mean loss, or minus its mean reward."""
         return loss if self.watched == LOSS else -reward
 
     def warning(self, total_rounds: int, is_weighted: bool = False) -> str:

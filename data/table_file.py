@@ -187,8 +187,9 @@ def plain_numbers(column: pd.Series, decimal: str) -> tuple[pd.Series, bool]:
       decimal: The decimal sign, `.` or `,`. If it is `,`, points, spaces and apostrophes group thousands.
 
     Returns:
-      The plain numbers, and whether they were percentages. The column is returned unchanged if fewer than 90% of its
-      cells are numbers, if all are plain already, or if only some numbers other than 0 have percent signs.
+      The plain numbers, and whether they were percentages. The column is returned unchanged if fewer than 90% of the
+      cells that are not missing are numbers, if `decimal` is `.` and no cell has a percent sign, or if only some
+      numbers other than 0 have percent signs.
 
     Raises:
       UsageError: If commas are the decimal sign, and a number has a point that cannot group thousands.
@@ -370,7 +371,7 @@ def _decoded(path: str, flag: str) -> tuple[str, str]:
             if "\0" in text:
                 raise UsageError(f"{path} holds a NUL byte: {flag} must be a text file, not a spreadsheet.")
             return text, encoding.removesuffix("-sig")
-    raise UsageError(f"{path} is not UTF-8, Latin-1 or Windows-1252: {flag} must be saved as UTF-8.")
+    raise UsageError(f"{path} is not readable as UTF-8, UTF-16 or Windows-1252 text: {flag} must be saved as UTF-8.")
 
 
 def _separator(path: str, text: str) -> str:

@@ -135,7 +135,7 @@ def by_blocks(
       function: Maps a block, float32 [parameters, clients], to the columns of `CollectingFactory.aggregate`.
       updates: Parts of the cohort, float32 [clients, parameters] each.
       size: Number of parameters.
-      nothing: Value of the aggregate's elements if there is no client, float32.
+      nothing: Value of the aggregate's elements if no update counts, float32.
 
     Returns:
       float32 [parameters, 2]. If no update counts, the columns are `nothing` and NaN.

@@ -40,7 +40,7 @@ MODEL_FILE = pathlib.Path("model", "weights.npz")
 POLICY_FILE = pathlib.Path("model", "policy_sums.npz")  # Deployed sums of the user's policy.
 _CONFIG = "config.json"
 _NUM_CHECKPOINTS = 3
-CHECKSUM = "checksum_"  # Before a table's name, this is the entry of a checkpoint that holds the table's checksum.
+CHECKSUM = "checksum_"  # Prefix, before a table's name, of the entry of a checkpoint that holds the table's checksum.
 _OBJECT = "python_"
 _RESTART = "restart"
 _ROUNDS = "total_rounds"
@@ -92,7 +92,7 @@ class Disclosure(enum.StrEnum):
 
 # Patterns of paths in the folder of a run with privacy noise. They also apply in an earlier phase's folder, `init/`.
 DISCLOSURES: Mapping[Disclosure, tuple[str, ...]] = {
-    Disclosure.RELEASED: ("model/weights.npz", "models/period_*.npz", "finished.json", ".lock"),
+    Disclosure.RELEASED: ("model/weights.npz", KERAS_FILE, "models/period_*.npz", "finished.json", ".lock"),
     Disclosure.AGGREGATE: (
         "model/policy_sums.npz",
         "metrics.csv",

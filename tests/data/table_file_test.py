@@ -70,7 +70,7 @@ MISTAKES = {
     "spreadsheet": ("", "Table.XLSX", "--data_file=.* save a spreadsheet as CSV"),
     "hidden_spreadsheet": (b"PK\x03\x04\x00", "table.csv", "text file, not a spreadsheet"),
     "nul_byte": (b"a,b\n1,2\n3,\x004\n", "table.csv", "NUL byte"),
-    "no_encoding": (b"a,b\n1,\xff\n1,\x81\n", "table.csv", "not UTF-8, Latin-1 or"),
+    "no_encoding": (b"a,b\n1,\xff\n1,\x81\n", "table.csv", "not readable as UTF-8"),
     "empty": ("", "table.csv", "is empty: --data_file"),
     "empty_gzip": (gzip.compress(b""), "table.csv.gz", "is empty: --data_file"),
     "header_only": ("a,b\n", "table.csv", "is empty: --data_file"),
