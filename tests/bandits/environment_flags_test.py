@@ -4,38 +4,27 @@ import dataclasses
 
 import pytest
 
-from bandits import environment_flags, flags, resets
+from bandits import environment_flags, resets
 from bandits.environments import NO_DELAY, NO_DRIFT, Delay, Drift
-from bandits.run_federated import STUDY
 from data.errors import UsageError
 from optimization.selection.availability import ALWAYS, Availability
-from optimization.study import frame
-
-
-def _resolve(*arguments):
-    return STUDY.resolve(frame.flag_set(STUDY).parse(["run_federated", *arguments]))
+from tests.bandits.whole_runs import options_of, resolve
 
 
 def _drift(*arguments):
-    return flags.options(_resolve(*arguments)).drift
+    return options_of(*arguments).drift
 
 
 def test_without_them_nothing_changes_and_nothing_is_recorded():
-    settings = _resolve()
-    starts = ("drift_", "delay_", "reward_d", "availability", "time_zones", "drop_out", "environment_")
-    names = [name for name in settings if name.startswith(starts)]
-    assert {"scenario", *names} == set(environment_flags.NAMES)
-    for resolved in (settings, _resolve("--reward_drift=none", "--reward_delay=none", "--availability=always")):
-        assert {resolved[name] for name in names} == {None}
-        chosen = flags.options(resolved)
+    for arguments in ((), ("--reward_drift=none", "--reward_delay=none", "--availability=always")):
+        settings, chosen = resolve(*arguments), options_of(*arguments)
+        assert {settings[name] for name in environment_flags.NAMES} == {None, "scratch"}
         assert (chosen.drift, chosen.delay, chosen.cohorts.availability) == (NO_DRIFT, NO_DELAY, ALWAYS)
 
 
 def test_the_scenario_is_a_change_in_the_middle():
-    settings = _resolve("--scenario=drift", "--total_rounds=30")
-    assert flags.options(settings).drift == Drift("abrupt", start=16, environments=2)
-    assert flags.options(settings).initial is None
-    assert settings.experiment_name == "digits_drift_softmax"
+    options = options_of("--scenario=drift", "--total_rounds=30")
+    assert (options.drift, options.initial) == (Drift("abrupt", start=16, environments=2), None)
     assert _drift("--scenario=drift", "--reward_drift=linear", "--total_rounds=40") == Drift(
         "linear", start=21, rounds=10, environments=2
     )
@@ -44,7 +33,6 @@ def test_the_scenario_is_a_change_in_the_middle():
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--reward_drift=abrupt", "--drift_start=3"), Drift("abrupt", start=3, environments=2)),
         # Changes in rounds 11, 13, 15, 17, 19.
         (("--reward_drift=abrupt", "--drift_every=2"), Drift("abrupt", start=11, every=2, environments=6)),
         # The last in round 20.
@@ -57,7 +45,7 @@ def test_the_scenario_is_a_change_in_the_middle():
         (("--reward_drift=seasonal", "--drift_overlap=0.5"), Drift("seasonal", period=10, overlap=0.5, environments=2)),
     ],
 )
-def test_what_flags_mean(arguments, expected):
+def test_flags_of_drift(arguments, expected):
     assert _drift("--total_rounds=20", *arguments) == expected
 
 
@@ -66,33 +54,25 @@ def test_what_flags_mean(arguments, expected):
     [
         (("--reward_delay=uniform", "--bandits_deploy_freq=9"), Delay("uniform", 4)),
         (("--reward_delay=geometric", "--delay_rounds=1.5", "--delay_never=0.1"), Delay("geometric", 1.5, 0.1)),
-        (("--reward_delay=none",), NO_DELAY),
     ],
 )
-def test_what_flags_of_delay_mean(arguments, expected):
-    assert flags.options(_resolve("--cache=persistent", *arguments)).delay == expected
+def test_flags_of_delay(arguments, expected):
+    assert options_of("--cache=persistent", *arguments).delay == expected
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--drop_out=0.1",), Availability(drop_out=0.1)),
         (("--drop_out=0",), ALWAYS),
         (("--availability=diurnal",), Availability("diurnal", day=24, time_zones=4)),
         (
-            (
-                "--availability=diurnal",
-                "--time_zones_by_label",
-                "--time_zones=2",
-                "--environment_seed=3",
-                "--drop_out=0.9",
-            ),
-            Availability("diurnal", 24, 2, by_labels=True, drop_out=0.9, seed=3),
+            ("--availability=diurnal", "--time_zones_by_label", "--environment_seed=3", "--drop_out=0.9"),
+            Availability("diurnal", 24, 4, by_labels=True, drop_out=0.9, seed=3),
         ),
     ],
 )
-def test_what_flags_of_availability_mean(arguments, expected):
-    assert flags.options(_resolve(*arguments)).cohorts.availability == expected
+def test_flags_of_availability(arguments, expected):
+    assert options_of(*arguments).cohorts.availability == expected
 
 
 @pytest.mark.parametrize("drift_flags", [(), ("--drift_every=2",)])
@@ -105,15 +85,15 @@ def test_a_run_can_stay_in_one_environment_of_a_drift(drift_flags):
 
 
 def test_environments_are_at_most_ten():
-    assert _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=2").environments == 10
+    abrupt = ("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3")
+    assert _drift(*abrupt, "--drift_every=2").environments == 10
     with pytest.raises(UsageError, match="--drift_every=1 makes 19 environments"):
-        _drift("--reward_drift=abrupt", "--total_rounds=20", "--drift_start=3", "--drift_every=1")
+        _drift(*abrupt, "--drift_every=1")
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--reset=model",), resets.Reset("model", "page_hinkley", warmup=10, threshold=0.5)),
         (("--reset=optimizer", "--reset_when=adwin", "--reset_warmup=4"), resets.Reset("optimizer", "adwin", warmup=4)),
         (
             ("--reset=model", "--page_hinkley_threshold=2"),
@@ -122,5 +102,5 @@ def test_environments_are_at_most_ten():
         (("--reset=model", "--reset_when=window", "--reset_window=30"), resets.Reset("model", "window", window=30)),
     ],
 )
-def test_what_flags_of_resets_mean(arguments, expected):
-    assert flags.options(_resolve(*arguments)).reset == expected
+def test_flags_of_resets(arguments, expected):
+    assert options_of(*arguments).reset == expected

@@ -83,13 +83,6 @@ def test_regret_in_two_dimensions_grows_at_most_with_the_root_of_the_steps():
     assert regrets.mean(axis=0)[-1] < 0.05 * uniform * times[-1]
 
 
-def test_fewer_messages_cost_regret():
-    lazy = dataclasses.replace(SMALL, learner=FedLinUcb(threshold=20.0))
-    frequent, rare = (np.mean([one.run(seed, (2000,))[:, 0] for seed in range(5)], axis=0) for one in (SMALL, lazy))
-    assert rare[1] < 0.5 * frequent[1]
-    assert rare[0] > frequent[0]
-
-
 def _walks(draw, runs):
     return draw.normal(size=(runs, 10)).cumsum(axis=1)  # As correlated as regrets are.
 

@@ -53,15 +53,13 @@ def _sgd(weights, features, action, reward, key, epochs, learning_rate=RATE):
 _fold_in = tf.random.experimental.stateless_fold_in
 
 
-@pytest.mark.parametrize("only_head", [False, True])  # Of a linear model, the last layer is all.
-@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize(("epochs", "only_head"), [(1, True), (3, False)])  # A linear model is only a last layer.
 def test_fine_tuning_equals_the_calculation_by_hand(epochs, only_head):
     client = _with_halves(11, 1)
     features, half = client.features, client.half
     action, reward, propensity = process_test.log_by_hand(client, INITIAL, policies.Softmax(0.5))
-    adapted = _sgd(
-        INITIAL, features[~half], action[~half], reward[~half], _fold_in(client.keys.cache, ADAPTATION), epochs
-    )
+    key = _fold_in(client.keys.cache, ADAPTATION)
+    adapted = _sgd(INITIAL, features[~half], action[~half], reward[~half], key, epochs)
     predicted = features @ adapted[0] + adapted[1]
     exponentials = np.exp(predicted / 0.5)
     after = exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -228,47 +226,43 @@ def test_halves_differ_by_one_at_most_and_an_example_stays_in_its_half():
 
 
 SMALL = ("--total_rounds=4", "--clients_per_round=3", "--bandits_deploy_freq=2", "--rounds_per_checkpoint=2")
+ADAPTED = "eval/personalized_reward"
+play = whole_runs.player(*SMALL)
 
 
-@pytest.fixture
-def play(tff_worker, monkeypatch):
-    from optimization.runtime import worker
-
-    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
-    return whole_runs.player(*SMALL)
+def _read(run, name):
+    return json.loads((run / name).read_text())
 
 
-def test_runs_report_halves_and_no_epoch_changes_nothing(play, tmp_path):
-    none = play(tmp_path / "none")
-    reported = play(tmp_path / "reported", "--report_clients")
-    nothing = play(
-        tmp_path / "nothing", "--personalization=fine_tune", "--personalization_epochs=0", "--report_clients"
-    )
-    pooled = play(tmp_path / "pooled", "--federation=pooled", "--report_clients")
-    halves = ["bandits/half_a_rewards", "bandits/half_b_rewards", "eval/personalized_reward"]
-    tables = [whole_runs.table(run) for run in (none, reported, nothing, pooled)]
-    for table in tables[1:3]:
-        assert table.drop(columns=halves).equals(tables[0].drop(columns=halves))
-        assert table[halves[:2]].equals(tables[1][halves[:2]])
-    whole_runs.assert_same_model(none, nothing)
-    earned, of_pooled = (json.loads((run / "private_client_rewards.json").read_text()) for run in (reported, pooled))
+@pytest.mark.slow
+def test_runs_report_halves_and_no_epoch_changes_nothing(tmp_path):
+    nothing = ("--personalization=fine_tune", "--personalization_epochs=0", "--report_clients")
+    flags = {"plain": (), "nothing": nothing, "pooled": ("--federation=pooled", "--report_clients")}
+    runs = {name: play(tmp_path / name, *some) for name, some in flags.items()}
+    plain, adapted, pooled = map(whole_runs.table, runs.values())
+    halves = ["bandits/half_a_rewards", "bandits/half_b_rewards"]
+    assert adapted.drop(columns=[*halves, ADAPTED]).equals(plain.drop(columns=[*halves, ADAPTED]))
+    whole_runs.assert_same_model(runs["plain"], runs["nothing"])
+    # Before the first deployment all act with the same model.
+    assert pooled[halves].head(2).equals(adapted[halves].head(2))
+    earned, of_pooled = (_read(runs[name], "private_client_rewards.json") for name in ("nothing", "pooled"))
     for name in ("clients", "participations", "examples"):
         assert earned[name] == of_pooled[name]
     assert sum(earned["participations"]) == 12
-    assert np.dot(earned["participations"], earned["examples"]) == tables[1]["train/examples"].sum()
-    # Before the first deployment all act with the same model.
-    assert tables[3][halves[:2]].head(2).equals(tables[1][halves[:2]].head(2))
-    adapted = json.loads((nothing / "private_adapted_rewards.json").read_text())
-    assert adapted["before"] == adapted["after"]
-    assert tables[2][halves[2]].iloc[-1] == pytest.approx(np.average(adapted["after"], weights=adapted["examples"]))
+    assert np.dot(earned["participations"], earned["examples"]) == adapted["train/examples"].sum()
+    rewards = _read(runs["nothing"], "private_adapted_rewards.json")
+    assert rewards["before"] == rewards["after"]
+    assert adapted[ADAPTED].iloc[-1] == pytest.approx(np.average(rewards["after"], weights=rewards["examples"]))
 
 
-@pytest.mark.parametrize("flags", [("--personalization=local_head",), ("--federation=alone", "--report_clients")])
-def test_a_stopped_run_goes_on_as_if_it_had_not(play, tmp_path, flags):
-    whole = play(tmp_path / "whole", *flags, "--rounds_per_eval=2")
-    play(tmp_path / "parts", *flags, "--rounds_per_eval=2", "--total_rounds=2")
-    parts = play(tmp_path / "parts", *flags, "--rounds_per_eval=2")
-    assert whole_runs.table(whole).equals(whole_runs.table(parts))
-    names = ["private_client_rewards.json", "private_adapted_rewards.json"]
-    found = [[(run / name).read_bytes() for name in names if (run / name).exists()] for run in (whole, parts)]
-    assert found[0] == found[1] != []
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "file"),
+    [
+        (("--personalization=local_head",), "private_adapted_rewards.json"),
+        (("--federation=alone", "--report_clients"), "private_client_rewards.json"),
+    ],
+)
+def test_a_stopped_run_goes_on_as_if_it_had_not(tmp_path, flags, file):
+    whole, parts = whole_runs.stopped(play, tmp_path, *flags, "--rounds_per_eval=2", after=2)
+    assert _read(whole, file) == _read(parts, file)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from bandits import flags, run_federated
-from optimization.study import cli, frame, presets
+from bandits import flags
+from optimization.study import presets
+from tests.bandits.whole_runs import resolve
 
 # name, server learning rate, client learning rate, exploration parameters.
 ROWS = [
@@ -62,14 +63,9 @@ FEDERATIONS = {"digits_federated", "digits_alone", "digits_pooled", "digits_fine
 BANDITS = ("softmax", "falcon", "greedy", "epsilon_greedy", "init")
 
 
-def _resolve(*arguments: str) -> cli.Settings:
-    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["test", *arguments]))
-    return settings
-
-
 @pytest.mark.parametrize(("name", "server", "client", "exploration"), ROWS, ids=[row[0] for row in ROWS])
 def test_a_row_has_the_tables_numbers(name, server, client, exploration):
-    settings = _resolve(f"--preset={name}")
+    settings = resolve(f"--preset={name}")
     assert (settings.server_learning_rate, settings.client_learning_rate) == (server, client)
     assert {parameter: settings[f"bandits_{parameter}"] for parameter in exploration} == exploration
     assert name.endswith(settings.bandits_type.removesuffix("_unweight"))
@@ -78,7 +74,7 @@ def test_a_row_has_the_tables_numbers(name, server, client, exploration):
 @pytest.mark.parametrize("scenario", INIT_ROWS)
 @pytest.mark.parametrize("bandit", BANDITS)
 def test_initial_training_has_the_tables_numbers(scenario, bandit):
-    settings = _resolve(f"--preset={scenario}_{bandit}")
+    settings = resolve(f"--preset={scenario}_{bandit}")
     assert (settings.init_server_learning_rate, settings.init_client_learning_rate) == INIT_ROWS[scenario]
     assert (settings.init_clients, settings.init_rounds) == (100, 100)
     assert settings.scenario == ("init_shift" if "shift" in scenario else "init")
@@ -88,7 +84,7 @@ def test_initial_training_has_the_tables_numbers(scenario, bandit):
 
 @pytest.mark.parametrize("name", DP_ROWS)
 def test_private_rows_have_the_tables_numbers(name):
-    settings = _resolve(f"--preset={name}")
+    settings = resolve(f"--preset={name}")
     rates = (settings.server_learning_rate, settings.client_learning_rate)
     assert (settings.clip_norm, settings.noise_multiplier, *rates) == DP_ROWS[name]
     assert (settings.aggregator_type, settings.adaptive_clipping, settings.target_delta) == ("dpsgd", False, 1e-6)
@@ -97,7 +93,7 @@ def test_private_rows_have_the_tables_numbers(name):
 
 @pytest.mark.parametrize("prefix", ["emnist", "so"])
 def test_no_privacy_is_the_best_softmax(prefix):
-    own, best = _resolve(f"--preset={prefix}_dp_none"), _resolve(f"--preset={prefix}_scratch_softmax")
+    own, best = resolve(f"--preset={prefix}_dp_none"), resolve(f"--preset={prefix}_scratch_softmax")
     assert {**own, "preset": None, "experiment_name": None} == {**best, "preset": None, "experiment_name": None}
 
 
@@ -108,7 +104,7 @@ def test_every_preset_is_a_row_or_a_federation_of_digits():
 
 @pytest.mark.parametrize(("prefix", "rounds", "cap"), [("emnist", 800, 0), ("so", 1600, 256)])
 def test_settings_common_to_the_study(prefix, rounds, cap):
-    settings = _resolve(f"--preset={prefix}_scratch_greedy")
+    settings = resolve(f"--preset={prefix}_scratch_greedy")
     assert (settings.total_rounds, settings.max_examples_per_client) == (rounds, cap)
     assert (settings.clients_per_round, settings.client_batch_size, settings.client_epochs_per_round) == (64, 16, 1)
     assert (settings.server_optimizer, settings.adaptive_clipping, settings.unclip_quantile) == ("adam", True, 0.8)
@@ -117,5 +113,5 @@ def test_settings_common_to_the_study(prefix, rounds, cap):
 
 @pytest.mark.parametrize("name", [name for name in presets.load(flags.PRESETS) if name.startswith("so_")])
 def test_stack_overflows_posts_are_those_of_the_published_program(name):
-    settings = _resolve(f"--preset={name}")
+    settings = resolve(f"--preset={name}")
     assert (settings.text_normalisation, settings.keep_untagged, settings.variant) == ("l2", True, "paper")

@@ -154,7 +154,7 @@ def test_one_round_is_the_mean_of_deltas_then_an_adam_step(tff_worker, loss_name
     np.testing.assert_allclose(metrics.propensity_sum, sum(propensity.sum() for *_, propensity in logs), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("every", "most"), [(1, 2), (3, 0), (3, 1)])
+@pytest.mark.parametrize(("every", "most"), [(1, 2), (3, 0)])
 def test_models_are_deployed_exactly_every_t_rounds_and_the_last_ones_kept(tff_worker, every, most):
     rounds = make(deploy_every=every, max_delay=most).build(INITIAL)
     state, deployed = rounds.initialize(), [INITIAL] * (1 + most)
@@ -180,21 +180,13 @@ def test_a_fixed_policy_in_a_known_drift_earns_the_sum_by_hand():
         assert output.sums["reward_sum"].numpy() == expected  # Halves and quarters: exact.
 
 
-def test_clients_act_with_the_deployed_model_and_train_the_current_one():
-    client = make_client(10, 3)
-    current = tuple(weight + 0.3 for weight in INITIAL)
-    output = make().client_round()((INITIAL,), current, client)
-    expected = delta_by_hand(client, "regression", 1, weights=current, deployed=INITIAL)
+@pytest.mark.parametrize("delay", [0, 1])
+def test_clients_act_with_the_model_deployed_before_their_delay_and_train_the_current_one(delay):
+    client, current = make_client(10, 3), tuple(weight + 0.3 for weight in INITIAL)
+    deployed = INITIAL, tuple(weight - 0.3 for weight in INITIAL)
+    output = make(max_delay=1).client_round()(deployed, current, client._replace(delay=np.int32(delay)))
+    expected = delta_by_hand(client, "regression", 1, weights=current, deployed=deployed[delay])
     for found, part in zip(output.delta, expected, strict=True):
-        np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
-
-
-def test_a_client_that_lags_behind_acts_with_an_earlier_deployment():
-    client, older = make_client(10, 3), tuple(weight + 0.3 for weight in INITIAL)
-    late = client._replace(delay=np.int32(1))
-    rounds = make(max_delay=1).client_round()
-    expected = delta_by_hand(client, "regression", 1, deployed=older)
-    for found, part in zip(rounds((INITIAL, older), INITIAL, late).delta, expected, strict=True):
         np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
 
 
@@ -226,16 +218,10 @@ def test_a_client_with_data_that_is_not_finite_poisons_nothing(tff_worker, aggre
 
 
 @pytest.mark.parametrize(
-    "aggregation",
-    [
-        {"clip_norm": 0.1, "adaptive_clipping": True},
-        {"clip_norm": 0.1, "adaptive_clipping": True, "client_weighting": "num_examples"},
-        {"clip_norm": 0.1, "adaptive_clipping": True, "aggregator_type": "dpsgd", "noise_multiplier": 0},
-    ],
-    ids=["mean", "by_examples", "dpsgd_without_noise"],
+    "aggregation", [{"client_weighting": "num_examples"}, {"aggregator_type": "dpsgd", "noise_multiplier": 0}]
 )
-def test_a_round_that_nobody_came_to_changes_nothing(tff_worker, aggregation):
-    rounds = make(**aggregation).build(INITIAL)
+def test_a_round_without_clients_changes_nothing(tff_worker, aggregation):
+    rounds = make(clip_norm=0.1, adaptive_clipping=True, **aggregation).build(INITIAL)
     before, _ = rounds.next(rounds.initialize(), [make_client(6, 1), make_client(6, 2)])  # Adam is moving.
     after, metrics = rounds.next(before, [])
     assert (metrics.examples, metrics.update_norm, after.round_num) == (0, 0, 2)

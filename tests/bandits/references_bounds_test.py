@@ -7,11 +7,10 @@ import pytest
 
 from bandits import references
 from bandits.references import Bounds
-from bandits.run_federated import STUDY
 from data import clients
 from data.tasks import registry
 from optimization.options import Cohorts
-from optimization.study import frame
+from tests.bandits.whole_runs import options_of
 
 LABELS = [[0, 0, 0, 1], [1], [], [2, 2]]
 MATRIX = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]], np.float32)
@@ -94,18 +93,13 @@ def test_the_error_of_a_sample_is_the_spread_over_samples(cohort, monkeypatch):
         assert printed == pytest.approx(spread, rel=0.2)
 
 
-def _run(*arguments):
-    (settings,) = frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_federated", *arguments]))
-    return STUDY.options(settings)
-
-
 @pytest.fixture(scope="module")
 def digits():
-    return registry.load(_run().task)
+    return registry.load(options_of().task)
 
 
 def test_digits_by_counting_them(digits):
-    found = references.bounds_of_run(_run(), digits)
+    found = references.bounds_of_run(options_of(), digits)
     labels = np.concatenate([digits.clients.load(index).labels for index in range(len(digits.clients))])
     counts = np.bincount(labels)
     best = int(counts.argmax())
@@ -120,7 +114,7 @@ def test_digits_by_counting_them(digits):
 
 def test_where_rewards_drift_a_constant_action_earns_the_mean_over_rounds(digits):
     """A client's own time decides how many rounds each of its two reward matrices counts."""
-    options = _run("--reward_drift=client", "--total_rounds=10", "--drift_start=3", "--drift_rounds=6")
+    options = options_of("--reward_drift=client", "--total_rounds=10", "--drift_start=3", "--drift_rounds=6")
     found = references.bounds_of_run(options, digits)
     own, permuted = options.drift.matrices(np.eye(10, dtype=np.float32))
     totals = np.zeros(10)
@@ -136,4 +130,4 @@ def test_where_rewards_drift_a_constant_action_earns_the_mean_over_rounds(digits
 
 
 def test_where_a_selector_prefers_some_clients_the_held_out_ones_alone_are_reported(digits):
-    assert list(references.bounds_of_run(_run("--client_selection=ucb_cs"), digits)) == ["held_out"]
+    assert list(references.bounds_of_run(options_of("--client_selection=ucb_cs"), digits)) == ["held_out"]

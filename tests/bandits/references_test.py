@@ -107,13 +107,6 @@ def test_the_sampling_of_the_training_clients_widens_the_intervals():
         assert (more.difference.high - more.difference.low) / 2 == pytest.approx(np.hypot(*halves))
 
 
-def test_scores_are_computed_once_for_a_task():
-    one = make_log(0.0, 5)
-    scores = references.simulator_scores(one)
-    assert references.simulator_scores(one) is scores
-    assert set(references.scores_as_json(scores)) == {"logging policy", "uniformly random actions"}
-
-
 def test_a_run_that_is_not_above_a_reference_says_so():
     counts, earned = np.array([10, 10, 20]), np.array([9.0, 8.0, 18.0])
     lines, is_above = references.compared(earned, {"uniform": earned / 4, "fixed, a": earned - [1, -1, 0]}, counts)
@@ -123,11 +116,12 @@ def test_a_run_that_is_not_above_a_reference_says_so():
 
 
 @pytest.mark.parametrize(
-    ("average", "is_above", "notice"),
+    ("average", "is_above", "explores_only", "notice"),
     [
-        (0.4, True, ""),
+        (0.4, True, False, ""),
         (
             0.4,
+            False,
             False,
             "Did not learn: the held-out reward of its greedy policy (0.5000) is not significantly above that of the "
             "best fixed action (0.4500).",
@@ -135,25 +129,20 @@ def test_a_run_that_is_not_above_a_reference_says_so():
         (
             0.1,
             True,
+            False,
             "Earned no more than a simple policy: its average reward over all rounds (0.1000) is not above that of the "
             "uniform policy (0.1000) or that of the best fixed action (0.3000); its trained model is better, so deploy "
             "models more often (--bandits_deploy_freq) or explore less.",
         ),
+        (0.1, True, True, ""),
     ],
 )
-def test_a_notice_names_the_simple_policies_that_earned_as_much(average, is_above, notice):
+def test_a_notice_names_the_simple_policies_that_earned_as_much(average, is_above, explores_only, notice):
     table = pd.DataFrame({metrics.AVERAGE_REWARD: [0.9, average]})
     recorded = {
         "participating": {"chance": 0.1, "constant": 0.3},
         "held_out": {"chance": 0.1, "constant": 0.45},
         "greedy": {"reward": 0.5, "chance": True, "constant": is_above},
     }
-    assert references.notice(table, recorded) == notice
-
-
-def test_exploration_alone_has_no_notice_on_its_own_reward():
-    table = pd.DataFrame({metrics.AVERAGE_REWARD: [0.1]})
-    recorded = {"participating": {"chance": 0.1, "constant": 0.3}}
-    assert references.notice(table, recorded).startswith("Earned no more than a simple policy: its average reward")
-    assert references.notice(table, recorded, explores_only=True) == ""
+    assert references.notice(table, recorded, explores_only=explores_only) == notice
     assert references.notice(table, {}) == ""
