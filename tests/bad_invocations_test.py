@@ -13,7 +13,6 @@ import pathlib
 import pickle
 import re
 import shlex
-import sqlite3
 import sys
 import types
 
@@ -52,7 +51,6 @@ WRONG_ARRAYS = {
         "u/float_pixels": {"pixels": np.zeros((20, 28, 28), np.float32)},
         "u/none": {"pixels": np.zeros((0, 28, 28), np.uint8)},
         "u/high_label": {"label": np.full(20, 62)},
-        "u/negative_label": {"label": np.full(20, -1)},
         "u/float_label": {"label": np.full(20, 1.5)},
         "u/few_writers": {"writer": np.arange(19) % 4},
         "u/writer_table": {"writer_ids": np.zeros((4, 2))},
@@ -66,10 +64,16 @@ WRONG_ARRAYS = {
 }
 ROWS = "".join(f"c{row % 6},{row},{row / 2},{row % 3}\n" for row in range(30))
 POST = json.dumps({"site": "s", "user": "s/1", "title": "a title", "body": "word", "tags": ["x", "y"]}) + "\n"
-CONFIG, METRICS = (
-    f'{{"format": {run_folder.FORMAT}, "flags": {{"seed": 0}}, "command": "x"}}',
-    "round_num,a\n1,0.5\n2,0.6\n",
-)
+CONFIG = f'{{"format": {run_folder.FORMAT}, "flags": {{"seed": 0}}, "command": "x"}}'
+METRICS = "round_num,a\n1,0.5\n2,0.6\n"
+METRICS_OF_RUNS = {
+    "run/sound": METRICS,
+    "run/privacy": METRICS,
+    "run/begun": "round_num,a\n",
+    "run/words": "round_num,a\n1,x\n",
+    "run/no_round": "a,b\n1,1\n",
+    "never_finite": "round_num,a\n1,inf\n2,nan\n",
+}
 COUNTS = {"stackoverflow.word_count": "the 5\nfox 3\n", "stackoverflow.tag_count": '{"a": 3, "b": 1}'}
 TEXTS = {
     "file": "",
@@ -92,25 +96,12 @@ TEXTS = {
     "tables/ads.csv": "Ad 1,Ad 2\n1,0\n0,1\n",
     "tables/one_ad.csv": "Ad 1\n1\n0\n",
     "strokes/data/1a/x/a.dat": "no statement",
-    "run/sound/config.json": CONFIG,
-    "run/sound/metrics.csv": METRICS,
     "old_run/config.json": '{"format": 2, "flags": {}, "command": "x"}',
-    "run/begun/config.json": CONFIG,
-    "run/begun/metrics.csv": "round_num,a\n",
-    "run/no_metrics/config.json": CONFIG,
+    **{f"{run}/config.json": CONFIG for run in (*METRICS_OF_RUNS, "run/no_metrics")},
+    **{f"{run}/metrics.csv": metrics for run, metrics in METRICS_OF_RUNS.items()},
     "run/others/config.json": '{"name": "no run"}',
     "run/others/metrics.csv": METRICS,
-    "run/cut/config.json": CONFIG[:12],
-    "run/cut/metrics.csv": METRICS,
-    "run/words/config.json": CONFIG,
     "checkout/scripts/python": "",
-    "run/words/metrics.csv": "round_num,a\n1,x\n",
-    "never_finite/config.json": CONFIG,
-    "never_finite/metrics.csv": "round_num,a\n1,inf\n2,nan\n",
-    "run/no_round/config.json": CONFIG,
-    "run/no_round/metrics.csv": "a,b\n1,1\n",
-    "run/privacy/config.json": CONFIG,
-    "run/privacy/metrics.csv": METRICS,
     "run/privacy/privacy.json": "[1]",
     "model/text/model/weights.npz": "no archive",
     "configs/cut.toml": "seed = 1\nseeds =\n",
@@ -154,7 +145,7 @@ BYTES = {
     "pickle/train": pickle.dumps(os.getcwd),
 }
 _OTHERS = {"convert": "data.convert"}
-FOLDERS = ("empty", "cut", "folder.npz", "folder.csv", "folder_model/model/weights.npz")
+FOLDERS = ("empty", "cut", "folder.csv")
 
 
 def _write(folder: pathlib.Path) -> None:
@@ -179,16 +170,6 @@ def _write(folder: pathlib.Path) -> None:
     for name in ARCHIVES:
         np.savez(folder / "cut" / name, **ARCHIVES[name])
         os.truncate(folder / "cut" / name, 3000)
-    (folder / "cut_database").mkdir()
-    with sqlite3.connect(folder / "cut_database" / "emnist_all.sqlite") as database:
-        database.execute("CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)")
-        database.execute("CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER)")
-        for part in ("all_train", "all_test"):
-            database.execute("INSERT INTO client_metadata VALUES ('a', ?, 9)", (part,))
-            database.executemany("INSERT INTO examples VALUES (?, 'a', ?)", [(part, bytes(5000))] * 9)
-    database.close()
-    content = (folder / "cut_database" / "emnist_all.sqlite").read_bytes()
-    (folder / "cut_database" / "emnist_all.sqlite").write_bytes(content[: len(content) // 8192 * 4096])
 
 
 def _table() -> list[tuple[str, str, str]]:

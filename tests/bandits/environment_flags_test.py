@@ -1,6 +1,7 @@
 """Tests of bandits.environment_flags: what flags of changing environments mean, and what is refused."""
 
 import dataclasses
+import operator
 
 import pytest
 
@@ -31,48 +32,47 @@ def test_the_scenario_is_a_change_in_the_middle():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("option", "arguments", "expected"),
     [
         # Changes in rounds 11, 13, 15, 17, 19.
-        (("--reward_drift=abrupt", "--drift_every=2"), Drift("abrupt", start=11, every=2, environments=6)),
+        ("drift", "--reward_drift=abrupt --drift_every=2", Drift("abrupt", start=11, every=2, environments=6)),
         # The last in round 20.
-        (("--reward_drift=abrupt", "--drift_start=14", "--drift_every=3"), Drift("abrupt", 14, 3, environments=4)),
-        (("--reward_drift=abrupt", "--drift_start=50", "--drift_every=3"), Drift("abrupt", 50, 3, environments=2)),
+        ("drift", "--reward_drift=abrupt --drift_start=14 --drift_every=3", Drift("abrupt", 14, 3, environments=4)),
+        ("drift", "--reward_drift=abrupt --drift_start=50 --drift_every=3", Drift("abrupt", 50, 3, environments=2)),
         (
-            ("--reward_drift=client", "--drift_rounds=7", "--environment_seed=5"),
+            "drift",
+            "--reward_drift=client --drift_rounds=7 --environment_seed=5",
             Drift("client", 11, 0, 7, environments=2, seed=5),
         ),
-        (("--reward_drift=seasonal", "--drift_overlap=0.5"), Drift("seasonal", period=10, overlap=0.5, environments=2)),
-    ],
-)
-def test_flags_of_drift(arguments, expected):
-    assert _drift("--total_rounds=20", *arguments) == expected
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("--reward_delay=uniform", "--bandits_deploy_freq=9"), Delay("uniform", 4)),
-        (("--reward_delay=geometric", "--delay_rounds=1.5", "--delay_never=0.1"), Delay("geometric", 1.5, 0.1)),
-    ],
-)
-def test_flags_of_delay(arguments, expected):
-    assert options_of("--cache=persistent", *arguments).delay == expected
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("--drop_out=0",), ALWAYS),
-        (("--availability=diurnal",), Availability("diurnal", day=24, time_zones=4)),
         (
-            ("--availability=diurnal", "--time_zones_by_label", "--environment_seed=3", "--drop_out=0.9"),
+            "drift",
+            "--reward_drift=seasonal --drift_overlap=0.5",
+            Drift("seasonal", period=10, overlap=0.5, environments=2),
+        ),
+        ("delay", "--cache=persistent --reward_delay=uniform --bandits_deploy_freq=9", Delay("uniform", 4)),
+        (
+            "delay",
+            "--cache=persistent --reward_delay=geometric --delay_rounds=1.5 --delay_never=0.1",
+            Delay("geometric", 1.5, 0.1),
+        ),
+        ("cohorts.availability", "--drop_out=0", ALWAYS),
+        ("cohorts.availability", "--availability=diurnal", Availability("diurnal", day=24, time_zones=4)),
+        (
+            "cohorts.availability",
+            "--availability=diurnal --time_zones_by_label --environment_seed=3 --drop_out=0.9",
             Availability("diurnal", 24, 4, by_labels=True, drop_out=0.9, seed=3),
         ),
+        ("reset", "--reset=model", resets.Reset("model", "page_hinkley", warmup=10, threshold=0.5)),
+        (
+            "reset",
+            "--reset=optimizer --reset_when=adwin --reset_warmup=4",
+            resets.Reset("optimizer", "adwin", warmup=4),
+        ),
+        ("reset", "--reset=model --reset_when=window --reset_window=19", resets.Reset("model", "window", window=19)),
     ],
 )
-def test_flags_of_availability(arguments, expected):
-    assert options_of(*arguments).cohorts.availability == expected
+def test_flags_become_options(option, arguments, expected):
+    assert operator.attrgetter(option)(options_of("--total_rounds=20", *arguments.split())) == expected
 
 
 @pytest.mark.parametrize("drift_flags", [(), ("--drift_every=2",)])
@@ -89,18 +89,3 @@ def test_environments_are_at_most_ten():
     assert _drift(*abrupt, "--drift_every=2").environments == 10
     with pytest.raises(UsageError, match="--drift_every=1 makes 19 environments"):
         _drift(*abrupt, "--drift_every=1")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("--reset=optimizer", "--reset_when=adwin", "--reset_warmup=4"), resets.Reset("optimizer", "adwin", warmup=4)),
-        (
-            ("--reset=model", "--page_hinkley_threshold=2"),
-            resets.Reset("model", "page_hinkley", warmup=10, threshold=2.0),
-        ),
-        (("--reset=model", "--reset_when=window", "--reset_window=30"), resets.Reset("model", "window", window=30)),
-    ],
-)
-def test_flags_of_resets(arguments, expected):
-    assert options_of(*arguments).reset == expected

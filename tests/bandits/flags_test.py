@@ -47,29 +47,17 @@ def test_an_initial_training_by_hand_pays_for_the_labels_that_were_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "clip_norm", "quantile"),
-    [([], 0.1, 0.8), (["--noadaptive_clipping"], None, None), (["--noadaptive_clipping", "--clip_norm=2"], 2.0, None)],
-)
-def test_clipping_is_adaptive_from_a_tenth_unless_reported_otherwise(arguments, clip_norm, quantile):
-    settings = resolve(*arguments)
-    assert (settings.clip_norm, settings.unclip_quantile) == (clip_norm, quantile)
-
-
-@pytest.mark.parametrize(
     ("arguments", "epsilon"),
     [
-        (("--bandits_type=epsilon_greedy",), None),
-        (("--bandits_type=epsilon_greedy", "--importance_weights=published_code", "--bandits_epsilon=0.2"), 0.2),
-        (("--bandits_type=epsilon_greedy", "--variant=reference_code"), 0.05),
-        (
-            ("--bandits_type=epsilon_greedy", "--variant=reference_code", "--importance_weights=inverse_propensity"),
-            None,
-        ),
-        (("--bandits_type=softmax", "--variant=reference_code", "--importance_weighting"), None),
+        ("--bandits_type=epsilon_greedy", None),
+        ("--bandits_type=epsilon_greedy --importance_weights=published_code --bandits_epsilon=0.2", 0.2),
+        ("--bandits_type=epsilon_greedy --variant=reference_code", 0.05),
+        ("--bandits_type=epsilon_greedy --variant=reference_code --importance_weights=inverse_propensity", None),
+        ("--bandits_type=softmax --variant=reference_code --importance_weighting", None),
     ],
 )
 def test_the_published_codes_importance_weights_can_be_chosen_alone(arguments, epsilon):
-    options = options_of(*arguments)
+    options = options_of(*arguments.split())
     assert options.published_epsilon == epsilon
     assert options.rewards == "exact"
 

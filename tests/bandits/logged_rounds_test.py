@@ -24,8 +24,7 @@ def _both(loss, *, heads=1, **work):
         local_work=client_work.LocalSgd(0.1, **({"batch_size": 100, "epochs": 1} | work)),
         **({"model": model} if model else {}),
     )
-    fields = {field.name: getattr(federated, field.name) for field in dataclasses.fields(federated)}
-    return federated, logged_rounds.PooledProcess(**fields)
+    return federated, logged_rounds.PooledProcess(**process_test.fields(federated))
 
 
 @pytest.mark.parametrize(

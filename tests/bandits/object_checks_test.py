@@ -26,11 +26,6 @@ class Undeclared(Counts):
     at_deployment = ""
 
 
-class Unasked(Counts):
-    def probabilities(self, predicted_rewards):
-        return tf.nn.softmax(predicted_rewards)
-
-
 class Accumulating(Counts):
     at_deployment = policies.ACCUMULATE
 
@@ -82,7 +77,6 @@ def test_policies_that_are_checked(policy, digits):
         (policies.of(lambda predicted_rewards, contexts: contexts["ids"]), "policy <lambda> fails"),
         (policies.of(sampled), "policy sampled samples actions with its key"),
         (Undeclared(), "policy Undeclared: its statistics need"),
-        (Unasked(), "policy Unasked: its statistics need"),
         (Accumulating(), "policy Accumulating: at_deployment must be restart"),
         (Mean(), "'counts' is not a float32 sum"),
         (Reserved(), "reserved name"),

@@ -1,7 +1,6 @@
 """Tests of models that clients adapt, of bandits.personalization."""
 
 import collections
-import dataclasses
 import functools
 import json
 
@@ -25,29 +24,15 @@ def _with_halves(size, number):
     return client._replace(half=clients.second_half(3, number, np.arange(size)))
 
 
-def _fields(definition):
-    return {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
-
-
 def _process(epochs=2, *, only_head=False, **changes):
     adaptation = client_work.LocalSgd(RATE, BATCH, epochs)
-    fields = _fields(process_test.make()) | {"halves": 1} | changes
+    fields = process_test.fields(process_test.make()) | {"halves": 1} | changes
     return personalization.PersonalizedProcess(**fields, adaptation=adaptation, only_head=only_head)
 
 
 def _sgd(weights, features, action, reward, key, epochs, learning_rate=RATE):
-    """SGD of a linear model on the squared error of chosen actions."""
-    kernel, bias = (weight.astype(float) for weight in weights)
-    for epoch in range(epochs):
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), _fold_in(key, epoch)).numpy()
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            outputs = features[rows] @ kernel + bias
-            gradient, chosen = np.zeros_like(outputs), (np.arange(len(rows)), action[rows])
-            gradient[chosen] = 2 * (outputs[chosen] - reward[rows]) / len(rows)
-            kernel = kernel - learning_rate * features[rows].T @ gradient
-            bias = bias - learning_rate * gradient.sum(axis=0)
-    return kernel, bias
+    gradient_of = process_test.chosen_gradient(action, reward)
+    return process_test.sgd_by_hand(weights, features, gradient_of, key, epochs, learning_rate)
 
 
 _fold_in = tf.random.experimental.stateless_fold_in
@@ -88,17 +73,19 @@ def _local_head(**changes):
     work = personalization.ReconstructedHead(adaptation, client_work.LocalSgd(0.1, BATCH, 1))
     federated = process_test.make(client_weighting="num_examples")
     optimizer = tff.learning.optimizers.build_sgdm(0.5)
-    fields = _fields(federated) | {"halves": 1, "model": DEEP, "local_work": work, "server_optimizer": optimizer}
+    fields = process_test.fields(federated) | {
+        "halves": 1,
+        "model": DEEP,
+        "local_work": work,
+        "server_optimizer": optimizer,
+    }
     return personalization.LocalHeadProcess(**fields | changes, adaptation=adaptation, only_head=True)
 
 
 def _batches(features, action, reward, key, epochs):
-    for epoch in range(epochs):
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), _fold_in(key, epoch)).numpy()
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            targets = np.stack([action[rows], reward[rows]], axis=1).astype(np.float32)
-            yield collections.OrderedDict(x=features[rows], y=targets)
+    for rows in process_test.batches_of(len(action), key, epochs):
+        targets = np.stack([action[rows], reward[rows]], axis=1).astype(np.float32)
+        yield collections.OrderedDict(x=features[rows], y=targets)
 
 
 def _as_dataset(client, cache, batches):
@@ -256,13 +243,8 @@ def test_runs_report_halves_and_no_epoch_changes_nothing(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("flags", "file"),
-    [
-        (("--personalization=local_head",), "private_adapted_rewards.json"),
-        (("--federation=alone", "--report_clients"), "private_client_rewards.json"),
-    ],
-)
-def test_a_stopped_run_goes_on_as_if_it_had_not(tmp_path, flags, file):
-    whole, parts = whole_runs.stopped(play, tmp_path, *flags, "--rounds_per_eval=2", after=2)
-    assert _read(whole, file) == _read(parts, file)
+def test_a_stopped_run_goes_on_as_if_it_had_not(tmp_path):
+    flags = ("--personalization=local_head", "--report_clients", "--rounds_per_eval=2")
+    whole, parts = whole_runs.stopped(play, tmp_path, *flags, after=2)
+    for file in ("private_adapted_rewards.json", "private_client_rewards.json"):
+        assert _read(whole, file) == _read(parts, file)

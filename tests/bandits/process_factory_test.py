@@ -11,7 +11,7 @@ from data import objects
 from optimization import client_work, corrections, models, options
 from optimization.runtime import cached_rounds
 from optimization.study import compiled
-from tests.bandits import whole_runs
+from tests.bandits import process_test, whole_runs
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 TASK = types.SimpleNamespace(model="mlp", model_arguments={"num_features": 4})
@@ -35,18 +35,7 @@ def _definition(build):
         def build(self, *weights):
             return build(weights)
 
-    return Definition(
-        model=models.mlp(3, (), 6),
-        policy=policies.Softmax(0.5),
-        loss=losses.SupervisedLoss(),
-        reward_matrix=np.eye(3, dtype=np.float32),
-        local_work=client_work.LocalSgd(0.1, 4, 1),
-        aggregator=None,
-        server_optimizer=None,
-        deploy_every=2,
-        feature_spec=None,
-        label_spec=None,
-    )
+    return Definition(**process_test.fields(process_test.make(losses.SupervisedLoss())))
 
 
 @pytest.fixture

@@ -73,6 +73,10 @@ def make(
     )
 
 
+def fields(definition: process.BanditProcess) -> dict:
+    return {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
+
+
 def log_by_hand(client: process.ClientInput, deployed, policy):
     """Algorithm 2 in NumPy; only the draw itself is TensorFlow's, from the client's key."""
     predicted = client.features @ deployed[0] + deployed[1]
@@ -83,28 +87,48 @@ def log_by_hand(client: process.ClientInput, deployed, policy):
     return action, REWARDS[client.labels, action], probabilities[rows, action]
 
 
-def delta_by_hand(client, loss_name, epochs, weights=INITIAL, deployed=INITIAL, learning_rate=0.1, observed=...):
-    """Algorithm 3's ClientUpdate with gradients of a linear model written out, on what has observed."""
-    kernel, bias = (weight.astype(np.float64) for weight in weights)
-    action, reward, propensity = (part[observed] for part in log_by_hand(client, deployed, policies.Softmax(0.5)))
-    client = client._replace(features=client.features[observed], labels=client.labels[observed])
+def batches_of(count, key, epochs):
+    """Rows of each mini-batch, in the order of the client's key."""
     for epoch in range(epochs):
-        key = tf.random.experimental.stateless_fold_in(client.keys.training, epoch)
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), key).numpy()
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            features = client.features[rows]
-            outputs = features @ kernel + bias
-            gradient = np.zeros_like(outputs)
-            if loss_name == "supervised":
-                gradient = 2 * (outputs - REWARDS[client.labels[rows]]) / outputs.size
-            else:
-                chosen = (np.arange(len(rows)), action[rows])
-                weight = 1 / propensity[rows] if loss_name == "importance_weighted" else 1.0
-                gradient[chosen] = 2 * weight * (outputs[chosen] - reward[rows]) / len(rows)
-            kernel = kernel - learning_rate * features.T @ gradient
-            bias = bias - learning_rate * gradient.sum(axis=0)
-    return kernel - weights[0], bias - weights[1]
+        order_key = tf.random.experimental.stateless_fold_in(key, epoch)
+        order = tf.random.experimental.stateless_shuffle(tf.range(count), order_key).numpy()
+        for start in range(0, count, BATCH):
+            yield order[start : start + BATCH]
+
+
+def sgd_by_hand(weights, features, gradient_of, key, epochs, learning_rate=0.1):
+    """SGD of a linear model; `gradient_of` returns the loss's gradient by the outputs of some rows."""
+    kernel, bias = (weight.astype(np.float64) for weight in weights)
+    for rows in batches_of(len(features), key, epochs):
+        gradient = gradient_of(features[rows] @ kernel + bias, rows)
+        kernel = kernel - learning_rate * features[rows].T @ gradient
+        bias = bias - learning_rate * gradient.sum(axis=0)
+    return kernel, bias
+
+
+def chosen_gradient(action, reward, weights=None):
+    """Gradient of the weighted squared error of the chosen actions, for `sgd_by_hand`."""
+
+    def gradient_of(outputs, rows):
+        gradient, chosen = np.zeros_like(outputs), (np.arange(len(rows)), action[rows])
+        weight = 1.0 if weights is None else weights[rows]
+        gradient[chosen] = 2 * weight * (outputs[chosen] - reward[rows]) / len(rows)
+        return gradient
+
+    return gradient_of
+
+
+def delta_by_hand(client, loss_name, epochs, weights=INITIAL, deployed=INITIAL, observed=...):
+    """Algorithm 3's ClientUpdate with gradients of a linear model written out, on observed rewards."""
+    action, reward, propensity = (part[observed] for part in log_by_hand(client, deployed, policies.Softmax(0.5)))
+    labels = client.labels[observed]
+    gradients = {
+        "regression": chosen_gradient(action, reward),
+        "importance_weighted": chosen_gradient(action, reward, 1 / propensity),
+        "supervised": lambda outputs, rows: 2 * (outputs - REWARDS[labels[rows]]) / outputs.size,
+    }
+    trained = sgd_by_hand(weights, client.features[observed], gradients[loss_name], client.keys.training, epochs)
+    return tuple(new - old for new, old in zip(trained, weights, strict=True))
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
@@ -188,20 +212,6 @@ def test_clients_act_with_the_model_deployed_before_their_delay_and_train_the_cu
     expected = delta_by_hand(client, "regression", 1, weights=current, deployed=deployed[delay])
     for found, part in zip(output.delta, expected, strict=True):
         np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
-
-
-def test_what_a_schedule_moves_is_data_of_the_round_and_equals_the_constant(tff_worker):
-    clients = [make_client(size, number) for number, size in enumerate([10, 5])]
-    moving = dataclasses.replace(make(policy=policies.InverseGapWeighting(3.0, None)), scheduled="gamma").build(INITIAL)
-    for gamma in (0.0, 5.0, 50.0):
-        constant = make(policy=policies.InverseGapWeighting(3.0, gamma)).build(INITIAL)
-        brought = [client._replace(scheduled=np.float32(gamma)) for client in clients]
-        found, counts = moving.next(moving.initialize(), brought)
-        expected, expected_counts = constant.next(constant.initialize(), clients)
-        np.testing.assert_allclose(counts.propensity_sum, expected_counts.propensity_sum, rtol=1e-5)
-        assert counts.reward_sum == expected_counts.reward_sum
-        for part, weight in zip(found.weights, expected.weights, strict=True):
-            np.testing.assert_allclose(part, weight, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import interactions, metrics, run_federated
-from data import objects
 from data.errors import UsageError
-from optimization.study import frame, panels, results
+from optimization.study import panels, results
 from tests.bandits import whole_runs
 from tests.bandits.whole_runs import assert_same, definitions, table
 
@@ -96,18 +95,12 @@ def interactions_of_own(log):
     return tf.shape(log["features"])[0]
 
 
-def _measured(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
-    own = [objects.of(reward_of_own), objects.of(interactions_of_own)]
-    where = (f"--root_output_dir={folder}", "--experiment_name=run")
-    settings = whole_runs.parse(*where, *SMALL, *arguments).with_user_values(metrics=own)
-    assert frame.program(run_federated.STUDY, settings) == 0
-    return folder / "run"
+OWN = (f"--metrics={__name__}:reward_of_own", f"--metrics={__name__}:interactions_of_own")
 
 
 @pytest.mark.parametrize(
     "flags",
     [
-        "",
         "--federation=pooled",
         "--federation=alone",
         "--cache=persistent --reward_delay=geometric --delay_rounds=1",
@@ -116,17 +109,16 @@ def _measured(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
     ],
 )
 def test_metrics_of_ones_own_have_the_log_of_every_kind_of_round(tmp_path, flags):
-    rows = table(_measured(tmp_path, *flags.split()))
+    rows = table(play(tmp_path, *OWN, *flags.split()))
     np.testing.assert_allclose(rows["own/reward_of_own"], rows[metrics.ROUND_REWARD], rtol=1e-6)
     np.testing.assert_array_equal(rows["own/interactions_of_own"], rows[metrics.EXAMPLES])
 
 
 def test_metrics_of_ones_own_change_nothing_and_are_continued(finished, tmp_path):
-    _measured(tmp_path, "--total_rounds=2")
-    run = _measured(tmp_path)
-    pd.testing.assert_frame_equal(
-        table(run).drop(columns=["own/reward_of_own", "own/interactions_of_own"]), table(finished), check_exact=True
-    )
+    play(tmp_path, *OWN, "--total_rounds=2")
+    run = play(tmp_path, *OWN)
+    plain = table(run).drop(columns=["own/reward_of_own", "own/interactions_of_own"])
+    pd.testing.assert_frame_equal(plain, table(finished), check_exact=True)
     read = results.read(run, [metrics.COLUMNS])
     assert [column for column in read.columns if column not in metrics.COLUMNS] == list(read.metrics)[-3:-1]
     with pytest.raises(UsageError, match=r"--metrics was \[.*reward_of_own.*\], is None"):
@@ -134,7 +126,7 @@ def test_metrics_of_ones_own_change_nothing_and_are_continued(finished, tmp_path
 
 
 def test_a_private_run_says_that_metrics_of_ones_own_have_no_noise(tmp_path, capfd):
-    run = _measured(tmp_path, "--aggregator_type=dpftrl", "--noise_multiplier=1", "--clip_norm=1")
+    run = play(tmp_path, *OWN, "--aggregator_type=dpftrl", "--noise_multiplier=1", "--clip_norm=1")
     assert "the sums of your own metrics" in whole_runs.spent(run)["summary"]
     assert "the sums of your own metrics" in capfd.readouterr().out
 
@@ -188,12 +180,6 @@ def test_init_pretrains_on_the_first_clients_and_in_two_steps_gives_the_same(tmp
     start = ("--population_client_selection=10-60", f"--initial_model_path={first}")
     assert_same(play(tmp_path / "second", *start, *shared), one)
     assert_same(one / "init", first)
-
-
-def test_a_persistent_cache_is_the_same_within_a_deployment_period(tmp_path):
-    """With all clients in every round, the same logs give the same reward until the next deployment."""
-    rewards = table(play(tmp_path, "--cache=persistent", "--clients_per_round=60"))[metrics.ROUND_REWARD]
-    assert rewards[0] == rewards[1] != rewards[2] == rewards[3] != rewards[4]
 
 
 def test_a_stopped_run_of_selected_clients_continues_as_if_it_had_not_been_stopped(tmp_path):

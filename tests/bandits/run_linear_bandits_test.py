@@ -159,29 +159,15 @@ def test_epsilon_of_sums_is_that_of_updates_with_the_same_noise():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--federation=pooled",), "--federation=pooled"),
-        (("--bandits_deploy_delay=1",), "--bandits_deploy_delay=1 conflicts with --bandits_type=linucb: clients act"),
-        (("--bandits_type=neural_linucb", "--client_algorithm=scaffold"), "--client_algorithm=scaffold conflicts with"),
-        (("--aggregator_type=ddp", "--clip_norm=1", "--noise_multiplier=1"), "--aggregator_type=ddp conflicts with"),
-        (
-            ("--aggregator_type=dpsgd", "--adaptive_clipping", "--noise_multiplier=1", "--model=linear"),
-            "linucb with noise needs a fixed --clip_norm",
-        ),
         (
             (*SETS, "--clients_per_round=5", "--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1"),
             "needs --reward_bounds=LOW,HIGH",
         ),
-        (("--clip_norm=1",), "--clip_norm has no effect with --bandits_type=linucb"),
         (("--bandits_type=linucb", "--model=mlp"), "the model has hidden layers: give neural_linucb, neural_lints or"),
         (("--bandits_type=neural_lints", "--model=linear"), "the model has no hidden layer: give linucb, lints"),
         ((*SETS, "--model=bilinear", "--clients_per_round=5"), "needs the inputs of a last layer"),
-        (
-            ("--bandits_type=neural_linucb", "--model=mlp", *KEPT),
-            "--cache=persistent conflicts with --statistics=restart",
-        ),
-        (("--bandits_type=neural_linucb", "--model=mlp", "--statistics=freeze"), "needs an initial model"),
     ],
 )
-def test_settings_that_conflict_with_sums_are_refused(arguments, message):
+def test_tasks_that_do_not_fit_sums_are_refused(arguments, message):
     with pytest.raises(UsageError, match=message):
         _check("--bandits_type=linucb", *arguments)

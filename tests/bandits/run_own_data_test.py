@@ -7,12 +7,11 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-import tensorflow_federated as tff
 
 import bandits
 from bandits import run_federated
 from data.errors import UsageError
-from data.tasks import own, registry
+from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization import posterior
 from optimization.study import frame
@@ -22,8 +21,6 @@ from tests.bandits.whole_runs import assert_same
 pytestmark = pytest.mark.slow
 
 MODULE = """
-import dataclasses
-
 import numpy as np
 
 
@@ -33,21 +30,8 @@ def client(number):
     return np.eye(3)[labels] + draw.normal(size=(20, 3)), labels
 
 
-@dataclasses.dataclass(frozen=True)
-class Clients:
-    count: int
-
-    @property
-    def client_ids(self):
-        return range(self.count)
-
-    def __call__(self, client_id):
-        return client(client_id)
-
-
 def make(count):
     return {number: client(number) for number in range(count)}
-
 """
 
 
@@ -99,17 +83,15 @@ def test_a_dictionary_is_recorded_and_continued_with_equal_data_only(users, fold
         longer.predict(pd.DataFrame({"x": [1.0]}))
 
 
-@pytest.mark.parametrize("name", ["make(12)", "Clients(count=12)"])
-def test_a_name_on_the_command_line_is_the_object_in_python(users, folder, name):
+def test_a_name_on_the_command_line_is_the_object_in_python(users, folder):
     flags = {"total_rounds": 3, "clients_per_round": 4, "actions": 3, "root_output_dir": str(folder)}
     words = [f"--{flag}={value}" for flag, value in flags.items()]
-    settings = whole_runs.parse(*words, f"--data=users_clients:{name}", f"--experiment_name={name}")
+    settings = whole_runs.parse(*words, "--data=users_clients:make(12)", "--experiment_name=named")
     assert frame.program(run_federated.STUDY, settings) == 0
-    run = bandits.load(folder / name)
-    assert run.flags["data"].startswith(f"users_clients:{name} ")
+    run = bandits.load(folder / "named")
+    assert run.flags["data"].startswith("users_clients:make(12) ")
     assert run.flags["task_type"] == "own"
-    value = users.Clients(12) if "Clients" in name else users.make(12)
-    assert_same(run.folder, bandits.run(data=value, experiment_name=f"{name} in Python", **flags).folder)
+    assert_same(run.folder, bandits.run(data=users.make(12), experiment_name="in_python", **flags).folder)
 
 
 def test_rewards_of_each_action_have_no_accuracy(users, folder):
@@ -122,17 +104,6 @@ def test_rewards_of_each_action_have_no_accuracy(users, folder):
     assert run.metrics["eval/reward"].iloc[-1] > 0
     with pytest.raises(UsageError, match="rewards has no effect here"):
         bandits.run(data=given, rewards=lambda label, action: 1.0)
-
-
-def test_clients_of_tff_are_the_same_as_a_dictionary(users, folder):
-    given = {f"client_{number:02d}": users.client(number) for number in range(12)}
-    data_set = tff.simulation.datasets.TestClientData(
-        {name: {"x": features, "y": labels} for name, (features, labels) in given.items()}
-    )
-    where = {"root_output_dir": folder, "total_rounds": 2, "clients_per_round": 4, "actions": 3}
-    run = bandits.run(data=own.FromTff(data_set, label="y", features=["x"]), **where)
-    assert run.folder.name == "own_scratch_softmax_FromTff"
-    assert_same(run.folder, bandits.run(data=given, experiment_name="without TFF", **where).folder)
 
 
 def test_other_studies_train_on_the_same_clients(users, folder):

@@ -43,13 +43,6 @@ def corrected(tmp_path_factory):
     return play(tmp_path_factory.mktemp("scaffold"), SCAFFOLD)
 
 
-def test_the_first_round_is_that_of_fedavg_and_later_ones_are_not(fedavg, corrected):
-    expected, found = whole_runs.table(fedavg), whole_runs.table(corrected)
-    for column in (metrics.LOSS, metrics.UPDATE_NORM):
-        np.testing.assert_allclose(found[column][0], expected[column][0], rtol=1e-5)
-    assert not np.allclose(found[metrics.LOSS][1:], expected[metrics.LOSS][1:], rtol=1e-3)
-
-
 def test_messages_have_a_variate_beside_the_model_each_way(fedavg, corrected):
     expected, found = whole_runs.table(fedavg), whole_runs.table(corrected)
     assert (found[metrics.BYTES_UP] == 2 * expected[metrics.BYTES_UP]).all()
@@ -78,9 +71,8 @@ def test_more_clients_than_can_keep_variates_are_refused():
         training_flags.check_states(10_001, client_algorithm="scaffold")
 
 
-@pytest.mark.parametrize(("kind", "sampling"), [("median", "fixed"), ("trimmed_mean", "poisson")])
-def test_robust_runs_report_coordinates_that_do_not_change(fedavg, tmp_path, capsys, kind, sampling):
-    table = whole_runs.table(play(tmp_path, f"--aggregator_type={kind}", f"--cohort_sampling={sampling}"))
+def test_robust_runs_report_coordinates_that_do_not_change(fedavg, tmp_path, capsys):
+    table = whole_runs.table(play(tmp_path, "--aggregator_type=trimmed_mean", "--cohort_sampling=poisson"))
     shares = table[metrics.ZERO_SHARE].dropna()
     assert shares.between(0, 1).all()
     assert f"The aggregate was 0 in {shares.mean():.1%} of the coordinates" in capsys.readouterr().out
