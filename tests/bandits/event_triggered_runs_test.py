@@ -86,7 +86,9 @@ def test_an_initial_training_has_no_triggers(tmp_path):
 
 def test_a_policy_of_the_users_conflicts_with_triggers():
     with pytest.raises(UsageError, match="conflicts with your policy"):
-        whole_runs.opened(TRIGGERED, "--policy=tests.bandits.run_own_policies_test:LinearThompson")
+        whole_runs.opened(
+            "--bandits_type=linucb", TRIGGERED, "--policy=tests.bandits.run_own_policies_test:LinearThompson"
+        )
 
 
 def test_more_clients_than_can_store_sums_are_refused(monkeypatch):
