@@ -13,7 +13,6 @@ import pathlib
 import pickle
 import re
 import shlex
-import sqlite3
 import sys
 import types
 
@@ -52,7 +51,6 @@ WRONG_ARRAYS = {
         "u/float_pixels": {"pixels": np.zeros((20, 28, 28), np.float32)},
         "u/none": {"pixels": np.zeros((0, 28, 28), np.uint8)},
         "u/high_label": {"label": np.full(20, 62)},
-        "u/negative_label": {"label": np.full(20, -1)},
         "u/float_label": {"label": np.full(20, 1.5)},
         "u/few_writers": {"writer": np.arange(19) % 4},
         "u/writer_table": {"writer_ids": np.zeros((4, 2))},
@@ -66,10 +64,16 @@ WRONG_ARRAYS = {
 }
 ROWS = "".join(f"c{row % 6},{row},{row / 2},{row % 3}\n" for row in range(30))
 POST = json.dumps({"site": "s", "user": "s/1", "title": "a title", "body": "word", "tags": ["x", "y"]}) + "\n"
-CONFIG, METRICS = (
-    f'{{"format": {run_folder.FORMAT}, "flags": {{"seed": 0}}, "command": "x"}}',
-    "round_num,a\n1,0.5\n2,0.6\n",
-)
+CONFIG = f'{{"format": {run_folder.FORMAT}, "flags": {{"seed": 0}}, "command": "x"}}'
+METRICS = "round_num,a\n1,0.5\n2,0.6\n"
+METRICS_OF_RUNS = {
+    "run/sound": METRICS,
+    "run/privacy": METRICS,
+    "run/begun": "round_num,a\n",
+    "run/words": "round_num,a\n1,x\n",
+    "run/no_round": "a,b\n1,1\n",
+    "never_finite": "round_num,a\n1,inf\n2,nan\n",
+}
 COUNTS = {"stackoverflow.word_count": "the 5\nfox 3\n", "stackoverflow.tag_count": '{"a": 3, "b": 1}'}
 TEXTS = {
     "file": "",
@@ -82,88 +86,41 @@ TEXTS = {
     "posts/none/stackexchange_posts.jsonl.gz": "",
     "posts/one/stackexchange_posts.jsonl.gz": POST,
     "posts/json/stackexchange_posts.jsonl.gz": POST + "{\n",
-    "posts/nan/stackexchange_posts.jsonl.gz": "NaN\n",
     "posts/not_gzip/stackexchange_posts.jsonl.gz": "no gzip",
     "tables/sound.csv": "who,age,size,label\n" + ROWS,
-    "tables/twice.csv": "who,age,age,label\n" + ROWS,
-    "tables/blank_twice.csv": "who,age, age,label\n" + ROWS,
-    "tables/empty.csv": "",
-    "tables/header.csv": "who,age,size,label\n",
-    "tables/narrow.csv": "who,age\n" + ROWS,
-    "tables/quote.csv": 'who,age,size,label\n"c1,1,2,0\n' + ROWS,
-    "tables/one_client.csv": "who,age,label\n" + "a,1,0\na,1,1\n" * 5,
-    "tables/one_label.csv": "who,age,label\n" + "a,1,0\nb,1,0\n" * 5,
-    "tables/text_reward.csv": "who,r1,r2\n" + "a,0.5,x\nb,0,1\n" * 5,
-    "tables/no_reward.csv": "who,r1,r2\n" + "a,0.5,\nb,0,1\n" * 5,
-    "tables/separators.csv": "who,label,x;y\na,0,1;2\nb,1,3;4\n",
-    "tables/thousands.csv": "who;label;x\n" + "a;0;1,200\nb;1;950\n" * 5,
     "tables/decimals.csv": "who;label;x;y\n" + "a;0;1,5;0.5\nb;1;9;1.5\n" * 5,
-    "tables/words.csv": "who,age,size,label\n" + ROWS.replace("c1,1,", "c1,n/k,"),
-    "tables/dates.csv": "who,day,label\n" + "".join(f"c{row % 6},0{row}/01/2023,{row % 2}\n" for row in range(2, 10)),
-    "tables/codes.csv": "who,id,age,label\n" + "".join(f"c{row % 6},n{row},{row % 7},{row % 3}\n" for row in range(60)),
     "tables/log.csv": "age,arm,reward,pscore\n" + "".join(f"{row % 7},{row % 3},{row % 2},0.5\n" for row in range(60)),
-    "tables/points.csv": "who;label;x\n" + "a;0;1.500\nb;1;800\n" * 5,
-    "tables/zones.csv": "who,when,label\n" + "a,2023-01-02 23:00 -0500,0\nb,2023-01-03 23:00,1\n" * 5,
     "tables/measured.csv": "who,x,y\n" + "".join(f"c{row % 6},{row % 7},{row}.5\n" for row in range(60)),
-    "tables/percent.csv": "who,x,y\n"
-    + "".join(f"c{row % 6},{row % 57}{'%$'[row % 2]},{row % 2}\n" for row in range(120)),
     "tables/timed.csv": "who,day,seen,shown,paid,p,label\n"
     + "".join(f"c{row % 6},2023-01-{row + 1:02d},,{row % 3},,0.5,{row % 2}\n" for row in range(12)),
-    "tables/undated.csv": "who,day,label\n" + "a,2023-01-01,0\nb,soon,1\n" * 5,
-    "tables/text.parquet": "no table",
-    "tables/data.xlsx": "PK",
     "tables/ads.csv": "Ad 1,Ad 2\n1,0\n0,1\n",
-    "tables/ads_twice.csv": "Ad 1,Ad 1\n1,0\n0,1\n",
-    "tables/ads_two.csv": "Ad 1,Ad 2\n1,0\n0,2\n",
     "tables/one_ad.csv": "Ad 1\n1\n0\n",
     "strokes/data/1a/x/a.dat": "no statement",
-    "run/sound/config.json": CONFIG,
-    "run/sound/metrics.csv": METRICS,
     "old_run/config.json": '{"format": 2, "flags": {}, "command": "x"}',
-    "run/begun/config.json": CONFIG,
-    "run/begun/metrics.csv": "round_num,a\n",
-    "run/no_metrics/config.json": CONFIG,
+    **{f"{run}/config.json": CONFIG for run in (*METRICS_OF_RUNS, "run/no_metrics")},
+    **{f"{run}/metrics.csv": metrics for run, metrics in METRICS_OF_RUNS.items()},
     "run/others/config.json": '{"name": "no run"}',
     "run/others/metrics.csv": METRICS,
-    "run/odd_flags/config.json": '{"flags": [1], "command": "x"}',
-    "run/odd_flags/metrics.csv": METRICS,
-    "run/list/config.json": "[1]",
-    "run/list/metrics.csv": METRICS,
-    "run/cut/config.json": CONFIG[:12],
-    "run/cut/metrics.csv": METRICS,
-    "run/words/config.json": CONFIG,
     "checkout/scripts/python": "",
-    "run/words/metrics.csv": "round_num,a\n1,x\n",
-    "run/twice/config.json": CONFIG,
-    "run/twice/metrics.csv": "round_num,a\n1,1\n1,2\n",
-    "never_finite/config.json": CONFIG,
-    "never_finite/metrics.csv": "round_num,a\n1,inf\n2,nan\n",
-    "run/no_round/config.json": CONFIG,
-    "run/no_round/metrics.csv": "a,b\n1,1\n",
-    "run/privacy/config.json": CONFIG,
-    "run/privacy/metrics.csv": METRICS,
     "run/privacy/privacy.json": "[1]",
     "model/text/model/weights.npz": "no archive",
     "configs/cut.toml": "seed = 1\nseeds =\n",
     "configs/heading.toml": "[digits]\nseed = 1\n",
     "configs/unknown.toml": "rounds = 5\n",
     "configs/list.toml": "total_rounds = [1, 2]\n",
-    "configs/low.toml": "total_rounds = 0\n",
-    "configs/choice.toml": 'task_type = "emnist"\n',
     "configs/restart.toml": "restart = true\n",
     "configs/other.toml": "bandits_mu = 12\n",
-    "configs/dotted.toml": "seed.first = 1\n",
     "configs/fraction.toml": "seed = 1.5\n",
     "configs/preset.toml": 'preset = "emnist_scratch_softmaxx"\n',
     "grids/list/grid.json": "[1]",
     "grids/old/grid.json": '{"format": 0}',
-    **{f"tags/{name}/{file}": COUNTS[file] for name in ("one", "list", "zero", "no_database") for file in COUNTS},
+    **{f"tags/{name}/{file}": COUNTS[file] for name in ("one", "list", "no_database") for file in COUNTS},
     "tags/no_words/stackoverflow.word_count": "",
     "tags/no_words/stackoverflow.tag_count": "{}",
     "tags/no_words/stackoverflow.sqlite": "no database",
     "tags/one/stackoverflow.tag_count": '{"a": 3}',
     "tags/list/stackoverflow.tag_count": "[1, 2]",
-    **{f"tags/{name}/stackoverflow.sqlite": "no database" for name in ("one", "list", "zero", "no_database")},
+    **{f"tags/{name}/stackoverflow.sqlite": "no database" for name in ("one", "list", "no_database")},
 }
 
 
@@ -175,10 +132,6 @@ IMAGES = {
     "magic": gzip.compress(_idx(12, (2, 28, 28), bytes(1568))),
     "cut": gzip.compress(_idx(8, (2, 28, 28), os.urandom(1568)))[:900],
     "few": gzip.compress(_idx(8, (3, 28, 28), bytes(1568))),
-    "many": gzip.compress(_idx(8, (2, 28, 28), bytes(1569))),
-    "shape": gzip.compress(_idx(8, (2, 28, 27), bytes(1512))),
-    "labels": gzip.compress(_idx(8, (3, 28, 28), bytes(2352))),
-    "no_gzip": b"pixels",
     "sound": gzip.compress(_idx(8, (2, 28, 28), bytes(1568))),
 }
 BYTES = {
@@ -190,12 +143,9 @@ BYTES = {
     **{f"idx/{name}/train-images-idx3-ubyte.gz": content for name, content in IMAGES.items()},
     **{f"idx/{name}/train-labels-idx1-ubyte.gz": gzip.compress(_idx(8, (2,), bytes(2))) for name in IMAGES},
     "pickle/train": pickle.dumps(os.getcwd),
-    "tables/nul.csv": ("who,age,size,label\nc0,\0,0,0\n" + ROWS).encode(),
-    "tables/other_code.csv": b"who,age,label\n\x81,0,0\n",
-    "tables/cut.csv.gz": gzip.compress(ROWS.encode() * 200)[:100],
 }
 _OTHERS = {"convert": "data.convert"}
-FOLDERS = ("empty", "cut", "folder.npz", "folder.csv", "folder_model/model/weights.npz")
+FOLDERS = ("empty", "cut", "folder.csv")
 
 
 def _write(folder: pathlib.Path) -> None:
@@ -220,16 +170,6 @@ def _write(folder: pathlib.Path) -> None:
     for name in ARCHIVES:
         np.savez(folder / "cut" / name, **ARCHIVES[name])
         os.truncate(folder / "cut" / name, 3000)
-    (folder / "cut_database").mkdir()
-    with sqlite3.connect(folder / "cut_database" / "emnist_all.sqlite") as database:
-        database.execute("CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)")
-        database.execute("CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER)")
-        for part in ("all_train", "all_test"):
-            database.execute("INSERT INTO client_metadata VALUES ('a', ?, 9)", (part,))
-            database.executemany("INSERT INTO examples VALUES (?, 'a', ?)", [(part, bytes(5000))] * 9)
-    database.close()
-    content = (folder / "cut_database" / "emnist_all.sqlite").read_bytes()
-    (folder / "cut_database" / "emnist_all.sqlite").write_bytes(content[: len(content) // 8192 * 4096])
 
 
 def _table() -> list[tuple[str, str, str]]:

@@ -21,12 +21,3 @@ def test_the_site_lists_each_keyword_of_a_study(package):
     text = keywords.markdown(package.__name__)
     listed = re.findall(r"^- \*\*`(\w+)`\*\*: \S", text, re.MULTILINE)
     assert set(listed) == set(inspect.signature(package.run).parameters)
-
-
-def test_the_site_lists_the_values_of_a_keyword_with_its_text():
-    text = keywords.markdown("bandits")
-    assert (
-        "\n- **`bandits_type`**: How clients choose actions, and which loss they minimize (default: softmax)\n" in text
-    )
-    assert "\n    - `greedy`: best predicted action\n" in text
-    assert "\n#### Bandit, only for bandits\\_type=bag, bag\\_ce\n" in text

@@ -2,11 +2,13 @@
 
 import ast
 import graphlib
+import itertools
 import pathlib
 from collections.abc import Iterator
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # Each may import those before it.
 FOLDERS = ("data", "optimization", "bandits", "scripts")
@@ -49,7 +51,7 @@ def imported_folders(folder: str) -> set[str]:
     folders = set()
     for path in (ROOT / folder).glob("*.py"):
         for name in _imported(path):
-            if name.partition(".")[0] not in FOLDERS or (ROOT / name.replace(".", "/")).is_dir():
+            if name.partition(".")[0] not in (*FOLDERS, "tests") or (ROOT / name.replace(".", "/")).is_dir():
                 continue  # A package, of which modules are imported.
             places = [ROOT / one.replace(".", "/") for one in (name, name.rpartition(".")[0])]
             files = [file for one in places for file in (one.with_suffix(".py"), one / "__init__.py") if file.is_file()]
@@ -58,10 +60,16 @@ def imported_folders(folder: str) -> set[str]:
     return folders - {folder}
 
 
-@pytest.mark.slow
-def test_no_two_folders_import_each_other():
+def test_folders_import_one_way():
     names = {path.parent.relative_to(ROOT).as_posix() for folder in FOLDERS for path in _modules(folder)}
-    graphlib.TopologicalSorter({name: imported_folders(name) for name in names}).prepare()
+    imports = {name: imported_folders(name) for name in names}
+    graphlib.TopologicalSorter(imports).prepare()  # No two folders import each other.
+    place = {
+        name: (*FOLDERS, "tests").index(name.partition("/")[0])
+        for name in {*names, *itertools.chain(*imports.values())}
+    }
+    wrong = {(name, other) for name in names for other in imports[name] if place[other] > place[name]}
+    assert wrong == set()
 
 
 def _imported_when_run(node: ast.AST) -> Iterator[str]:
@@ -78,7 +86,6 @@ def _imported_when_run(node: ast.AST) -> Iterator[str]:
         yield from _imported_when_run(child)
 
 
-@pytest.mark.slow
 def test_no_two_files_import_each_other():
     paths = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -90,26 +97,12 @@ def test_no_two_files_import_each_other():
     assert {name: others for name, others in both_ways.items() if others} == {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folder_imports_only_folders_before_it(folder):
-    later = FOLDERS[FOLDERS.index(folder) + 1 :]
-    wrong = {
-        f"{path.relative_to(ROOT)} imports {name}"
-        for path in _modules(folder)
-        for name in _imported(path)
-        if name.partition(".")[0] in (*later, "tests")
-    }
-    assert wrong == set()
-
-
 def _is_at_the_edge(path: pathlib.Path) -> bool:
     name = path.relative_to(ROOT).as_posix()
     is_binary = 'if __name__ == "__main__":' in path.read_text()
     return name.startswith(_AT_THE_EDGE) or path.stem.endswith("flags") or is_binary
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS[:3])
 def test_below_the_flags_nothing_takes_settings_but_defaults(folder):
     wrong = set()
@@ -149,7 +142,6 @@ _FOR_OWNERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS[:3])
 def test_nothing_but_programs_ends_the_process_or_answers_signals(folder):
     for path in _modules(folder):

@@ -233,10 +233,6 @@ def test_the_picture_of_the_packages_has_every_folder_with_modules():
     assert {name for name in drawn if not name.endswith("/")} - {"imports"} == folders
 
 
-def test_the_readme_is_a_page():
-    assert len(README.read_text().splitlines()) <= 110
-
-
 @pytest.mark.parametrize("path", PAGES, ids=_id)
 def test_a_pages_python_is_sound(path):
     for block in _blocks(path, "python"):

@@ -16,7 +16,6 @@ from tests.bandits import whole_runs
 
 SMALL = ("--total_rounds=6", "--clients_per_round=2", "--bandits_deploy_freq=2", "--population_client_selection=0-4")
 ONE = ("--clients_per_round=1", "--population_client_selection=0-1")
-EVALUATED = ["eval/accuracy", "eval/reward", "eval/worst_tenth_reward", "eval/reward_jain_index", "privacy/epsilon"]
 
 
 def _state(weight, deployed):
@@ -78,8 +77,8 @@ def test_metrics_are_sums_over_clients_and_the_mean_of_norms(tmp_path):
 def test_the_states_that_a_checkpoint_continues_from_are_kept(tmp_path):
     checkpoints: list[int] = []
     states = client_states.ClientStates(tmp_path / "states", lambda: checkpoints)
-    for round_num, weight in enumerate([1.0, 2.0, 3.0], 1):
-        states.save(0, round_num, _state(weight, [0]))
+    for round_num in (1, 2, 3):
+        states.save(0, round_num, _state(round_num, [0]))
     assert len(list((tmp_path / "states").iterdir())) == 1
     checkpoints[:] = [3]
     for round_num in (5, 6, 7, 8, 9):
@@ -96,21 +95,16 @@ def test_the_states_that_a_checkpoint_continues_from_are_kept(tmp_path):
         again.load(0, 8, _state(0, [0]))
 
 
-@pytest.fixture
-def play(tff_worker, monkeypatch):
-    from optimization.runtime import worker
-
-    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
-    return whole_runs.player(*SMALL)
+play = whole_runs.player(*SMALL, "--federation=alone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--bandits_deploy_delay=2", "--clip_norm=0.05", "--server_optimizer=yogi")])
-def test_a_population_of_one_has_the_numbers_of_its_federation(play, tmp_path, flags):
-    federated = play(tmp_path / "federated", *ONE, *flags)
-    one = play(tmp_path / "alone", *ONE, *flags, "--federation=alone")
-    sent = [metrics.BYTES_DOWN, metrics.BYTES_UP]  # Clients that train alone send nothing.
-    tables = [whole_runs.table(run).drop(columns=[*EVALUATED, *sent]) for run in (federated, one)]
-    assert tables[0].equals(tables[1])
+def test_a_population_of_one_has_the_numbers_of_its_federation(tmp_path, flags):
+    federated = play(tmp_path / "federated", *ONE, *flags, "--federation=federated")
+    one = play(tmp_path / "alone", *ONE, *flags)
+    same = [metrics.ROUND_REWARD, metrics.ROUND_PROBABILITY, metrics.LOSS, metrics.UPDATE_NORM, metrics.CLIP_NORM]
+    assert whole_runs.table(federated)[same].equals(whole_runs.table(one)[same])
     (file,) = (one / run_folder.CLIENT_MODELS).iterdir()
     with np.load(file) as state:
         own = {state[name].tobytes() for name in state.files}
@@ -118,14 +112,14 @@ def test_a_population_of_one_has_the_numbers_of_its_federation(play, tmp_path, f
     assert not (one / run_folder.MODEL_FILE).exists()
 
 
-def test_nothing_leaves_a_client(play, tmp_path):
+@pytest.mark.slow
+def test_nothing_leaves_a_client(tmp_path, monkeypatch):
     """A client has the same models whoever else takes part, and the privacy loss is 0."""
-    both = play(tmp_path / "both", "--federation=alone")
+    both = play(tmp_path / "both")
     assert json.loads((both / "privacy.json").read_text())["epsilon"] == 0
     cohort = SampledClients.positions
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SampledClients, "positions", lambda *place: np.setdiff1d(cohort(*place), [2]))
-        without = play(tmp_path / "without", "--federation=alone")
+    monkeypatch.setattr(SampledClients, "positions", lambda *place: np.setdiff1d(cohort(*place), [2]))
+    without = play(tmp_path / "without")
     states = [
         {path.name: path.read_bytes() for path in (run / run_folder.CLIENT_MODELS).iterdir()} for run in (both, without)
     ]
@@ -133,13 +127,8 @@ def test_nothing_leaves_a_client(play, tmp_path):
     assert all(states[0][name] == states[1][name] for name in states[1])
 
 
-def test_a_stopped_run_goes_on_as_if_it_had_not(play, tmp_path):
-    whole = play(tmp_path / "whole", "--federation=alone", "--rounds_per_checkpoint=2")
-    parts = tmp_path / "parts"
-    play(parts, "--federation=alone", "--total_rounds=4", "--rounds_per_checkpoint=2")
-    for checkpoint in sorted((parts / "run" / "checkpoints").glob("round_*.npz"))[1:]:
-        checkpoint.unlink()  # It continues after round 2.
-    again = play(parts, "--federation=alone", "--rounds_per_checkpoint=2")
-    assert whole_runs.table(whole).equals(whole_runs.table(again))
-    last = [sorted((run / run_folder.CLIENT_MODELS).iterdir())[-1] for run in (whole, again)]
+@pytest.mark.slow
+def test_a_stopped_run_goes_on_as_if_it_had_not(tmp_path):
+    runs = whole_runs.stopped(play, tmp_path, "--rounds_per_checkpoint=2", after=4, last_checkpoint=2)
+    last = [sorted((run / run_folder.CLIENT_MODELS).iterdir())[-1] for run in runs]
     assert (last[0].name, last[0].read_bytes()) == (last[1].name, last[1].read_bytes())

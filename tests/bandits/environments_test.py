@@ -32,12 +32,8 @@ def test_no_action_keeps_its_rewards_and_none_is_lost():
         (Drift("abrupt", start=31, environments=2), 30, "--reward_drift=abrupt changes nothing up to round 30"),
         (Drift("seasonal", period=60, environments=2), 30, "--reward_drift=seasonal changes nothing up to round 30"),
         (Drift("abrupt", start=16, every=15, environments=2), 30, "--drift_every=15 changes nothing up to round 30"),
-        (Drift("abrupt", start=16, every=15, environments=3), 31, ""),
         (Drift("abrupt", start=30, environments=2), 30, ""),
         (Drift("abrupt", start=1, environments=2), 30, "--reward_drift=abrupt changes nothing up to round 30: all"),
-        (Drift("linear", start=1, rounds=1, environments=2), 30, "--reward_drift=linear changes nothing"),
-        (Drift("linear", start=1, rounds=2, environments=2), 30, ""),
-        (Drift("abrupt", start=31, environments=2, only=1), 30, ""),
         (NO_DRIFT, 30, ""),
     ],
 )
@@ -52,10 +48,8 @@ def test_a_change_that_does_not_come_is_reported(environment, rounds, warning):
         (Drift("abrupt", start=4, environments=2), [0, 0, 0, 1, 1, 1, 1, 1]),
         (Drift("abrupt", start=3, every=2, environments=4), [0, 0, 1, 1, 2, 2, 3, 3]),
         (Drift("linear", start=3, rounds=4, environments=2), [0, 0, 0.25, 0.5, 0.75, 1, 1, 1]),
-        (Drift("linear", start=3, rounds=1, environments=2), [0, 0, 1, 1, 1, 1, 1, 1]),
         (Drift("seasonal", period=4, environments=2), [0, 0, 1, 1, 0, 0, 1, 1]),
         (Drift("seasonal", period=8, overlap=0.5, environments=2), [0, 0, 0, 0.5, 1, 1, 1, 0.5]),
-        (Drift("seasonal", period=8, overlap=1.0, environments=2), [0, 0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25]),
         (Drift("client", start=2, rounds=4, environments=2), [0, 0.25, 0.5, 0.75, 1, 1, 1, 1]),  # The mean client.
     ],
 )
@@ -98,7 +92,6 @@ def _arrived(chosen, waited, count=20_000, **where):
         (Delay("uniform", 1, never=0.2), [0.4, 0.8, 0.8, 0.8, 0.8]),
         # The chance of a round is 1 / (1 + mean).
         (Delay("geometric", 1), [1 / 2, 3 / 4, 7 / 8, 15 / 16, 31 / 32]),
-        (Delay("geometric", 0, never=1), [0, 0, 0, 0, 0]),
     ],
 )
 def test_as_many_are_there_as_the_distribution_says(chosen, shares):
@@ -110,12 +103,10 @@ def test_as_many_are_there_as_the_distribution_says(chosen, shares):
     ("chosen", "deploy_every", "warning"),
     [
         (Delay("uniform", 0), 10, "--reward_delay=uniform delays no reward: change --delay_rounds=0"),
-        (Delay("uniform", 0, never=0.5), 10, ""),
         (Delay("uniform", 999), 10, ""),  # A hundredth.
         (Delay("uniform", 1999), 10, "--reward_delay=uniform lets 0.005 of the rewards arrive"),
         # 1 - (999 / 1000)^4 = 0.004.
         (Delay("geometric", 999), 4, "--reward_delay=geometric lets 0.004 of the rewards arrive"),
-        (Delay("geometric", 1), 1, ""),
         (Delay("geometric", 0, never=0.999), 1, "--reward_delay=geometric lets 0.001 of the rewards arrive"),
         (NO_DELAY, 1, ""),
     ],

@@ -127,63 +127,52 @@ def test_rounds_with_several_clients_and_rows_are_those_in_numpy(tff_worker, tmp
                 np.testing.assert_allclose(part, expected_part, atol=1e-12)
 
 
-class DisjointLinUcb(policies.Policy):
+class LeastCounted(policies.Policy):
+    """Chooses the action with the smallest count; clients upload counts above five."""
+
     at_deployment = policies.ACCUMULATE
 
-    def statistics(self, contexts, action, reward):
-        chosen = tf.one_hot(action, process_test.NUM_ACTIONS)
-        outer = tf.einsum("nk,ni,nj->kij", chosen, contexts, contexts)
-        return {"outer": outer, "reward": tf.einsum("nk,ni,n->ki", chosen, contexts, reward)}
+    def statistics(self, action):
+        return {"counts": tf.reduce_sum(tf.one_hot(action, process_test.NUM_ACTIONS), axis=0)}
 
-    def probabilities(self, predicted_rewards, contexts, statistics):
-        inverse = tf.linalg.inv(statistics["outer"] + tf.eye(process_test.NUM_FEATURES))
-        widths = tf.sqrt(tf.einsum("ni,kij,nj->nk", contexts, inverse, contexts))
-        best = tf.argmax(tf.einsum("ni,kij,kj->nk", contexts, inverse, statistics["reward"]) + widths, axis=1)
+    def probabilities(self, predicted_rewards, statistics):
+        best = tf.fill(tf.shape(predicted_rewards)[:1], tf.argmin(statistics["counts"]))
         return tf.one_hot(best, process_test.NUM_ACTIONS)
 
     def uploads(self, downloaded, local):
-        return event_triggered.triggers(downloaded["outer"], local["outer"], 1.0, 2.0)
+        return tf.reduce_sum(local["counts"]) > 5
 
 
 def test_clients_of_a_federated_bandit_act_with_their_own_downloads(tff_worker, tmp_path):
-    policy = DisjointLinUcb()
+    policy = LeastCounted()
     definition = process_test.make(policy=policy)
     zeros = {name: np.zeros(spec.shape) for name, spec in definition.sums_spec.items()}
     models_type = tff.to_type(((definition.weights_type,), definition.weights_type))
     states = client_states.ClientStates(tmp_path, list)
     act, types = event_triggered.of_process(definition), (models_type, definition.client_type)
     rounds = event_triggered.Rounds(act, policy.uploads, zeros, types, states, 3)
-    state, totals, clients = rounds.initialize(), zeros, [(zeros, zeros)] * 3
-    shared, sent = ((process_test.INITIAL,), process_test.INITIAL), []
+    state, shared = rounds.initialize(), ((process_test.INITIAL,), process_test.INITIAL)
+    totals, downloaded, local, sent = np.zeros(3), np.zeros((3, 3)), np.zeros((3, 3)), []
     for round_num in range(1, 9):
         cohort = [client for client in range(3) if client != round_num % 3]
-        inputs = {client: process_test.make_client(client + 2, 10 * round_num + client) for client in cohort}
-        uploading = []
-        for client, one in inputs.items():
-            downloaded, local = clients[client]
-            old = {name: tf.constant(downloaded[name], tf.float32) for name in ("outer", "reward")}
-            action = policy.probabilities(None, tf.constant(one.features), old).numpy().argmax(axis=1)
-            log = one.features, action, process_test.REWARDS[one.labels, action]
-            new = {policies.COUNT: float(len(action)), **policy.statistics(*log)}
-            clients[client] = downloaded, {name: part + np.asarray(new[name], float) for name, part in local.items()}
-            if policy.uploads(*clients[client]):
-                uploading.append(client)
-        for client in uploading:
-            totals = {name: part + clients[client][1][name] for name, part in totals.items()}
-        for client in uploading:
-            clients[client] = totals, zeros
-        state_of_policy = {policies.ROUND: np.int32(round_num)} | {
-            name: np.zeros(spec.shape, np.float32) for name, spec in definition.sums_spec.items()
-        }
+        for client in cohort:
+            local[client, downloaded[client].argmin()] += client + 2
+        uploading = [client for client in cohort if local[client].sum() > 5]
+        totals = totals + local[uploading].sum(axis=0)
+        downloaded[uploading], local[uploading] = totals, 0
+        policy_state = {policies.ROUND: np.int32(round_num)}
+        policy_state |= {name: zero.astype(np.float32) for name, zero in zeros.items()}
         given = [
-            (one._replace(policy_state=state_of_policy, counted=np.ones(len(one.labels), bool)), client)
-            for client, one in inputs.items()
+            process_test.make_client(client + 2, client)._replace(
+                policy_state=policy_state, counted=np.ones(client + 2, bool)
+            )
+            for client in cohort
         ]
-        state, reports, messages = rounds.next(state, shared, given, round_num)
+        state, reports, messages = rounds.next(state, shared, list(zip(given, cohort, strict=True)), round_num)
         assert messages == 2 * len(uploading)
-        assert [sums["examples"] for _, sums in reports] == [len(one.labels) for one in inputs.values()]
-        for name, total in totals.items():
-            np.testing.assert_allclose(state.totals[name], total, atol=1e-4)
+        assert [sums["examples"] for _, sums in reports] == [client + 2 for client in cohort]
+        np.testing.assert_array_equal(state.totals["counts"], totals)
+        assert state.totals[policies.COUNT] == totals.sum()
         sent.append(len(uploading))
     assert 0 < sum(sent) < 16
-    assert state.totals[policies.COUNT] > 0
+    assert (totals > 0).sum() == 2

@@ -1,7 +1,5 @@
 """Tests of bandits.fedlinucb."""
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -56,21 +54,6 @@ def test_the_results_do_not_depend_on_the_listed_times():
     assert not np.array_equal(whole, SMALL.run(6, (300,)))
 
 
-@pytest.mark.parametrize("threshold", [0.0, 1.0])
-def test_the_simulation_equals_the_tff_rounds(tff_worker, tmp_path, threshold):
-    experiment = dataclasses.replace(SMALL, learner=FedLinUcb(threshold=threshold))
-    inputs_type = (np.float64, (None, 6, 5)), (np.float64, (None, 6))
-    rounds = event_triggered_test.tff_rounds(tmp_path, experiment.learner, inputs_type, 5, 4, ())
-    state, regret, messages, seen = rounds.initialize(), 0.0, 0, []
-    for round_num, (client, actions, expected, rewards, _) in enumerate(_steps(experiment, 7, 200), 1):
-        inputs = [((actions[np.newaxis], rewards[np.newaxis]), int(client))]
-        state, ((choice,),), sent = rounds.next(state, (), inputs, round_num)
-        regret, messages = regret + expected.max() - expected[choice], messages + sent
-        seen.append((regret, messages))
-    np.testing.assert_allclose(experiment.run(7, range(1, 201)), np.transpose(seen), rtol=0, atol=1e-9)
-    assert 0 < messages <= 400
-
-
 def test_regret_in_two_dimensions_grows_at_most_with_the_root_of_the_steps():
     central = fedlinucb.Experiment(FedLinUcb(threshold=0.0), num_clients=1, num_features=2, num_actions=10)
     times = (250, 500, 1000, 2000, 4000, 8000)
@@ -81,13 +64,6 @@ def test_regret_in_two_dimensions_grows_at_most_with_the_root_of_the_steps():
     # Actions that ignore rewards have a regret that is linear in the steps.
     uniform = sum(expected.max() - expected.mean() for _, _, expected, *_ in _steps(central, 0, 200)) / 200
     assert regrets.mean(axis=0)[-1] < 0.05 * uniform * times[-1]
-
-
-def test_fewer_messages_cost_regret():
-    lazy = dataclasses.replace(SMALL, learner=FedLinUcb(threshold=20.0))
-    frequent, rare = (np.mean([one.run(seed, (2000,))[:, 0] for seed in range(5)], axis=0) for one in (SMALL, lazy))
-    assert rare[1] < 0.5 * frequent[1]
-    assert rare[0] > frequent[0]
 
 
 def _walks(draw, runs):

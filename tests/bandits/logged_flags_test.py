@@ -9,15 +9,10 @@ import pytest
 from bandits import metrics, run_federated
 from data import interaction_log
 from optimization.study import frame, run_folder
+from tests.bandits import whole_runs
 
-FLAGS = ("--task_type=logged", "--data_file=log.parquet")
 CLIENTS, ROWS = 40, 60
 QUICK = ("--server_learning_rate=0.1",)
-
-
-def _resolve(*arguments: str):
-    settings = frame.flag_set(run_federated.STUDY).parse(["run_federated", *arguments])
-    return run_federated.STUDY.resolve(settings)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +20,7 @@ def _resolve(*arguments: str):
     [("regression", "greedy", False), ("ips", "greedy", True), ("dr", "supervised_mse", False)],
 )
 def test_offline_training_is_that_of_a_bandit(learn_from, bandit, weighs):
-    settings = _resolve(*FLAGS, f"--learn_from={learn_from}")
+    settings = whole_runs.resolve("--task_type=logged", "--data_file=log.parquet", f"--learn_from={learn_from}")
     assert (settings.bandits_type, settings.importance_weighting) == (bandit, weighs)
     assert settings.experiment_name == f"logged_scratch_{learn_from}"
 
@@ -89,13 +84,11 @@ def test_offline_training_takes_noise_and_its_guarantee_is_composed(logs, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_simulator_is_scored_first_and_plays_any_strategy_to_the_same_bits(logs, tmp_path, capfd):
-    one = _play(logs, tmp_path, "--bandits_type=falcon", "--total_rounds=3", name="one")
+def test_the_simulator_is_scored_on_held_out_data(logs, tmp_path, capfd):
+    _play(logs, tmp_path, "--bandits_type=falcon", "--total_rounds=1")
     assert "On held-out data, with 95% intervals over clients:\n  logging policy: simulator" in capfd.readouterr().err
-    found = json.loads((tmp_path / "one" / "simulator.json").read_text())["uniformly random actions"]
+    found = json.loads((tmp_path / "run" / "simulator.json").read_text())["uniformly random actions"]
     assert found["logged"]["mean"] == pytest.approx(0.5, abs=0.08)
-    again = _play(logs, tmp_path, "--bandits_type=falcon", "--total_rounds=3", name="again")
-    pd.testing.assert_frame_equal(one.drop(columns="seconds"), again.drop(columns="seconds"), check_exact=True)
 
 
 @pytest.mark.slow
@@ -108,14 +101,6 @@ def test_replay_of_uniform_actions_keeps_a_row_in_k_and_their_logged_rewards(log
     log = interaction_log.read(logs / "uniform.parquet")
     assert earned == pytest.approx(log.rewards.mean(), abs=4 * 0.5 / np.sqrt(kept))
     assert f"Replay kept {kept:,.0f} of the {there:,} rows" in capfd.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_row_is_offered_once(logs, tmp_path):
-    argv = ("--learn_from=replay", "--total_rounds=8", "--clients_per_round=32")
-    rows = _play(logs, tmp_path, *argv, log="uniform")
-    assert (rows[metrics.EXAMPLES][:6] > 0).all()
-    assert rows[metrics.EXAMPLES][6:].tolist() == [0, 0]
 
 
 @pytest.mark.slow

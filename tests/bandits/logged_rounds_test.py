@@ -1,7 +1,6 @@
 """Tests of a server that trains on the cohort's logs, of bandits.logged_rounds."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from tests.bandits import process_test, whole_runs
 
 SIZES = (10, 1, 5)
 KEY = np.array([3, 4], np.int32)
+STEPS = "--pooled_steps=cohort"
 
 
 def _both(loss, *, heads=1, **work):
@@ -24,17 +24,12 @@ def _both(loss, *, heads=1, **work):
         local_work=client_work.LocalSgd(0.1, **({"batch_size": 100, "epochs": 1} | work)),
         **({"model": model} if model else {}),
     )
-    fields = {field.name: getattr(federated, field.name) for field in dataclasses.fields(federated)}
-    return federated, logged_rounds.PooledProcess(**fields)
+    return federated, logged_rounds.PooledProcess(**process_test.fields(federated))
 
 
 @pytest.mark.parametrize(
     ("loss", "heads"),
-    [
-        *((loss, 1) for loss in process_test.LOSSES.values()),
-        (losses.Bootstrapped(losses.BanditLoss()), 2),
-        (losses.Bootstrapped(losses.SupervisedLoss()), 2),
-    ],
+    [*((loss, 1) for loss in process_test.LOSSES.values()), (losses.Bootstrapped(losses.BanditLoss()), 2)],
 )
 def test_a_full_batch_step_is_that_of_clients_weighted_by_examples(tff_worker, loss, heads):
     cohort = [process_test.make_client(size, number) for number, size in enumerate(SIZES)]
@@ -65,19 +60,13 @@ def test_a_cohort_of_nobody_changes_nothing(tff_worker):
 
 def test_the_server_takes_the_steps_of_one_client_or_of_all():
     small = ("--federation=pooled", "--clients_per_round=5", "--client_batch_size=4")
-    batch_sizes = [whole_runs.definitions(*small, *more)[0].local_work.batch_size for more in ((), STEPS)]
+    batch_sizes = [whole_runs.definitions(*small, *more)[0].local_work.batch_size for more in ((), (STEPS,))]
     assert batch_sizes == [20, 4]
 
 
-STEPS = ("--pooled_steps=cohort",)
-
-
-def test_the_run_says_that_nothing_is_private(tff_worker, monkeypatch, tmp_path):
-    from optimization.runtime import worker
-
-    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+@pytest.mark.slow
+def test_the_run_says_that_nothing_is_private(tmp_path):
     play = whole_runs.player("--total_rounds=2", "--clients_per_round=3", "--bandits_deploy_freq=1")
-    run = play(tmp_path, "--federation=pooled", *STEPS)
-    spent = json.loads((run / "privacy.json").read_text())
+    spent = whole_runs.spent(play(tmp_path, "--federation=pooled", STEPS))
     assert spent["epsilon"] is None
     assert "logs" in spent["summary"]

@@ -26,11 +26,6 @@ class Undeclared(Counts):
     at_deployment = ""
 
 
-class Unasked(Counts):
-    def probabilities(self, predicted_rewards):
-        return tf.nn.softmax(predicted_rewards)
-
-
 class Accumulating(Counts):
     at_deployment = policies.ACCUMULATE
 
@@ -38,11 +33,6 @@ class Accumulating(Counts):
 class Mean(Counts):
     def statistics(self, reward):
         return {"counts": tf.reduce_mean(reward)}
-
-
-class Rows(Counts):
-    def statistics(self, reward):
-        return {"counts": reward}
 
 
 class Reserved(Counts):
@@ -63,11 +53,6 @@ def by_contexts(predicted_rewards, contexts, representation, head_rewards):
     return tf.nn.softmax(predicted_rewards + contexts[:, :1] + representation[:, :1] + head_rewards[:, 0])
 
 
-def constant(predicted_rewards, key):
-    del key
-    return tf.one_hot(tf.zeros(tf.shape(predicted_rewards)[0], tf.int32), 10)
-
-
 @pytest.fixture(scope="module")
 def digits():
     return registry.load(options.TaskOptions(task_type="digits", model="mlp", hidden=(8,)))
@@ -78,7 +63,6 @@ def digits():
     [
         Counts(),
         policies.of(by_contexts),
-        policies.of(constant),
         policies.from_samples(lambda key, predicted_rewards: sampled(predicted_rewards, key), floor=0.01),
     ],
 )
@@ -93,10 +77,8 @@ def test_policies_that_are_checked(policy, digits):
         (policies.of(lambda predicted_rewards, contexts: contexts["ids"]), "policy <lambda> fails"),
         (policies.of(sampled), "policy sampled samples actions with its key"),
         (Undeclared(), "policy Undeclared: its statistics need"),
-        (Unasked(), "policy Unasked: its statistics need"),
         (Accumulating(), "policy Accumulating: at_deployment must be restart"),
         (Mean(), "'counts' is not a float32 sum"),
-        (Rows(), "policy Rows fails"),
         (Reserved(), "reserved name"),
         (InvalidWithStatistics(), "policy InvalidWithStatistics returned the invalid row"),
     ],

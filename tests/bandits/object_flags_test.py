@@ -25,12 +25,8 @@ class Tempered(policies.Policy):
         return tf.nn.softmax(predicted_rewards / self.temperature)
 
 
-@dataclasses.dataclass(frozen=True)
-class Near:
-    share: float = 0.25
-
-    def __call__(self, label, action):
-        return 1.0 if label == action else self.share
+def three_actions(predicted_rewards):
+    return tf.nn.softmax(predicted_rewards[:, :3])
 
 
 def rare(log):
@@ -43,10 +39,6 @@ def mean_reward(log):
 
 def rewards_of_all(log):
     return log["reward"]
-
-
-def labels(log):
-    return tf.reduce_sum(log["labels"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,17 +57,18 @@ class Above:
 
 
 def _opened(given, **flags):
+    """Settings, options and task of a run with the user's objects."""
     study = run_federated.STUDY
     declared = frame.flag_set(study).declared
     own = {name: declared[name].of_objects(value, study.recorded_object) for name, value in given.items()}
     words = [f"--{name}={value}" for name, value in flags.items()]
-    (settings,) = frame.plan(study, frame.flag_set(study).parse(["", *words]).with_user_values(**own))
+    (settings,) = frame.plan(study, whole_runs.parse(*words).with_user_values(**own))
     options = study.options(settings)
-    return study, settings, options, study.open(options)
+    return settings, options, study.open(options)
 
 
 def test_a_policy_takes_the_place_of_the_strategys():
-    _, settings, options, _ = _opened({"policy": Tempered(0.25)})
+    settings, options, _ = _opened({"policy": Tempered(0.25)})
     predicted = np.array([[0.5, 0.0, 0.25]], np.float32)
     expected = np.exp(predicted / 0.25) / np.exp(predicted / 0.25).sum()
     np.testing.assert_allclose(options.policy.build()(predicted), expected, rtol=1e-6)
@@ -89,7 +82,7 @@ def test_a_function_is_a_policy_and_may_ask_for_more():
         del key
         return tf.one_hot(tf.zeros(tf.shape(predicted_rewards)[0], tf.int32), 10)
 
-    _, settings, options, _ = _opened({"policy": first})
+    settings, options, _ = _opened({"policy": first})
     assert settings.experiment_name == "digits_scratch_first"
     policy = options.policy.build()
     assert policy.asks == ("key",)
@@ -97,7 +90,7 @@ def test_a_function_is_a_policy_and_may_ask_for_more():
 
 
 def test_rewards_are_a_matrix_of_labels_and_actions():
-    *_, task = _opened({"rewards": Near()})
+    *_, task = _opened({"rewards": lambda label, action: 1.0 if label == action else 0.25})
     np.testing.assert_array_equal(task.rewards["exact"], np.where(np.eye(10), 1, 0.25))
     assert list(task.rewards) == ["exact"]
     assert task.reward_bounds is None
@@ -115,7 +108,7 @@ def test_rewards_of_a_table_have_its_names():
 
 
 def test_metrics_are_columns_with_the_attributes_of_their_objects():
-    _, settings, options, _ = _opened({"metrics": [rare, Above(0.5), Above(0.75)]})
+    settings, options, _ = _opened({"metrics": [rare, Above(0.5), Above(0.75)]})
     first, second, third = object_flags.metric_columns(options.own_metrics)
     assert [first, second, third] == ["own/rare", "own/above_0.5", "own/above_0.75"]
     assert (first.about, first.better, first.in_summary) == ("rare", None, True)
@@ -124,39 +117,21 @@ def test_metrics_are_columns_with_the_attributes_of_their_objects():
     assert json.loads(json.dumps(settings.metrics))[1].startswith(f"{__name__}:Above(limit=0.5) ")
 
 
-def test_a_run_without_metrics_records_none():
-    _, settings, options, _ = _opened({})
-    assert (settings.metrics, options.own_metrics) == (None, ())
-
-
 @pytest.mark.parametrize(
     ("given", "flags", "message"),
     [
         ({"policy": Tempered}, {}, "policy must be an object or a function"),
-        ({"policy": 3}, {}, "policy must be an object or a function"),
-        ({"rewards": 1.0}, {}, "rewards must be an object or a function"),
         ({"policy": Tempered()}, {"bandits_type": "greedy"}, "--bandits_type=greedy"),
         ({"policy": Tempered()}, {"bandits_temperature": 1}, "--bandits_temperature"),
-        ({"policy": lambda predicted_rewards: predicted_rewards + 2}, {}, "policy <lambda> returned the invalid row"),
-        (
-            {"policy": lambda predicted_rewards: tf.nn.softmax(predicted_rewards[:, :3])},
-            {},
-            r"returned float32 \[16, 3\]",
-        ),
-        ({"policy": lambda predicted_rewards: None}, {}, "fails on random predictions"),
+        ({"policy": three_actions}, {}, r"returned float32 \[16, 3\]"),
         ({"rewards": lambda label, action: "high"}, {}, "rewards must give a number"),
         ({"rewards": lambda label, action: float("nan")}, {}, "must be finite, but the one for label"),
         ({"model": 3}, {}, "Keras model, not a int"),
         ({"metrics": [3]}, {}, "metrics must be an object or a function"),
         ({"metrics": [lambda log: 1]}, {}, "metrics need distinct names .*<lambda>"),
         ({"metrics": [rare, rare]}, {}, "metrics need distinct names .*rare"),
-        (
-            {"metrics": [mean_reward]},
-            {},
-            "mean_reward returns no sums for 0 interactions: ValueError: the value is not finite",
-        ),
+        ({"metrics": [mean_reward]}, {}, "mean_reward returns no sums for 0 .*: ValueError: the value is not finite"),
         ({"metrics": [rewards_of_all]}, {}, "rewards_of_all returns no sums for [1-9].* interactions"),
-        ({"metrics": [labels]}, {}, "labels returns no sums for .* interactions: KeyError: 'labels'"),
     ],
 )
 def test_what_does_not_fit_is_refused(given, flags, message):
@@ -172,16 +147,13 @@ def test_a_keras_model_has_no_last_layer_to_train_alone(flags):
         federation_flags.check_layers(options, task)
 
 
-@dataclasses.dataclass(frozen=True)
-class Keyed(policies.Policy):
-    def probabilities(self, predicted_rewards, key):
-        del key
-        return tf.ones_like(predicted_rewards) / 3
+def keyed(predicted_rewards, key):
+    return predicted_rewards
 
 
 @pytest.mark.parametrize(
     ("policy", "message"),
-    [(Keyed(), "draws random numbers from its key"), (lambda predicted_rewards: predicted_rewards, "cannot be saved")],
+    [(keyed, "draws random numbers from its key"), (lambda predicted_rewards: predicted_rewards, "cannot be saved")],
 )
 def test_a_policy_that_cannot_be_exported_is_refused(policy, message):
     flags = {"task_type": "tabular", "data_file": "x.csv", "client_column": "a", "label_column": "b", "export": True}
@@ -205,26 +177,20 @@ def by_round(predicted_rewards, round_num):
 
 @pytest.mark.parametrize("policy", [Counting(), by_round])
 @pytest.mark.parametrize(
-    "flags",
-    [
-        {"federation": "alone"},
-        {"federation": "pooled"},
-        {"personalization": "fine_tune"},
-        {"client_selection": "pow_d"},
-    ],
+    "flags", [{"federation": "alone"}, {"personalization": "fine_tune"}, {"client_selection": "pow_d"}]
 )
 def test_settings_that_do_not_go_with_a_policys_state_are_refused(policy, flags):
     with pytest.raises(UsageError, match=f"--{next(iter(flags))}.* conflicts with policy"):
         _opened({"policy": policy}, **flags)
 
 
-NOISE = {"noise_multiplier": 1, "clip_norm": 1, "adaptive_clipping": False}
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"aggregator_type": "dpsgd", **NOISE}, "--aggregator_type=dpsgd conflicts with policy Counting"),
+        (
+            {"aggregator_type": "dpsgd", "noise_multiplier": 1, "clip_norm": 1},
+            "--aggregator_type=dpsgd conflicts with policy Counting",
+        ),
         ({"aggregator_type": "secure_sum"}, "needs the attribute bound of policy Counting"),
         ({"bandits_deploy_delay": 1}, "--bandits_deploy_delay conflicts with policy Counting"),
     ],
@@ -270,8 +236,8 @@ ADAM = tff.learning.optimizers.build_adam(0.01)
 
 
 def _checked(given, **flags):
-    study, settings, options, task = _opened(given, **flags)
-    study.check(options, task)
+    settings, options, task = _opened(given, **flags)
+    run_federated.STUDY.check(options, task)
     return settings
 
 
@@ -295,35 +261,20 @@ def test_training_of_the_users_names_the_run_and_passes_its_check(given, name, f
     ("given", "flags", "message"),
     [
         ({"client_work": 3}, {}, "client_work must be a client_work.ClientWork"),
-        ({"client_work": Constant}, {}, "client_work must be a client_work.ClientWork"),
         ({"client_work": broken_work}, {}, "client_work broken_work fails: OSError: no such file"),
         ({"client_work": Constant(missing=1)}, {}, "--client_work fails: ValueError: it must return ClientUpdate"),
         ({"client_work": Constant(by=float("inf"))}, {}, "--client_work fails: .*not finite"),
         ({"client_work": Constant()}, {"client_learning_rate": 1}, "--client_learning_rate conflicts with"),
-        ({"client_work": Constant()}, {"proximal_strength": 1}, "--proximal_strength conflicts with --client_work"),
-        ({"client_work": Constant()}, {"client_optimizer": "adam"}, "--client_optimizer conflicts with"),
         ({"client_work": Constant()}, {"federation": "pooled"}, "--client_work belongs to --federation=federated or"),
-        ({"client_work": Constant()}, {"model_aggregation": "fedpa"}, "--client_work belongs to --model_aggregation"),
-        (
-            {"client_work": Constant()},
-            {"bandits_type": "init", "initial_model_path": "."},
-            "--client_work has no effect",
-        ),
+        ({"client_work": Constant()}, {"bandits_type": "init", "initial_model_path": "."}, "--client_work has no"),
         ({"client_optimizer": three}, {}, "client_optimizer must be a tff.learning.optimizers.Optimizer"),
         ({"client_optimizer": ADAM}, {"client_learning_rate": 1}, "--client_learning_rate belongs to"),
-        ({"client_optimizer": ADAM}, {"client_adam_beta_1": 0.5}, "--client_adam_beta_1 belongs to"),
-        ({"server_optimizer": three}, {}, "server_optimizer must be a tff.learning.optimizers.Optimizer"),
-        ({"server_optimizer": ADAM}, {"server_learning_rate": 1}, "--server_learning_rate belongs to"),
         ({}, {"client_sgd_momentum": 0.9, "client_optimizer": "yogi"}, "--client_sgd_momentum belongs to"),
         ({}, {"model_aggregation": "fedpa", "client_optimizer": "adam"}, "samples from SGD steps"),
         ({"aggregator": three}, {}, "aggregator must be a factory of tff.aggregators"),
         ({"aggregator": mean}, {"clip_norm": 1}, "--aggregator uses updates without clipping"),
         ({"aggregator": mean}, {"aggregator_type": "secure_sum"}, "--aggregator belongs to --aggregator_type=mean"),
-        ({"aggregator": mean}, {"noise_multiplier": 1}, "--noise_multiplier belongs to --aggregator_type"),
-        ({"aggregator": mean}, {"target_epsilon": 1}, "--target_epsilon belongs to --aggregator_type"),
-        ({"aggregator": mean}, {"model_aggregation": "fedkp"}, "--aggregator belongs to --model_aggregation=mean"),
         ({"aggregator": mean}, {"federation": "alone"}, "--aggregator belongs to --federation=federated"),
-        ({"aggregator": mean}, {"bandits_type": "init", "initial_model_path": "."}, "--aggregator has no effect"),
         (
             {"aggregator": mean},
             {"scenario": "init", "init_adaptive_clipping": True},
@@ -336,48 +287,37 @@ def test_training_that_does_not_fit_is_refused(given, flags, message):
         _checked(given, **flags)
 
 
-LENGTH = {
-    "total_rounds": 4,
-    "rounds_per_eval": 2,
-    "clients_per_round": 5,
-    "bandits_deploy_freq": 2,
-    "client_epochs_per_round": 2,
-}
+LENGTH = {"total_rounds": 4, "rounds_per_eval": 2, "clients_per_round": 5, "bandits_deploy_freq": 2}
+LENGTH |= {"client_epochs_per_round": 2, "scenario": "init", "init_rounds": 2}
 
 
 def same_sgd():
     return client_work.LocalSgd(0.5, 8, epochs=2)
 
 
-def same_adam():
-    return tff.learning.optimizers.build_adam(0.01)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "own"),
     [
         (
-            {"client_learning_rate": 0.5, "client_batch_size": 8, "client_epochs_per_round": 2},
+            {"client_learning_rate": 0.5, "init_client_learning_rate": 0.5, "client_batch_size": 8},
             {"client_work": same_sgd, "client_epochs_per_round": None},
         ),
-        ({"client_optimizer": "adam", "client_learning_rate": 0.01}, {"client_optimizer": ADAM}),
-        ({"server_learning_rate": 0.01}, {"server_optimizer": same_adam}),
-        ({"adaptive_clipping": False, "client_weighting": "num_examples"}, {"aggregator": mean}),
+        (
+            {"client_optimizer": "adam", "client_learning_rate": 0.01, "init_client_learning_rate": 0.01},
+            {"client_optimizer": ADAM},
+        ),
+        ({"server_learning_rate": 0.01}, {"server_optimizer": ADAM}),
+        (
+            {"adaptive_clipping": False, "client_weighting": "num_examples"},
+            {"aggregator": mean, "client_weighting": "num_examples"},
+        ),
     ],
 )
-def test_training_of_the_users_that_is_that_of_flags_gives_the_same_run_and_continues(tff_worker, tmp_path, flags, own):
-    if "aggregator" in own:
-        own = own | {"client_weighting": "num_examples"}
-    where = {"root_output_dir": tmp_path, "scenario": "init", "init_rounds": 2}
-    if "client_learning_rate" in flags:
-        where["init_client_learning_rate"] = flags["client_learning_rate"]
-    expected = bandits.run(experiment_name="flags", **(LENGTH | where | flags))
-    where.pop("init_client_learning_rate", None)
+def test_the_users_training_equals_the_same_training_by_flags_and_continues(tff_worker, tmp_path, flags, own):
+    expected = bandits.run(root_output_dir=tmp_path, experiment_name="flags", **(LENGTH | flags))
     for rounds in (2, 4, 4):  # Continued, and read again.
-        run = bandits.run(experiment_name="own", **(LENGTH | where | own | {"total_rounds": rounds}))
+        given = LENGTH | own | {"total_rounds": rounds}
+        run = bandits.run(root_output_dir=tmp_path, experiment_name="own", **given)
     whole_runs.assert_same(run.folder, expected.folder)
-    summary = whole_runs.spent(run.folder)["summary"]
-    assert (
-        "the privacy of the aggregator mean is not known" if "aggregator" in own else "there is no noise"
-    ) in summary
+    reason = "the privacy of the aggregator mean is not known" if "aggregator" in own else "there is no noise"
+    assert reason in whole_runs.spent(run.folder)["summary"]

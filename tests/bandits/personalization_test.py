@@ -1,7 +1,6 @@
 """Tests of models that clients adapt, of bandits.personalization."""
 
 import collections
-import dataclasses
 import functools
 import json
 
@@ -25,43 +24,27 @@ def _with_halves(size, number):
     return client._replace(half=clients.second_half(3, number, np.arange(size)))
 
 
-def _fields(definition):
-    return {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
-
-
 def _process(epochs=2, *, only_head=False, **changes):
     adaptation = client_work.LocalSgd(RATE, BATCH, epochs)
-    fields = _fields(process_test.make()) | {"halves": 1} | changes
+    fields = process_test.fields(process_test.make()) | {"halves": 1} | changes
     return personalization.PersonalizedProcess(**fields, adaptation=adaptation, only_head=only_head)
 
 
 def _sgd(weights, features, action, reward, key, epochs, learning_rate=RATE):
-    """SGD of a linear model on the squared error of chosen actions."""
-    kernel, bias = (weight.astype(float) for weight in weights)
-    for epoch in range(epochs):
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), _fold_in(key, epoch)).numpy()
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            outputs = features[rows] @ kernel + bias
-            gradient, chosen = np.zeros_like(outputs), (np.arange(len(rows)), action[rows])
-            gradient[chosen] = 2 * (outputs[chosen] - reward[rows]) / len(rows)
-            kernel = kernel - learning_rate * features[rows].T @ gradient
-            bias = bias - learning_rate * gradient.sum(axis=0)
-    return kernel, bias
+    gradient_of = process_test.chosen_gradient(action, reward)
+    return process_test.sgd_by_hand(weights, features, gradient_of, key, epochs, learning_rate)
 
 
 _fold_in = tf.random.experimental.stateless_fold_in
 
 
-@pytest.mark.parametrize("only_head", [False, True])  # Of a linear model, the last layer is all.
-@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize(("epochs", "only_head"), [(1, True), (3, False)])  # A linear model is only a last layer.
 def test_fine_tuning_equals_the_calculation_by_hand(epochs, only_head):
     client = _with_halves(11, 1)
     features, half = client.features, client.half
     action, reward, propensity = process_test.log_by_hand(client, INITIAL, policies.Softmax(0.5))
-    adapted = _sgd(
-        INITIAL, features[~half], action[~half], reward[~half], _fold_in(client.keys.cache, ADAPTATION), epochs
-    )
+    key = _fold_in(client.keys.cache, ADAPTATION)
+    adapted = _sgd(INITIAL, features[~half], action[~half], reward[~half], key, epochs)
     predicted = features @ adapted[0] + adapted[1]
     exponentials = np.exp(predicted / 0.5)
     after = exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -90,17 +73,19 @@ def _local_head(**changes):
     work = personalization.ReconstructedHead(adaptation, client_work.LocalSgd(0.1, BATCH, 1))
     federated = process_test.make(client_weighting="num_examples")
     optimizer = tff.learning.optimizers.build_sgdm(0.5)
-    fields = _fields(federated) | {"halves": 1, "model": DEEP, "local_work": work, "server_optimizer": optimizer}
+    fields = process_test.fields(federated) | {
+        "halves": 1,
+        "model": DEEP,
+        "local_work": work,
+        "server_optimizer": optimizer,
+    }
     return personalization.LocalHeadProcess(**fields | changes, adaptation=adaptation, only_head=True)
 
 
 def _batches(features, action, reward, key, epochs):
-    for epoch in range(epochs):
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), _fold_in(key, epoch)).numpy()
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            targets = np.stack([action[rows], reward[rows]], axis=1).astype(np.float32)
-            yield collections.OrderedDict(x=features[rows], y=targets)
+    for rows in process_test.batches_of(len(action), key, epochs):
+        targets = np.stack([action[rows], reward[rows]], axis=1).astype(np.float32)
+        yield collections.OrderedDict(x=features[rows], y=targets)
 
 
 def _as_dataset(client, cache, batches):
@@ -228,47 +213,38 @@ def test_halves_differ_by_one_at_most_and_an_example_stays_in_its_half():
 
 
 SMALL = ("--total_rounds=4", "--clients_per_round=3", "--bandits_deploy_freq=2", "--rounds_per_checkpoint=2")
+ADAPTED = "eval/personalized_reward"
+play = whole_runs.player(*SMALL)
 
 
-@pytest.fixture
-def play(tff_worker, monkeypatch):
-    from optimization.runtime import worker
-
-    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
-    return whole_runs.player(*SMALL)
+def _read(run, name):
+    return json.loads((run / name).read_text())
 
 
-def test_runs_report_halves_and_no_epoch_changes_nothing(play, tmp_path):
-    none = play(tmp_path / "none")
-    reported = play(tmp_path / "reported", "--report_clients")
-    nothing = play(
-        tmp_path / "nothing", "--personalization=fine_tune", "--personalization_epochs=0", "--report_clients"
-    )
-    pooled = play(tmp_path / "pooled", "--federation=pooled", "--report_clients")
-    halves = ["bandits/half_a_rewards", "bandits/half_b_rewards", "eval/personalized_reward"]
-    tables = [whole_runs.table(run) for run in (none, reported, nothing, pooled)]
-    for table in tables[1:3]:
-        assert table.drop(columns=halves).equals(tables[0].drop(columns=halves))
-        assert table[halves[:2]].equals(tables[1][halves[:2]])
-    whole_runs.assert_same_model(none, nothing)
-    earned, of_pooled = (json.loads((run / "private_client_rewards.json").read_text()) for run in (reported, pooled))
+@pytest.mark.slow
+def test_runs_report_halves_and_no_epoch_changes_nothing(tmp_path):
+    nothing = ("--personalization=fine_tune", "--personalization_epochs=0", "--report_clients")
+    flags = {"plain": (), "nothing": nothing, "pooled": ("--federation=pooled", "--report_clients")}
+    runs = {name: play(tmp_path / name, *some) for name, some in flags.items()}
+    plain, adapted, pooled = map(whole_runs.table, runs.values())
+    halves = ["bandits/half_a_rewards", "bandits/half_b_rewards"]
+    assert adapted.drop(columns=[*halves, ADAPTED]).equals(plain.drop(columns=[*halves, ADAPTED]))
+    whole_runs.assert_same_model(runs["plain"], runs["nothing"])
+    # Before the first deployment all act with the same model.
+    assert pooled[halves].head(2).equals(adapted[halves].head(2))
+    earned, of_pooled = (_read(runs[name], "private_client_rewards.json") for name in ("nothing", "pooled"))
     for name in ("clients", "participations", "examples"):
         assert earned[name] == of_pooled[name]
     assert sum(earned["participations"]) == 12
-    assert np.dot(earned["participations"], earned["examples"]) == tables[1]["train/examples"].sum()
-    # Before the first deployment all act with the same model.
-    assert tables[3][halves[:2]].head(2).equals(tables[1][halves[:2]].head(2))
-    adapted = json.loads((nothing / "private_adapted_rewards.json").read_text())
-    assert adapted["before"] == adapted["after"]
-    assert tables[2][halves[2]].iloc[-1] == pytest.approx(np.average(adapted["after"], weights=adapted["examples"]))
+    assert np.dot(earned["participations"], earned["examples"]) == adapted["train/examples"].sum()
+    rewards = _read(runs["nothing"], "private_adapted_rewards.json")
+    assert rewards["before"] == rewards["after"]
+    assert adapted[ADAPTED].iloc[-1] == pytest.approx(np.average(rewards["after"], weights=rewards["examples"]))
 
 
-@pytest.mark.parametrize("flags", [("--personalization=local_head",), ("--federation=alone", "--report_clients")])
-def test_a_stopped_run_goes_on_as_if_it_had_not(play, tmp_path, flags):
-    whole = play(tmp_path / "whole", *flags, "--rounds_per_eval=2")
-    play(tmp_path / "parts", *flags, "--rounds_per_eval=2", "--total_rounds=2")
-    parts = play(tmp_path / "parts", *flags, "--rounds_per_eval=2")
-    assert whole_runs.table(whole).equals(whole_runs.table(parts))
-    names = ["private_client_rewards.json", "private_adapted_rewards.json"]
-    found = [[(run / name).read_bytes() for name in names if (run / name).exists()] for run in (whole, parts)]
-    assert found[0] == found[1] != []
+@pytest.mark.slow
+def test_a_stopped_run_goes_on_as_if_it_had_not(tmp_path):
+    flags = ("--personalization=local_head", "--report_clients", "--rounds_per_eval=2")
+    whole, parts = whole_runs.stopped(play, tmp_path, *flags, after=2)
+    for file in ("private_adapted_rewards.json", "private_client_rewards.json"):
+        assert _read(whole, file) == _read(parts, file)

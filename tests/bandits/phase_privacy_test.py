@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from bandits import phase_privacy, run_federated
+from bandits import phase_privacy
 from bandits.options import phases
 from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization.privacy import mechanisms
-from optimization.study import frame
+from tests.bandits import whole_runs
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,7 @@ def test_the_digest_sees_what_makes_the_clients_and_nothing_else():
 
 
 def test_a_phase_that_releases_no_model_adds_what_it_shows_without_noise():
-    study = run_federated.STUDY
-    (settings,) = frame.plan(study, frame.flag_set(study).parse(["", "--federation=alone"]))
-    options = study.options(settings)
-    task = study.open(options)
+    options, task = whole_runs.opened("--federation=alone")
     trained = mechanisms.Mechanism("dpsgd", 1.0, 60, 20, "poisson", apart_from=("the vocabulary",))
     before = phase_privacy.Trained(trained, 10)
     (phase,) = phases(options, task)

@@ -81,12 +81,8 @@ _UNIFORM, _INVERSE = EXPECTED["uniform"][1], policies.InverseGapWeighting
         (policies.EpsilonGreedy(0), _GREEDY),
         (policies.EpsilonGreedy(1), _UNIFORM),
         (policies.Softmax(1e-45), _GREEDY),
-        (policies.Softmax(1e-300), _GREEDY),
         (policies.Softmax(1e12), _UNIFORM),
-        (policies.Softmax(1e300), _UNIFORM),
-        (_INVERSE(5.0, 1e39), _GREEDY),
         (_INVERSE(5.0, 1e308), _GREEDY),
-        (_INVERSE(1e39, 10.0), _GREEDY),
         (_INVERSE(1e300, 1e300), _GREEDY),
     ],
 )
@@ -101,11 +97,9 @@ def test_parameters_at_their_limits_and_beyond_float32_are_greedy_or_uniform(pol
         (1e-300, 1.0, [0.5, 0.4, 0.2], [0, 3 / 4, 1 / 4]),
         # Gaps beyond float32 are infinite.
         (5.0, 0.0, [3e38, -3e38, -3e38], [0.6, 0.2, 0.2]),
-        (5.0, 10.0, [3e38, -3e38, -3e38], [1, 0, 0]),
         (5.0, 1e39, [3e38, -3e38, -3e38], [1, 0, 0]),
         # The others get 1 / 1.1 and 1 / 1.3 before scaling, and the best is left with nothing.
         (1.0, 1.0, [0.5, 0.4, 0.2], [0, 1.3 / 2.4, 1.1 / 2.4]),
-        (1.0, 9.0, [0.0] * 4, [0.25] * 4),
         # Nothing is scaled at actions - 1.
         (3.0, 0.5, [0.3, 0.2, 0.1, 0.0], [1 - 1 / 3.05 - 1 / 3.1 - 1 / 3.15, 1 / 3.05, 1 / 3.1, 1 / 3.15]),
     ],
@@ -157,7 +151,6 @@ def test_a_policy_is_given_what_it_asks_for():
 # examples so far, the costs that it predicts, negated, and its probabilities. The first row has ties for the best.
 OF_VOWPAL_WABBIT = [
     (10, 0.5, 1, [0.0, 0.0, -0.21022923, 0.0], [0.3361272, 0.25, 0.1638729, 0.25]),
-    (10, 0.5, 4, [0.20445561, 0.16962054, 0.09179151, -0.16585724], [0.5394974, 0.2129154, 0.159916, 0.0876712]),
     (10, 0.5, 3, [0.29237518, 0.42867142], [0.2293199, 0.7706801]),
     (5, 1.0, 4, [0.35370141, 0.25335136, 0.0], [0.7010145, 0.1997204, 0.0992652]),
 ]
@@ -177,18 +170,11 @@ def test_squarecb_plays_as_vowpal_wabbit_does(scale, exponent, examples, predict
 BAGS_OF_VOWPAL_WABBIT = [
     (
         False,
-        [[0.0, 0.384221, 0.224846], [0.0, 0.470156, 0.257703], [0.0, 0.368136, 0.387898], [0.0, 0.433034, 0.0]],
-        [0, 0.75, 0.25],
-    ),
-    (
-        False,
         [[0.0, 0.111164, 0.0], [0.0, -0.054282, 0.0], [0.0, -0.007111, 0.0], [0.0, 0.079335, 0.0]],
         [0.25, 0.5, 0.25],
     ),
     (False, [[0.153487, 0, 0], [-0.118849, 0, 0], [0.148325, 0, 0], [0.095375, 0, 0]], [0.75, 0.125, 0.125]),
-    (False, [[0.0, 0.0, 0.0]] * 4, [1 / 3, 1 / 3, 1 / 3]),
     (True, [[0.143238, 0, 0], [-0.147579, 0, 0], [0.134816, 0, 0], [0.053956, 0, 0]], [0.75, 0.25, 0]),
-    (True, [[0.0, 0.0, 0.0]] * 4, [1, 0, 0]),
 ]
 
 
@@ -236,19 +222,11 @@ def test_shares_of_samples_are_probabilities_with_a_floor():
         policies.from_samples(draws, floor=0)
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        policies.Uniform(),
-        policies.Greedy(),
-        policies.EpsilonGreedy(0.3),
-        policies.Softmax(0.2),
-        policies.InverseGapWeighting(None, 5.0),
-        policies.InverseGapWeighting(2.0, 0.0),
-        policies.from_samples(lambda key, predicted: tf.argmax(predicted, axis=1), 0.01),
-    ],
-    ids=repr,
-)
+_SAMPLED = policies.from_samples(lambda key, predicted: tf.argmax(predicted, axis=1), 0.01)
+
+
+# Others are compared with Vowpal Wabbit.
+@pytest.mark.parametrize("policy", [policies.Uniform(), policies.Greedy(), _SAMPLED], ids=repr)
 def test_probabilities_on_a_set_equal_those_of_its_actions_alone(policy):
     predicted = np.random.default_rng(3).normal(size=(6, 7)).astype(np.float32)
     key = {"key": tf.constant([1, 2])} if policy.asks else {}

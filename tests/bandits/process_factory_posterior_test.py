@@ -7,50 +7,31 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from bandits import flags, losses, policies, process, process_factory, run_federated
-from optimization import client_work, models
+from bandits import losses, process, process_factory
+from optimization import models
 from optimization.posterior import mean_shift_aggregation
 from optimization.posterior.flags import MeanShift
-from optimization.study import frame
+from tests.bandits import process_test, whole_runs
+from tests.bandits.process_test import MODEL
 
-MODEL = models.mlp(4, (), 3)
 INITIAL = MODEL.initial_weights(0)
 SIZES = (10, 5, 7)
 SEED = 5
 
 
 def make_client(size: int, number: int) -> process.ClientInput:
-    draw = np.random.default_rng(100 + number)
-    return process.ClientInput(
-        draw.normal(size=(size, 4)).astype(np.float32),
-        draw.integers(0, 3, size).astype(np.int32),
-        process.ClientKeys(np.array([number, 1], np.int32), np.array([number, 2], np.int32)),
-        position=np.int32(number),
-    )
+    return process_test.make_client(size, number)._replace(position=np.int32(number))
 
 
-def definition(**values) -> process.BanditProcess:
-    arguments = {
-        "model": MODEL,
-        "policy": policies.Softmax(0.5),
-        "loss": losses.BanditLoss(importance_weighted=True),
-        "reward_matrix": np.eye(3, dtype=np.float32),
-        "local_work": client_work.LocalSgd(0.1, 4, 2),
-        "aggregator": tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory()),
-        "server_optimizer": tff.learning.optimizers.build_adam(0.05),
-        "deploy_every": 2,
-        "feature_spec": tf.TensorSpec((None, 4)),
-        "label_spec": tf.TensorSpec((None,), tf.int32),
-        "max_delay": 1,
-        "cohort_size": 3,
-    }
-    return process.BanditProcess(**arguments | values)
+def definition(**changes) -> process.BanditProcess:
+    made = process_test.make(losses.BanditLoss(importance_weighted=True), epochs=2, deploy_every=2, max_delay=1)
+    aggregator = tff.aggregators.as_weighted_aggregator(tff.aggregators.UnweightedMeanFactory())
+    changes = {"reward_matrix": np.eye(3, dtype=np.float32), "aggregator": aggregator, "cohort_size": 3} | changes
+    return dataclasses.replace(made, **changes)
 
 
 def rounds(*arguments: str, **values):
-    argv = ["run_federated", *arguments]
-    settings = frame.flag_set(run_federated.STUDY).parse(argv).checked(flags.check)
-    phase = dataclasses.replace(flags.options(settings), seed=SEED)
+    phase = dataclasses.replace(whole_runs.options_of(*arguments), seed=SEED)
     return process_factory.build(None, phase, definition(**values), INITIAL)
 
 

@@ -11,7 +11,7 @@ from data import objects
 from optimization import client_work, corrections, models, options
 from optimization.runtime import cached_rounds
 from optimization.study import compiled
-from tests.bandits import whole_runs
+from tests.bandits import process_test, whole_runs
 
 SMALL = ("--total_rounds=3", "--clients_per_round=4", "--bandits_deploy_freq=2", "--rounds_per_eval=0")
 TASK = types.SimpleNamespace(model="mlp", model_arguments={"num_features": 4})
@@ -30,39 +30,38 @@ def _nothing_kept(monkeypatch):
     monkeypatch.setattr(compiled, "_cached", type(compiled._cached)())
 
 
-def _definition(build=lambda weights: None):
+def _definition(build):
     class Definition(process.BanditProcess):
         def build(self, *weights):
             return build(weights)
 
-    return Definition(
-        model=models.mlp(3, (), 6),
-        policy=policies.Softmax(0.5),
-        loss=losses.SupervisedLoss(),
-        reward_matrix=np.eye(3, dtype=np.float32),
-        local_work=client_work.LocalSgd(0.1, 4, 1),
-        aggregator=None,
-        server_optimizer=None,
-        deploy_every=2,
-        feature_spec=None,
-        label_spec=None,
-    )
+    return Definition(**process_test.fields(process_test.make(losses.SupervisedLoss())))
 
 
-def _builds(monkeypatch, *runs):
-    """Number of processes built for runs, each given by its differences in task, phase and definition."""
-    built = []
-    monkeypatch.setattr(cached_rounds, "process", lambda folder, key, build: build())
+@pytest.fixture
+def built(monkeypatch):
+    """A function (*runs) -> number of built processes, and of those that may be kept on the disk.
 
-    definition = _definition(built.append)
-    for task, phase, changes in runs:
-        one = types.SimpleNamespace(**vars(TASK) | task), types.SimpleNamespace(**vars(PHASE) | phase)
-        process_factory.build(*one, dataclasses.replace(definition, **changes), ())
-    return len(built)
+    Each run is given by its differences in task, phase and definition.
+    """
+    made, kept = [], []
+    definition = _definition(made.append)
+    monkeypatch.setattr(cached_rounds, "process", lambda folder, key, build: kept.append(key) or build())
+
+    def build(*runs):
+        for task, phase, changes in runs:
+            one = types.SimpleNamespace(**vars(TASK) | task), types.SimpleNamespace(**vars(PHASE) | phase)
+            process_factory.build(*one, dataclasses.replace(definition, **changes), ())
+        return len(made), len(kept)
+
+    return build
 
 
-def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
-    assert _builds(monkeypatch, ({}, {}, {}), ({}, {"server_optimizer": options.ServerOptimizer("adam", 0.2)}, {})) == 1
+PLAIN = ({}, {}, {})
+
+
+def test_runs_that_differ_in_their_server_rate_share_a_process(built):
+    assert built(PLAIN, ({}, {"server_optimizer": options.ServerOptimizer("adam", 0.2)}, {})) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,6 @@ def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
         ({"model_arguments": {"num_features": 5}}, {}, {}),
         ({}, {"server_optimizer": options.ServerOptimizer("adam", 0.1, (("beta_1", 0.8),))}, {}),
         ({}, {"aggregation": options.Aggregation(clip_norm=0.1)}, {}),
-        ({}, {}, {"local_work": client_work.LocalSgd(0.2, 4, 1)}),
         ({}, {}, {"local_work": client_work.LocalSgd(0.1, 4, 1, corrections=(corrections.Proximal(0.1),))}),
         ({}, {}, {"model": models.with_heads(models.mlp(3, (), 6), 2)}),
         ({}, {}, {"policy": policies.Softmax(0.6)}),
@@ -79,58 +77,38 @@ def test_runs_that_differ_in_their_server_rate_share_a_process(monkeypatch):
         ({}, {}, {"own_metrics": (objects.of(len),)}),
     ],
 )
-def test_runs_that_compute_something_else_do_not_share(monkeypatch, other):
-    assert _builds(monkeypatch, ({}, {}, {}), other) == 2
+def test_runs_that_compute_something_else_do_not_share(built, other):
+    assert built(PLAIN, other)[0] == 2
 
 
-def test_rounds_of_classes_outside_the_project_are_not_kept_on_disk(monkeypatch):
+def test_rounds_of_classes_outside_the_project_are_not_kept_on_the_disk(built):
     class Softmax(policies.Softmax):  # Whose source no version tells.
         pass
 
-    asked = []
-    own = _definition(), dataclasses.replace(_definition(), policy=Softmax(0.5))
-    keys = [repr(process_factory.key(TASK, PHASE, definition)) for definition in own]
-    assert keys[0] != keys[1]
-    monkeypatch.setattr(cached_rounds, "process", lambda folder, key, build: asked.append(key))
-    for definition in own:
-        process_factory.build(TASK, PHASE, definition, ())
-    assert len(asked) == 1
+    assert built(PLAIN, ({}, {}, {"policy": Softmax(0.5)})) == (2, 1)
 
 
-def test_runs_with_noise_never_share(monkeypatch):
+def test_runs_with_noise_never_share_and_leave_nothing_to_other_programs(built):
     noisy = ({}, {"aggregation": options.Aggregation("dpftrl")}, {})
-    assert _builds(monkeypatch, noisy, noisy) == 2
+    assert built(noisy, noisy) == (2, 0)
 
 
-@pytest.fixture
-def play(tff_worker, monkeypatch, tmp_path):
-    """A function (name, *arguments) -> folder of a run that keeps its rounds in the folder `cache`."""
-    from optimization.runtime import worker
-
-    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
+@pytest.mark.slow
+def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_its_own(monkeypatch, tmp_path):
     monkeypatch.setattr(cached_rounds, "_version", lambda: "this version")
-    run = whole_runs.player(*SMALL, f"--cache_dir={tmp_path / 'cache'}")
-    return lambda name, *arguments: run(tmp_path / name, *arguments)
-
-
-def test_a_run_of_another_seed_and_server_rate_has_the_numbers_of_a_process_of_its_own(play, monkeypatch):
-    play("before", "--seed=1", "--server_learning_rate=0.01", "--total_rounds=1")
+    play = whole_runs.player(*SMALL, f"--cache_dir={tmp_path / 'cache'}")
+    play(tmp_path / "before", "--seed=1", "--server_learning_rate=0.01", "--total_rounds=1")
     after = ("--seed=2", "--server_learning_rate=0.03")
-    shared = play("shared", *after)
+    shared = play(tmp_path / "shared", *after)
     assert len(compiled._cached) == 1
     compiled._cached.clear()  # As in another program, which may build nothing.
     with monkeypatch.context() as patch:
         patch.setattr(process.BanditProcess, "build", None)
-        kept = play("kept", *after)
+        kept = play(tmp_path / "kept", *after)
     monkeypatch.setattr(process_factory, "_shared", lambda *given: given[-2].build(given[-1]))
-    alone = play("alone", *after)
+    alone = play(tmp_path / "alone", *after)
     for run in (shared, kept):
         whole_runs.assert_same(run, alone)
-
-
-def test_a_run_with_noise_leaves_nothing_to_other_programs(play, tmp_path):
-    play("noisy", "--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1", "--total_rounds=1")
-    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("name", ["adagrad", "adam", "sgd", "yogi"])

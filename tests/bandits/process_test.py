@@ -73,6 +73,10 @@ def make(
     )
 
 
+def fields(definition: process.BanditProcess) -> dict:
+    return {field.name: getattr(definition, field.name) for field in dataclasses.fields(definition)}
+
+
 def log_by_hand(client: process.ClientInput, deployed, policy):
     """Algorithm 2 in NumPy; only the draw itself is TensorFlow's, from the client's key."""
     predicted = client.features @ deployed[0] + deployed[1]
@@ -83,28 +87,48 @@ def log_by_hand(client: process.ClientInput, deployed, policy):
     return action, REWARDS[client.labels, action], probabilities[rows, action]
 
 
-def delta_by_hand(client, loss_name, epochs, weights=INITIAL, deployed=INITIAL, learning_rate=0.1, observed=...):
-    """Algorithm 3's ClientUpdate with gradients of a linear model written out, on what has observed."""
-    kernel, bias = (weight.astype(np.float64) for weight in weights)
-    action, reward, propensity = (part[observed] for part in log_by_hand(client, deployed, policies.Softmax(0.5)))
-    client = client._replace(features=client.features[observed], labels=client.labels[observed])
+def batches_of(count, key, epochs):
+    """Rows of each mini-batch, in the order of the client's key."""
     for epoch in range(epochs):
-        key = tf.random.experimental.stateless_fold_in(client.keys.training, epoch)
-        order = tf.random.experimental.stateless_shuffle(tf.range(len(action)), key).numpy()
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            features = client.features[rows]
-            outputs = features @ kernel + bias
-            gradient = np.zeros_like(outputs)
-            if loss_name == "supervised":
-                gradient = 2 * (outputs - REWARDS[client.labels[rows]]) / outputs.size
-            else:
-                chosen = (np.arange(len(rows)), action[rows])
-                weight = 1 / propensity[rows] if loss_name == "importance_weighted" else 1.0
-                gradient[chosen] = 2 * weight * (outputs[chosen] - reward[rows]) / len(rows)
-            kernel = kernel - learning_rate * features.T @ gradient
-            bias = bias - learning_rate * gradient.sum(axis=0)
-    return kernel - weights[0], bias - weights[1]
+        order_key = tf.random.experimental.stateless_fold_in(key, epoch)
+        order = tf.random.experimental.stateless_shuffle(tf.range(count), order_key).numpy()
+        for start in range(0, count, BATCH):
+            yield order[start : start + BATCH]
+
+
+def sgd_by_hand(weights, features, gradient_of, key, epochs, learning_rate=0.1):
+    """SGD of a linear model; `gradient_of` returns the loss's gradient by the outputs of some rows."""
+    kernel, bias = (weight.astype(np.float64) for weight in weights)
+    for rows in batches_of(len(features), key, epochs):
+        gradient = gradient_of(features[rows] @ kernel + bias, rows)
+        kernel = kernel - learning_rate * features[rows].T @ gradient
+        bias = bias - learning_rate * gradient.sum(axis=0)
+    return kernel, bias
+
+
+def chosen_gradient(action, reward, weights=None):
+    """Gradient of the weighted squared error of the chosen actions, for `sgd_by_hand`."""
+
+    def gradient_of(outputs, rows):
+        gradient, chosen = np.zeros_like(outputs), (np.arange(len(rows)), action[rows])
+        weight = 1.0 if weights is None else weights[rows]
+        gradient[chosen] = 2 * weight * (outputs[chosen] - reward[rows]) / len(rows)
+        return gradient
+
+    return gradient_of
+
+
+def delta_by_hand(client, loss_name, epochs, weights=INITIAL, deployed=INITIAL, observed=...):
+    """Algorithm 3's ClientUpdate with gradients of a linear model written out, on observed rewards."""
+    action, reward, propensity = (part[observed] for part in log_by_hand(client, deployed, policies.Softmax(0.5)))
+    labels = client.labels[observed]
+    gradients = {
+        "regression": chosen_gradient(action, reward),
+        "importance_weighted": chosen_gradient(action, reward, 1 / propensity),
+        "supervised": lambda outputs, rows: 2 * (outputs - REWARDS[labels[rows]]) / outputs.size,
+    }
+    trained = sgd_by_hand(weights, client.features[observed], gradients[loss_name], client.keys.training, epochs)
+    return tuple(new - old for new, old in zip(trained, weights, strict=True))
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
@@ -154,7 +178,7 @@ def test_one_round_is_the_mean_of_deltas_then_an_adam_step(tff_worker, loss_name
     np.testing.assert_allclose(metrics.propensity_sum, sum(propensity.sum() for *_, propensity in logs), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("every", "most"), [(1, 2), (3, 0), (3, 1)])
+@pytest.mark.parametrize(("every", "most"), [(1, 2), (3, 0)])
 def test_models_are_deployed_exactly_every_t_rounds_and_the_last_ones_kept(tff_worker, every, most):
     rounds = make(deploy_every=every, max_delay=most).build(INITIAL)
     state, deployed = rounds.initialize(), [INITIAL] * (1 + most)
@@ -180,36 +204,14 @@ def test_a_fixed_policy_in_a_known_drift_earns_the_sum_by_hand():
         assert output.sums["reward_sum"].numpy() == expected  # Halves and quarters: exact.
 
 
-def test_clients_act_with_the_deployed_model_and_train_the_current_one():
-    client = make_client(10, 3)
-    current = tuple(weight + 0.3 for weight in INITIAL)
-    output = make().client_round()((INITIAL,), current, client)
-    expected = delta_by_hand(client, "regression", 1, weights=current, deployed=INITIAL)
+@pytest.mark.parametrize("delay", [0, 1])
+def test_clients_act_with_the_model_deployed_before_their_delay_and_train_the_current_one(delay):
+    client, current = make_client(10, 3), tuple(weight + 0.3 for weight in INITIAL)
+    deployed = INITIAL, tuple(weight - 0.3 for weight in INITIAL)
+    output = make(max_delay=1).client_round()(deployed, current, client._replace(delay=np.int32(delay)))
+    expected = delta_by_hand(client, "regression", 1, weights=current, deployed=deployed[delay])
     for found, part in zip(output.delta, expected, strict=True):
         np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
-
-
-def test_a_client_that_lags_behind_acts_with_an_earlier_deployment():
-    client, older = make_client(10, 3), tuple(weight + 0.3 for weight in INITIAL)
-    late = client._replace(delay=np.int32(1))
-    rounds = make(max_delay=1).client_round()
-    expected = delta_by_hand(client, "regression", 1, deployed=older)
-    for found, part in zip(rounds((INITIAL, older), INITIAL, late).delta, expected, strict=True):
-        np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-6)
-
-
-def test_what_a_schedule_moves_is_data_of_the_round_and_equals_the_constant(tff_worker):
-    clients = [make_client(size, number) for number, size in enumerate([10, 5])]
-    moving = dataclasses.replace(make(policy=policies.InverseGapWeighting(3.0, None)), scheduled="gamma").build(INITIAL)
-    for gamma in (0.0, 5.0, 50.0):
-        constant = make(policy=policies.InverseGapWeighting(3.0, gamma)).build(INITIAL)
-        brought = [client._replace(scheduled=np.float32(gamma)) for client in clients]
-        found, counts = moving.next(moving.initialize(), brought)
-        expected, expected_counts = constant.next(constant.initialize(), clients)
-        np.testing.assert_allclose(counts.propensity_sum, expected_counts.propensity_sum, rtol=1e-5)
-        assert counts.reward_sum == expected_counts.reward_sum
-        for part, weight in zip(found.weights, expected.weights, strict=True):
-            np.testing.assert_allclose(part, weight, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -226,16 +228,10 @@ def test_a_client_with_data_that_is_not_finite_poisons_nothing(tff_worker, aggre
 
 
 @pytest.mark.parametrize(
-    "aggregation",
-    [
-        {"clip_norm": 0.1, "adaptive_clipping": True},
-        {"clip_norm": 0.1, "adaptive_clipping": True, "client_weighting": "num_examples"},
-        {"clip_norm": 0.1, "adaptive_clipping": True, "aggregator_type": "dpsgd", "noise_multiplier": 0},
-    ],
-    ids=["mean", "by_examples", "dpsgd_without_noise"],
+    "aggregation", [{"client_weighting": "num_examples"}, {"aggregator_type": "dpsgd", "noise_multiplier": 0}]
 )
-def test_a_round_that_nobody_came_to_changes_nothing(tff_worker, aggregation):
-    rounds = make(**aggregation).build(INITIAL)
+def test_a_round_without_clients_changes_nothing(tff_worker, aggregation):
+    rounds = make(clip_norm=0.1, adaptive_clipping=True, **aggregation).build(INITIAL)
     before, _ = rounds.next(rounds.initialize(), [make_client(6, 1), make_client(6, 2)])  # Adam is moving.
     after, metrics = rounds.next(before, [])
     assert (metrics.examples, metrics.update_norm, after.round_num) == (0, 0, 2)

@@ -98,10 +98,8 @@ def test_a_fall_of_the_reward_is_a_rise():
     ("reset", "voids"),
     [
         (PAGE_HINKLEY, "losses (--reset_when=page_hinkley)"),
-        (ADWIN, "losses (--reset_when=adwin)"),
         (OF_REWARDS, "rewards (--reset_when=page_hinkley)"),
         (WINDOW, ""),
-        (resets.NONE, ""),
     ],
 )
 def test_only_what_reads_losses_or_rewards_voids_a_guarantee(reset, voids):
@@ -116,8 +114,6 @@ def test_only_what_reads_losses_or_rewards_voids_a_guarantee(reset, voids):
         (PAGE_HINKLEY, 6, False, ""),
         (PAGE_HINKLEY, 100, True, "--reset_watch=loss"),
         (OF_REWARDS, 100, True, ""),
-        (WINDOW, 100, True, ""),
-        (resets.NONE, 1, False, ""),
     ],
 )
 def test_resets_that_cannot_come_or_come_by_importance_weights_are_warned_of(reset, rounds, is_weighted, flag):

@@ -12,22 +12,13 @@ from optimization.study import frame
         ("run_federated", []),
         ("run_federated", ["--preset=emnist_init_shift_falcon", "--bandits_mu=70"]),
         ("run_federated", ["--aggregator_type=dpsgd", "--noise_multiplier=1", "--adaptive_clipping"]),
-        ("run_federated", ["--model_aggregation=fedkp", "--bandwidth_scale=0.5"]),
         ("run_federated", ["--model_aggregation=sgld", "--total_rounds=7", "--client_selection=ucb_cs"]),
         ("run_federated", ["--task_type=stackexchange_tag", "--data_dir=posts", "--initial_model_path=../runs/a"]),
-        ("run_posterior", ["--algorithm=fedopt"]),
-        ("run_posterior", ["--preset=mnist_alpha_1", "--algorithm=fedopt"]),
         ("run_posterior", ["--preset=mnist_alpha_1", "--algorithm=fedopt", "--server_optimizer=yogi"]),
         ("run_posterior", ["--algorithm=fedbe", "--server_data=clients:3"]),
         ("run_client_selection", ["--client_selection=rand,ucb_cs", "--clients_per_round=1,2", "--repeat=2"]),
-        ("run_client_selection", ["--preset=figure_3a"]),
         ("run_mab_fl", ["--decision_rule=discounted_thompson", "--rule_gamma=0.5"]),
-        (
-            "run_mab_fl",
-            ["--reward=binary", "--task_type=tabular", "--data_file=a", "--client_column=b", "--label_column=c"],
-        ),
         ("run_ads", ["--rates=0.1,0.2", "--noise_multiplier=1", "--clip_norm=1", "--insecure_seeded_noise"]),
-        ("run_ads", ["--preset=federated_ucb"]),
     ],
 )
 def test_resolving_twice_changes_nothing(name, arguments):

@@ -77,15 +77,11 @@ def test_one_hot_actions_that_are_always_offered_equal_the_linear_model(tff_work
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--bandits_type=greedy", "--model=bilinear"),
         ("--bandits_type=softmax_ce", "--model=two_tower", "--reward_bounds=-2,2"),
         ("--bandits_type=squarecb", "--interaction_bits=3"),
-        ("--bandits_type=epsilon_greedy", "--federation=alone"),
         ("--bandits_type=epsilon_greedy", "--federation=pooled"),
-        ("--bandits_type=supervised_mse", "--federation=pooled"),
         ("--personalization=fine_tune",),
         ("--cache=persistent", "--reward_delay=uniform", "--delay_rounds=1"),
-        ("--client_algorithm=scaffold",),
         ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=1"),
         ("--scenario=init", "--init_clients=2"),
     ],

@@ -24,10 +24,8 @@ SMALL = ("--total_rounds=6", "--clients_per_round=4", "--bandits_deploy_freq=3",
 DRIFTS = {
     "abrupt": ("--reward_drift=abrupt", "--drift_start=2", "--drift_every=2"),
     "linear": ("--reward_drift=linear", "--drift_start=2", "--drift_rounds=4"),
-    "seasonal": ("--reward_drift=seasonal", "--drift_period=4", "--drift_overlap=1"),
     "client": ("--reward_drift=client", "--drift_start=2", "--drift_rounds=4"),
 }
-KEPT = (*DRIFTS["linear"], "--cache=persistent", "--population_client_selection=0-8")
 LATE = ("--cache=persistent", "--reward_delay=uniform")
 LOGGED = ("--bandits_type=falcon", "--log_interactions")
 
@@ -40,10 +38,10 @@ def plain(tmp_path_factory):
     return play(tmp_path_factory.mktemp("plain"))
 
 
-@pytest.fixture(scope="module", params=[*DRIFTS, "kept", "late"])
+@pytest.fixture(scope="module", params=[*DRIFTS, "late"])
 def drifting(request, tmp_path_factory):
     """A run with its log, of each kind of drift, and of one with late rewards."""
-    kinds = DRIFTS | {"kept": KEPT, "late": (*KEPT, *LATE, "--delay_never=0.2")}
+    kinds = DRIFTS | {"late": (*DRIFTS["linear"], *LATE, "--population_client_selection=0-8", "--delay_never=0.2")}
     return play(tmp_path_factory.mktemp(request.param), *kinds[request.param], *LOGGED, draws=request.param == "late")
 
 
@@ -108,10 +106,7 @@ def test_a_continued_run_meets_the_same_clients(tmp_path):
     """By day and by label, some dropping out, in a non-stationary environment, rewards late: all at once."""
     who = ("--availability=diurnal", "--availability_day=4", "--time_zones_by_label", "--drop_out=0.3")
     changes = (*who, *DRIFTS["linear"], *LATE, "--bandits_type=uniform", "--log_interactions", "--clients_per_round=20")
-    whole = play(tmp_path / "whole", *changes)
-    play(tmp_path, *changes, "--total_rounds=4")
-    continued = play(tmp_path, *changes)
-    assert_same(continued, whole)
+    whole, _ = whole_runs.stopped(play, tmp_path, *changes, after=4)
     log = interaction_log.read(sorted((whole / "interactions").iterdir()))
     task = registry.load(TaskOptions("digits"))
     found = availability.Availability("diurnal", 4, 4, by_labels=True, drop_out=0.3)

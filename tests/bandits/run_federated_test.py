@@ -17,9 +17,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from bandits import interactions, metrics, run_federated
-from data import objects
 from data.errors import UsageError
-from optimization.study import frame, panels, results
+from optimization.study import panels, results
 from tests.bandits import whole_runs
 from tests.bandits.whole_runs import assert_same, definitions, table
 
@@ -96,39 +95,30 @@ def interactions_of_own(log):
     return tf.shape(log["features"])[0]
 
 
-def _measured(folder: pathlib.Path, *arguments: str) -> pathlib.Path:
-    own = [objects.of(reward_of_own), objects.of(interactions_of_own)]
-    where = (f"--root_output_dir={folder}", "--experiment_name=run")
-    settings = whole_runs.parse(*where, *SMALL, *arguments).with_user_values(metrics=own)
-    assert frame.program(run_federated.STUDY, settings) == 0
-    return folder / "run"
+OWN = (f"--metrics={__name__}:reward_of_own", f"--metrics={__name__}:interactions_of_own")
 
 
 @pytest.mark.parametrize(
     "flags",
     [
-        "",
         "--federation=pooled",
         "--federation=alone",
-        "--log_interactions",
         "--cache=persistent --reward_delay=geometric --delay_rounds=1",
         "--personalization=local_head",
-        "--cache=persistent --bandits_deploy_delay=1",
         "--model_aggregation=fedpa",
     ],
 )
 def test_metrics_of_ones_own_have_the_log_of_every_kind_of_round(tmp_path, flags):
-    rows = table(_measured(tmp_path, *flags.split()))
+    rows = table(play(tmp_path, *OWN, *flags.split()))
     np.testing.assert_allclose(rows["own/reward_of_own"], rows[metrics.ROUND_REWARD], rtol=1e-6)
     np.testing.assert_array_equal(rows["own/interactions_of_own"], rows[metrics.EXAMPLES])
 
 
 def test_metrics_of_ones_own_change_nothing_and_are_continued(finished, tmp_path):
-    _measured(tmp_path, "--total_rounds=2")
-    run = _measured(tmp_path)
-    pd.testing.assert_frame_equal(
-        table(run).drop(columns=["own/reward_of_own", "own/interactions_of_own"]), table(finished), check_exact=True
-    )
+    play(tmp_path, *OWN, "--total_rounds=2")
+    run = play(tmp_path, *OWN)
+    plain = table(run).drop(columns=["own/reward_of_own", "own/interactions_of_own"])
+    pd.testing.assert_frame_equal(plain, table(finished), check_exact=True)
     read = results.read(run, [metrics.COLUMNS])
     assert [column for column in read.columns if column not in metrics.COLUMNS] == list(read.metrics)[-3:-1]
     with pytest.raises(UsageError, match=r"--metrics was \[.*reward_of_own.*\], is None"):
@@ -136,7 +126,7 @@ def test_metrics_of_ones_own_change_nothing_and_are_continued(finished, tmp_path
 
 
 def test_a_private_run_says_that_metrics_of_ones_own_have_no_noise(tmp_path, capfd):
-    run = _measured(tmp_path, "--aggregator_type=dpftrl", "--noise_multiplier=1", "--clip_norm=1")
+    run = play(tmp_path, *OWN, "--aggregator_type=dpftrl", "--noise_multiplier=1", "--clip_norm=1")
     assert "the sums of your own metrics" in whole_runs.spent(run)["summary"]
     assert "the sums of your own metrics" in capfd.readouterr().out
 
@@ -182,57 +172,27 @@ def test_a_run_that_is_ended_saves_if_it_can_and_leaves_no_worker(tmp_path, sign
 
 def test_init_pretrains_on_the_first_clients_and_in_two_steps_gives_the_same(tmp_path):
     shared = ("--client_learning_rate=0.1", "--server_learning_rate=0.01")
-    initial = (
-        "--init_clients=10",
-        "--init_rounds=3",
-        "--init_server_optimizer=adam",
-        "--init_server_learning_rate=0.02",
-    )
-    one = play(tmp_path / "one", "--scenario=init", *initial, *shared)
-    first = play(
-        tmp_path / "first",
-        "--bandits_type=supervised_mse",
-        "--population_client_selection=0-10",
-        "--total_rounds=3",
-        "--bandits_deploy_freq=1",
-        "--client_learning_rate=0.1",
-        "--server_learning_rate=0.02",
-    )
+    initial = ("--init_clients=10", "--init_rounds=3", "--init_server_optimizer=adam")
+    one = play(tmp_path / "one", "--scenario=init", *initial, "--init_server_learning_rate=0.02", *shared)
+    by_hand = ("--bandits_type=supervised_mse", "--population_client_selection=0-10", "--bandits_deploy_freq=1")
+    rates = ("--client_learning_rate=0.1", "--server_learning_rate=0.02")
+    first = play(tmp_path / "first", *by_hand, "--total_rounds=3", *rates)
     start = ("--population_client_selection=10-60", f"--initial_model_path={first}")
     assert_same(play(tmp_path / "second", *start, *shared), one)
     assert_same(one / "init", first)
 
 
-def test_a_persistent_cache_is_the_same_within_a_deployment_period(tmp_path):
-    """With all clients in every round, the same logs give the same reward until the next deployment."""
-    rewards = table(play(tmp_path, "--cache=persistent", "--clients_per_round=60"))[metrics.ROUND_REWARD]
-    assert rewards[0] == rewards[1] != rewards[2] == rewards[3] != rewards[4]
+def test_a_stopped_run_of_selected_clients_continues_as_if_it_had_not_been_stopped(tmp_path):
+    whole_runs.stopped(play, tmp_path, "--client_selection=ucb_cs", after=2)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--client_selection=ucb_cs",),
-        ("--client_selection=pow_d",),
-        ("--bandits_type=epsilon_decay", "--bandits_epsilon=1", "--bandits_schedule_exponent=-10"),
-    ],
-)
-def test_a_resumed_run_of_selected_clients_or_moving_exploration_equals_an_uninterrupted_one(tmp_path, arguments):
-    whole = play(tmp_path / "whole", *arguments)
-    play(tmp_path, *arguments, "--total_rounds=2")
-    assert_same(play(tmp_path, *arguments), whole)
-    if "--bandits_epsilon=1" in arguments:  # Of ten actions: epsilon is 1 in the first deployment, 1/1024 in the next.
-        probability = table(whole)[metrics.ROUND_PROBABILITY]
-        assert probability[:2].tolist() == pytest.approx([0.1, 0.1], rel=1e-5)
-        assert probability[2:].min() > 0.98
-
-
-def test_a_run_cannot_be_made_longer_with_a_schedule_that_ends_with_it(tmp_path):
-    given = ("--bandits_schedule=linear", "--bandits_schedule_end=0.01")
-    play(tmp_path, *given)
-    with pytest.raises(UsageError, match="--bandits_schedule_deployments"):
-        play(tmp_path, *given, "--total_rounds=10")
-    play(tmp_path, *given, "--total_rounds=6", "--bandits_schedule_deployments=3")
+def test_a_stopped_run_continues_its_schedule(tmp_path):
+    """The exploration rate is 1 in the first deployment and 1/1024 in the next, with ten actions."""
+    decay = ("--bandits_type=epsilon_decay", "--bandits_epsilon=1", "--bandits_schedule_exponent=-10")
+    whole, _ = whole_runs.stopped(play, tmp_path, *decay, after=2)
+    probability = table(whole)[metrics.ROUND_PROBABILITY]
+    assert probability[:2].tolist() == pytest.approx([0.1, 0.1], rel=1e-5)
+    assert probability[2:].min() > 0.98
 
 
 RARE = {"multi_label": True, "rewards": {"exact": np.diag(np.linspace(1, 7.25, 10))}}
@@ -241,12 +201,7 @@ BELOW_0 = {"multi_label": True, "label_range": (-0.5, 1.0)}
 
 @pytest.mark.parametrize(
     ("bandit", "other", "rewards"),
-    [
-        ("greedy_ce", "greedy", RARE),
-        ("epsilon_greedy_ce_unweight", "epsilon_greedy_unweight", RARE),
-        ("supervised_ce", "supervised_mse", RARE),
-        ("softmax_ce", "softmax", BELOW_0),
-    ],
+    [("greedy_ce", "greedy", RARE), ("supervised_ce", "supervised_mse", RARE), ("softmax_ce", "softmax", BELOW_0)],
 )
 def test_cross_entropy_takes_rewards_from_0_to_1(bandit, other, rewards):
     check(f"--bandits_type={bandit}")
@@ -263,18 +218,6 @@ def test_who_is_drawn_in_proportion_to_its_examples_is_not_weighted_by_them_agai
     assert mean.next(mean.initialize(), [0.0, 1.0], [9.0, 1.0]).result == pytest.approx(expected)
 
 
-def test_a_table_of_rewards_has_no_accuracy(tmp_path, capsys):
-    path = tmp_path / "rewards.csv"
-    rows = [f"site {row % 6},{row % 3},1,1" for row in range(120)]
-    path.write_text("\n".join(["site,age,left,right", *rows]) + "\n")
-    task = ("--task_type=tabular", f"--data_file={path}", "--client_column=site", "--reward_columns=left,right")
-    run = play(tmp_path, *task)
-    last = table(run).iloc[-1]
-    assert np.isnan(last[metrics.ACCURACY])
-    assert last[metrics.HELD_OUT_REWARD] == pytest.approx(1)
-    assert "reward 1.0000" in capsys.readouterr().out
-
-
 def _rewards_table(folder, low: float, width: float) -> tuple[str, ...]:
     """Flags of a table whose rewards are low + width * r, where r is about 0.5 and sometimes outside [0, 1]."""
     draw = np.random.default_rng(0)
@@ -286,7 +229,6 @@ def _rewards_table(folder, low: float, width: float) -> tuple[str, ...]:
     return "--task_type=tabular", f"--data_file={path}", "--client_column=site", "--reward_columns=left,right"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--bandits_type=epsilon_greedy", "--importance_weighting")])
 def test_actions_do_not_depend_on_the_unit_of_rewards_and_their_bounds(tmp_path, more):
     runs = []

@@ -44,18 +44,13 @@ def _check(*arguments: str) -> None:
     whole_runs.run_federated.STUDY.check(chosen, task)
 
 
-def _sums(run) -> dict[str, np.ndarray]:
-    with np.load(run / "model" / "policy_sums.npz") as file:
-        return dict(file)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [SETS, KEPT, LATE, ("--aggregator_type=secure_sum",)])
+@pytest.mark.parametrize("arguments", [SETS, LATE, ("--aggregator_type=secure_sum",)])
 def test_federated_sums_and_estimates_are_the_central_ones(tmp_path, arguments):
     shared = "--model=linear", "--bandits_type=linucb", "--bandits_ridge=2", "--log_interactions"
     run = play(tmp_path, *shared, *arguments)
     gram, moment = _central(run, keeps=KEPT[0] in arguments)
-    found = _sums(run)["gram"]
+    found = whole_runs.policy_sums(run)["gram"]
     tolerance = {"rtol": 1e-6, "atol": 1e-6 * np.abs(gram).max()}
     np.testing.assert_allclose(found, gram, **tolerance)
     estimate = np.linalg.solve(gram + 2 * np.eye(gram.shape[1]), moment[..., np.newaxis])[..., 0]
@@ -69,12 +64,10 @@ def test_a_continued_run_equals_an_uninterrupted_one(tmp_path, arguments):
     bandit, *more = arguments
     model = "two_tower" if bandit.startswith("neural") else "linear"
     given = (*SETS, f"--bandits_type={bandit}", f"--model={model}", *more)
-    whole = play(tmp_path / "whole", *given)
-    play(tmp_path, *given, "--total_rounds=5")
-    continued = play(tmp_path, *given)
-    whole_runs.assert_same(continued, whole)
-    for name, total in _sums(whole).items():
-        np.testing.assert_array_equal(_sums(continued)[name], total)
+    runs = whole_runs.stopped(play, tmp_path, *given, after=5)
+    whole, continued = map(whole_runs.policy_sums, runs)
+    for name, total in whole.items():
+        np.testing.assert_array_equal(continued[name], total)
 
 
 @pytest.mark.slow
@@ -114,13 +107,8 @@ def test_a_frozen_body_never_changes_and_its_last_layer_gets_the_estimate(tmp_pa
     np.testing.assert_allclose(np.vstack([after[kernel], after[bias]]), estimate, rtol=1e-4, atol=1e-5)
 
 
-NOISE = (
-    "--clip_norm=2",
-    "--model=linear",
-    "--bandits_type=linucb",
-    "--bandits_deploy_freq=100",
-    "--insecure_seeded_noise",
-)
+NOISE = ("--clip_norm=2", "--model=linear", "--bandits_type=linucb", "--bandits_deploy_freq=100")
+NOISE += ("--insecure_seeded_noise",)
 
 
 @pytest.mark.slow
@@ -171,34 +159,15 @@ def test_epsilon_of_sums_is_that_of_updates_with_the_same_noise():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--federation=pooled",), "--federation=pooled"),
-        (("--personalization=fine_tune",), "--personalization=fine_tune"),
-        (("--bandits_deploy_delay=1",), "--bandits_deploy_delay=1 conflicts with --bandits_type=linucb: clients act"),
-        (("--client_selection=pow_d",), "--client_selection=pow_d conflicts with"),
-        (("--aggregator_type=median",), "--aggregator_type=median conflicts with"),
-        (("--aggregator_type=trimmed_mean",), "--aggregator_type=trimmed_mean conflicts with"),
-        (("--model_aggregation=fedpa",), "--model_aggregation=fedpa conflicts with"),
-        (("--bandits_type=neural_linucb", "--client_algorithm=scaffold"), "--client_algorithm=scaffold conflicts with"),
-        (("--aggregator_type=ddp", "--clip_norm=1", "--noise_multiplier=1"), "--aggregator_type=ddp conflicts with"),
-        (
-            ("--aggregator_type=dpsgd", "--adaptive_clipping", "--noise_multiplier=1", "--model=linear"),
-            "linucb with noise needs a fixed --clip_norm",
-        ),
         (
             (*SETS, "--clients_per_round=5", "--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1"),
             "needs --reward_bounds=LOW,HIGH",
         ),
-        (("--clip_norm=1",), "--clip_norm has no effect with --bandits_type=linucb"),
         (("--bandits_type=linucb", "--model=mlp"), "the model has hidden layers: give neural_linucb, neural_lints or"),
         (("--bandits_type=neural_lints", "--model=linear"), "the model has no hidden layer: give linucb, lints"),
         ((*SETS, "--model=bilinear", "--clients_per_round=5"), "needs the inputs of a last layer"),
-        (
-            ("--bandits_type=neural_linucb", "--model=mlp", *KEPT),
-            "--cache=persistent conflicts with --statistics=restart",
-        ),
-        (("--bandits_type=neural_linucb", "--model=mlp", "--statistics=freeze"), "needs an initial model"),
     ],
 )
-def test_settings_that_conflict_with_sums_are_refused(arguments, message):
+def test_tasks_that_do_not_fit_sums_are_refused(arguments, message):
     with pytest.raises(UsageError, match=message):
         _check("--bandits_type=linucb", *arguments)

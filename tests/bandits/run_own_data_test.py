@@ -7,21 +7,20 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-import tensorflow_federated as tff
 
 import bandits
-from bandits import studies
+from bandits import run_federated
 from data.errors import UsageError
-from data.tasks import own, registry
+from data.tasks import registry
 from data.tasks.options import TaskOptions
 from optimization import posterior
+from optimization.study import frame
+from tests.bandits import whole_runs
+from tests.bandits.whole_runs import assert_same
 
 pytestmark = pytest.mark.slow
 
-SHORT = {"total_rounds": 4, "clients_per_round": 5, "bandits_deploy_freq": 2, "seed": 7}
 MODULE = """
-import dataclasses
-
 import numpy as np
 
 
@@ -31,23 +30,8 @@ def client(number):
     return np.eye(3)[labels] + draw.normal(size=(20, 3)), labels
 
 
-@dataclasses.dataclass(frozen=True)
-class Clients:
-    count: int
-
-    @property
-    def client_ids(self):
-        return range(self.count)
-
-    def __call__(self, client_id):
-        return client(client_id)
-
-
 def make(count):
     return {number: client(number) for number in range(count)}
-
-
-dictionary = make(12)
 """
 
 
@@ -64,29 +48,18 @@ def users(tmp_path, monkeypatch):
     del sys.modules["users_clients"]
 
 
-def _assert_same(one, other):
-    drop = lambda run: run.metrics.drop(columns="seconds")  # noqa: E731
-    pd.testing.assert_frame_equal(drop(one), drop(other), check_exact=True)
-    for name, weights in one.weights.items():
-        np.testing.assert_array_equal(weights, other.weights[name])
-
-
-def _program(module, *arguments):
-    return studies.program(module, studies.flag_set(module).parse([module, *arguments]))
-
-
 def test_a_run_on_the_digits_clients_equals_the_run_on_the_task(folder):
     task = registry.load(TaskOptions("digits"))
     given, held_out = (
         {name: tuple(part.load(place)) for place, name in enumerate(part.client_ids)}
         for part in (task.clients, task.held_out)
     )
-    initial = {"init_rounds": 2, "init_clients": 10, "init_server_optimizer": "sgd", "init_server_learning_rate": 1.0}
-    shifted = SHORT | initial | {"scenario": "init_shift"}
-    for name, settings in {"scratch": SHORT, "shifted": shifted}.items():
-        expected = bandits.run(root_output_dir=folder, experiment_name=f"digits_{name}", **settings)
-        own = bandits.run(data=given, eval_data=held_out, model="mlp", hidden=64, root_output_dir=folder, **settings)
-        _assert_same(own, expected)
+    settings = {"total_rounds": 4, "clients_per_round": 5, "bandits_deploy_freq": 2, "seed": 7}
+    settings |= {"scenario": "init_shift", "init_rounds": 2, "init_clients": 10, "init_server_optimizer": "sgd"}
+    settings |= {"init_server_learning_rate": 1.0, "root_output_dir": folder}
+    expected = bandits.run(experiment_name="digits", **settings)
+    own = bandits.run(data=given, eval_data=held_out, model="mlp", hidden=64, **settings)
+    assert_same(own.folder, expected.folder)
 
 
 def test_a_dictionary_is_recorded_and_continued_with_equal_data_only(users, folder):
@@ -102,26 +75,23 @@ def test_a_dictionary_is_recorded_and_continued_with_equal_data_only(users, fold
         "examples": 480,
     }
     longer = bandits.run(data=users.make(30), total_rounds=4, **where)
-    assert list(longer.metrics["round_num"]) == [1, 2, 3, 4]
     at_once = bandits.run(data=users.make(30), total_rounds=4, experiment_name="at_once", **where)
-    for name, weights in at_once.weights.items():
-        np.testing.assert_array_equal(weights, longer.weights[name])
+    whole_runs.assert_same_model(at_once.folder, longer.folder)  # They were evaluated in other rounds.
     with pytest.raises(UsageError, match=r"--data was dict in memory .*the data has a different checksum"):
         bandits.run(data=users.make(31), total_rounds=4, **where)
     with pytest.raises(UsageError, match=r"trained on arrays .*: apply run.weights to arrays"):
         longer.predict(pd.DataFrame({"x": [1.0]}))
 
 
-@pytest.mark.parametrize("name", ["dictionary", "make(12)", "Clients(count=12)"])
-def test_a_name_on_the_command_line_is_the_object_in_python(users, folder, name):
+def test_a_name_on_the_command_line_is_the_object_in_python(users, folder):
     flags = {"total_rounds": 3, "clients_per_round": 4, "actions": 3, "root_output_dir": str(folder)}
     words = [f"--{flag}={value}" for flag, value in flags.items()]
-    assert _program("bandits.run_federated", *words, f"--data=users_clients:{name}", f"--experiment_name={name}") == 0
-    run = bandits.load(folder / name)
-    assert run.flags["data"].startswith(f"users_clients:{name} ")
+    settings = whole_runs.parse(*words, "--data=users_clients:make(12)", "--experiment_name=named")
+    assert frame.program(run_federated.STUDY, settings) == 0
+    run = bandits.load(folder / "named")
+    assert run.flags["data"].startswith("users_clients:make(12) ")
     assert run.flags["task_type"] == "own"
-    value = users.Clients(12) if "Clients" in name else users.make(12)
-    _assert_same(run, bandits.run(data=value, experiment_name=f"{name} in Python", **flags))
+    assert_same(run.folder, bandits.run(data=users.make(12), experiment_name="in_python", **flags).folder)
 
 
 def test_rewards_of_each_action_have_no_accuracy(users, folder):
@@ -136,17 +106,6 @@ def test_rewards_of_each_action_have_no_accuracy(users, folder):
         bandits.run(data=given, rewards=lambda label, action: 1.0)
 
 
-def test_clients_of_tff_are_the_same_as_a_dictionary(users, folder):
-    given = {f"client_{number:02d}": users.client(number) for number in range(12)}
-    data_set = tff.simulation.datasets.TestClientData(
-        {name: {"x": features, "y": labels} for name, (features, labels) in given.items()}
-    )
-    where = {"root_output_dir": folder, "total_rounds": 2, "clients_per_round": 4, "actions": 3}
-    run = bandits.run(data=own.FromTff(data_set, label="y", features=["x"]), **where)
-    assert run.folder.name == "own_scratch_softmax_FromTff"
-    _assert_same(run, bandits.run(data=given, experiment_name="without TFF", **where))
-
-
 def test_other_studies_train_on_the_same_clients(users, folder):
     flags = {"data": users.make(30), "root_output_dir": folder, "total_rounds": 2, "clients_per_round": 4}
     selection = bandits.client_selection.run(client_selection="rand", rounds_per_eval=2, **flags)
@@ -158,11 +117,9 @@ def test_other_studies_train_on_the_same_clients(users, folder):
     ("settings", "message"),
     [
         ({"task_type": "digits"}, "--data belongs to --task_type=own, not to digits"),
-        ({"task_type": "own", "data": None}, "--task_type=own needs --data"),
         ({"data": None, "actions": 3}, "--actions belongs to --"),
         ({"table": pd.DataFrame({"x": [1]})}, "--data belongs to --task_type=own, not to tabular"),
         ({"scenario": "init_shift", "init_clients": 99}, "--init_clients=99 leaves none"),
-        ({"partition_alpha": 1.0}, "--partition_alpha belongs to --task_type"),
     ],
 )
 def test_other_settings_that_do_not_go_with_data_are_refused(users, folder, settings, message):

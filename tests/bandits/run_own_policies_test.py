@@ -10,13 +10,10 @@ import bandits
 from bandits import interactions, policies
 from data.errors import Failure
 from tests.bandits import whole_runs
-from tests.bandits.whole_runs import assert_same
 
 pytestmark = pytest.mark.slow
 
 SMALL = ("--total_rounds=7", "--clients_per_round=10", "--bandits_deploy_freq=3", "--rounds_per_eval=5")
-KEPT = ("--cache=persistent",)
-LATE = (*KEPT, "--reward_delay=uniform", "--delay_rounds=2")
 play = whole_runs.player(*SMALL)
 
 
@@ -79,45 +76,19 @@ def _policy(name: str) -> str:
     return f"--policy={__name__}:{name}"
 
 
-def _sums(run) -> dict[str, np.ndarray]:
-    with np.load(run / "model" / "policy_sums.npz") as file:
-        return dict(file)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "first"),
-    [
-        ("LinearThompson", (), 1),
-        ("LinearThompson", KEPT, 1),
-        ("LinearThompson", LATE, 1),
-        ("LinearThompson", ("--aggregator_type=secure_sum",), 1),
-        ("Restarting", KEPT, 4),
-    ],
-)
-def test_deployed_sums_are_those_of_each_logged_interaction_once(tmp_path, name, arguments, first):
-    run = play(tmp_path, _policy(name), "--log_interactions", *arguments)
+def test_sums_restart_at_a_deployment_and_have_each_kept_interaction_once(tmp_path):
+    run = play(tmp_path, _policy("Restarting"), "--log_interactions", "--cache=persistent")
     log = interactions.read_run(run).with_contexts().log
-    # The last deployment is after round 6.
-    acted_in = log.periods if KEPT[0] in arguments else log.rounds
-    _, once = np.unique(np.stack([log.clients, acted_in, log.rows])[:, log.rounds <= 6], axis=1, return_index=True)
+    # Deployments are after rounds 3 and 6.
+    _, once = np.unique(np.stack([log.clients, log.periods, log.rows])[:, log.rounds <= 6], axis=1, return_index=True)
     once = np.flatnonzero(log.rounds <= 6)[once]
-    sums = _sums(run)
+    sums = whole_runs.policy_sums(run)
     assert sums["interactions"] == pytest.approx(len(once), rel=1e-5)
-    once = once[log.rounds[once] >= first]
+    once = once[log.rounds[once] > 3]
     contexts, rewards, chosen = log.contexts[once].astype(float), log.rewards[once], np.eye(10)[log.actions[once]]
     tolerance = {"rtol": 1e-5, "atol": 1e-4}
     np.testing.assert_allclose(sums["xx"], np.einsum("nk,ni,nj->kij", chosen, contexts, contexts), **tolerance)
     np.testing.assert_allclose(sums["xr"], np.einsum("nk,ni,n->ki", chosen, contexts, rewards), **tolerance)
-
-
-@pytest.mark.parametrize("arguments", [KEPT, ("--aggregator_type=secure_sum",)])
-def test_a_continued_run_has_the_sums_of_an_uninterrupted_one(tmp_path, arguments):
-    whole = play(tmp_path / "whole", _policy("LinearThompson"), *arguments)
-    play(tmp_path, _policy("LinearThompson"), *arguments, "--total_rounds=5")
-    continued = play(tmp_path, _policy("LinearThompson"), *arguments)
-    assert_same(continued, whole)
-    for name, total in _sums(whole).items():
-        np.testing.assert_array_equal(_sums(continued)[name], total)
 
 
 def test_sums_are_part_of_both_payloads(tmp_path):
@@ -128,10 +99,9 @@ def test_sums_are_part_of_both_payloads(tmp_path):
         np.testing.assert_array_equal(own[column] - plain[column], np.full(7, 10 * size))
 
 
-@pytest.mark.parametrize("arguments", [(), ("--log_interactions",)])
-def test_an_invalid_row_stops_the_run_before_its_round_is_written(tmp_path, arguments):
+def test_an_invalid_row_stops_the_run_before_its_round_is_written(tmp_path):
     with pytest.raises(Failure, match=r"policy breaks_later returned the invalid row \[0\.\d+ .*sum to 1"):
-        play(tmp_path, _policy("breaks_later"), *arguments)
+        play(tmp_path, _policy("breaks_later"))
     assert len(whole_runs.table(tmp_path / "run")) == 2
 
 

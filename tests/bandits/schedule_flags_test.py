@@ -1,25 +1,19 @@
 import pytest
 
-from bandits import flags, run_federated, schedules
+from bandits import run_federated, schedules
 from bandits.options import phases
 from data.errors import UsageError
 from data.tasks import registry
-from optimization.study import cli, frame
-
-
-def resolve(*arguments: str) -> cli.Settings:
-    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["test", *arguments]))
-    return settings
+from tests.bandits.whole_runs import options_of, resolve
 
 
 def policy(*arguments: str):
-    return flags.options(resolve("--total_rounds=95", "--bandits_deploy_freq=10", *arguments)).policy
+    return options_of("--total_rounds=95", "--bandits_deploy_freq=10", *arguments).policy
 
 
 def test_without_a_schedule_policies_are_built_of_all_their_parameters():
-    for arguments in ((), ("--bandits_schedule=constant",)):
-        chosen = policy("--bandits_type=falcon", *arguments)
-        assert (chosen.parameters, chosen.schedule) == ((("mu", 100.0), ("gamma", 1000.0)), None)
+    chosen = policy("--bandits_type=falcon", "--bandits_schedule=constant")
+    assert (chosen.parameters, chosen.schedule) == ((("mu", 100.0), ("gamma", 1000.0)), None)
 
 
 @pytest.mark.parametrize(
@@ -37,13 +31,8 @@ def test_a_schedule_goes_from_the_parameter_to_its_end_at_the_last_deployment(ba
 def test_strategies_that_always_move_have_schedules_of_their_own():
     assert policy("--bandits_type=squarecb").schedule == schedules.Power(10.0, 0.5, False)
     assert policy("--bandits_type=epsilon_decay_ce").schedule == schedules.Power(0.2, -1 / 3, False)
-    of_interactions = policy(
-        "--bandits_type=squarecb",
-        "--bandits_schedule_time=interactions",
-        "--bandits_schedule_exponent=0.25",
-        "--max_examples_per_client=7",
-        "--bandits_gamma=3",
-    )
+    power = ("--bandits_schedule_time=interactions", "--bandits_schedule_exponent=0.25", "--max_examples_per_client=7")
+    of_interactions = policy("--bandits_type=squarecb", "--bandits_gamma=3", *power)
     assert of_interactions.schedule == schedules.Power(3.0, 0.25, True)
     epochs = policy("--bandits_type=falcon_epochs", "--max_examples_per_client=7", "--bandits_log_class_size=4")
     assert epochs.schedule == schedules.FalconEpochs(1.0, 4.0, 0.05, 0.0, 10)
@@ -58,36 +47,20 @@ def test_a_longer_run_would_have_another_schedule_unless_its_deployments_are_giv
 
 
 def test_a_power_that_leaves_the_range_of_its_parameter_is_refused_with_the_deployment():
-    settings = resolve(
-        "--bandits_type=epsilon_greedy",
-        "--bandits_schedule=power",
-        "--bandits_schedule_exponent=1",
-        "--bandits_epsilon=0.1",
-        "--bandits_deploy_freq=10",
-        "--total_rounds=110",
-    )
-    chosen = flags.options(settings)
-    with pytest.raises(UsageError) as error:
-        run_federated.STUDY.check(chosen, registry.load(chosen.task))
-    assert str(error.value).startswith(
+    power = ("--bandits_schedule=power", "--bandits_schedule_exponent=1", "--bandits_epsilon=0.1")
+    chosen = options_of("--bandits_type=epsilon_greedy", *power, "--bandits_deploy_freq=10", "--total_rounds=110")
+    message = (
         "--bandits_schedule: at deployment 11 of 11 epsilon would be out of range: 1.1 is not a number of at least 0"
     )
+    with pytest.raises(UsageError, match=f"^{message}"):
+        run_federated.STUDY.check(chosen, registry.load(chosen.task))
 
 
 def test_what_is_planned_is_rounds_times_cohort_times_cap():
-    chosen = flags.options(
-        resolve(
-            "--bandits_type=falcon_epochs",
-            "--max_examples_per_client=7",
-            "--clients_per_round=3",
-            "--bandits_deploy_freq=5",
-            "--total_rounds=12",
-        )
-    )
+    rounds = ("--clients_per_round=3", "--bandits_deploy_freq=5", "--total_rounds=12")
+    chosen = options_of("--bandits_type=falcon_epochs", "--max_examples_per_client=7", *rounds)
     (phase,) = phases(chosen, registry.load(chosen.task))
     assert phase.planned(10) == schedules.Planned(10, 5 * 3 * 7)
     assert phase.periods == 3
-    assert [phase.scheduled_value(10, period) for period in (0, 1)] == [
-        1.0,
-        schedules.falcon_gamma(10, schedules.complexity(10.0, 0.05, 3), 105),
-    ]
+    gamma = schedules.falcon_gamma(10, schedules.complexity(10.0, 0.05, 3), 105)
+    assert [phase.scheduled_value(10, period) for period in (0, 1)] == [1.0, gamma]

@@ -17,6 +17,16 @@ def parse(*arguments: str) -> cli.Settings:
     return frame.flag_set(run_federated.STUDY).parse(["run_federated", *arguments])
 
 
+def resolve(*arguments: str) -> cli.Settings:
+    """Flags of a single run, with defaults and after all checks."""
+    (settings,) = frame.plan(run_federated.STUDY, parse(*arguments))
+    return settings
+
+
+def options_of(*arguments: str) -> options.BanditOptions:
+    return flags.options(resolve(*arguments))
+
+
 def player(*small: str) -> Callable[..., pathlib.Path]:
     """A function (folder, *arguments, draws=False) that executes a run and returns its folder."""
 
@@ -38,6 +48,11 @@ def spent(run: pathlib.Path) -> dict:
     return json.loads((run / "privacy.json").read_text())
 
 
+def policy_sums(run: pathlib.Path) -> dict[str, np.ndarray]:
+    with np.load(run / run_folder.POLICY_FILE) as file:
+        return dict(file)
+
+
 def weights(run: pathlib.Path) -> dict[str, np.ndarray]:
     with np.load(run / "model" / "weights.npz") as file:
         return dict(file)
@@ -54,6 +69,25 @@ def assert_same(one: pathlib.Path, other: pathlib.Path) -> None:
     """Asserts that two runs have equal metrics and models, bit for bit."""
     pd.testing.assert_frame_equal(table(one), table(other), check_exact=True)
     assert_same_model(one, other)
+
+
+def stopped(
+    play: Callable[..., pathlib.Path], folder: pathlib.Path, *arguments: str, after: int, last_checkpoint: int = 0
+) -> tuple[pathlib.Path, pathlib.Path]:
+    """Compares a run with one that stops after some rounds, and continues from there or from an earlier checkpoint.
+
+    Both must have equal metrics, and equal models if they have one. Returns both folders, the uninterrupted one first.
+    """
+    whole = play(folder / "whole", *arguments)
+    run = play(folder / "stopped", *arguments, f"--total_rounds={after}")
+    for checkpoint in (run / "checkpoints").glob("round_*.npz"):
+        if int(checkpoint.stem[-8:]) > (last_checkpoint or after):
+            checkpoint.unlink()
+    play(folder / "stopped", *arguments)
+    pd.testing.assert_frame_equal(table(run), table(whole), check_exact=True)
+    if (whole / run_folder.MODEL_FILE).exists():
+        assert_same_model(run, whole)
+    return whole, run
 
 
 def opened(*arguments: str):
