@@ -54,6 +54,19 @@ def test_the_results_do_not_depend_on_the_listed_times():
     assert not np.array_equal(whole, SMALL.run(6, (300,)))
 
 
+def test_the_simulation_equals_the_tff_rounds(tff_worker, tmp_path):
+    inputs_type = (np.float64, (None, 6, 5)), (np.float64, (None, 6))
+    rounds = event_triggered_test.tff_rounds(tmp_path, SMALL.learner, inputs_type, 5, 4, ())
+    state, regret, messages, seen = rounds.initialize(), 0.0, 0, []
+    for round_num, (client, actions, expected, rewards, _) in enumerate(_steps(SMALL, 7, 200), 1):
+        inputs = [((actions[np.newaxis], rewards[np.newaxis]), int(client))]
+        state, ((choice,),), sent = rounds.next(state, (), inputs, round_num)
+        regret, messages = regret + expected.max() - expected[choice], messages + sent
+        seen.append((regret, messages))
+    np.testing.assert_allclose(SMALL.run(7, range(1, 201)), np.transpose(seen), rtol=0, atol=1e-9)
+    assert 0 < messages < 400
+
+
 def test_regret_in_two_dimensions_grows_at_most_with_the_root_of_the_steps():
     central = fedlinucb.Experiment(FedLinUcb(threshold=0.0), num_clients=1, num_features=2, num_actions=10)
     times = (250, 500, 1000, 2000, 4000, 8000)

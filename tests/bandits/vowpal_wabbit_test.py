@@ -1,8 +1,4 @@
-"""Policies against Vowpal Wabbit's `--cb_explore_adf` for equal scores.
-
-The fixture names the version and each program's command. A program first learned five times the decision between
-`0:1.0:0.3 | cost:1.0`, `| cost:0.2` and `| cost:0.5`. It then predicted sets with the costs 0.4; 0.4 and 0.1; and
-0.1, -0.3, 0.55, 0.2, 1.0, 0.9 and 0.7. A score is the cost that it predicts for an action.
+"""Policies against Vowpal Wabbit's `--cb_explore_adf` for equal scores; see `vowpal_wabbit.py` for the fixture.
 
 Vowpal Wabbit predicts costs, so a predicted reward is a negative score. Its options correspond to ours as follows.
 
@@ -29,6 +25,11 @@ POLICIES = {
     "squarecb": policies.InverseGapWeighting(None, 10 * LEARNED**0.5),
     "squarecb_greedier": policies.InverseGapWeighting(None, 50 * LEARNED**0.75),
 }
+
+
+def test_the_fixture_has_every_policy_and_sets_of_1_2_and_7_actions():
+    sizes = {(case["name"], len(case["scores"])) for case in FIXTURE["cases"]}
+    assert sizes == {(name, size) for name in POLICIES for size in (1, 2, 7)}
 
 
 @pytest.mark.parametrize("name", POLICIES)
