@@ -297,7 +297,7 @@ def read(figure: Figure, path: pathlib.Path) -> "Results":
 
 def figure_of(figure: Figure, table: pd.DataFrame) -> Figure:
     """The figure as its records mark it: as a rehearsal, or as one on data that only has the format of the paper's."""
-    if REHEARSAL in table:
+    if REHEARSAL in table and not figure.rehearsal:
         figure = figure.marked(int(table[REHEARSAL].max()))
     if _OTHER_DATA in table and table[_OTHER_DATA].eq(1).any():
         data = (

@@ -34,7 +34,7 @@ class FigureRuns(NamedTuple):
       table: Records of the finished runs; None without such runs.
       errors: A line for each failed run.
       left: Unfinished runs that could be executed now.
-      later: Runs of points that searches have yet to select, with the reported seeds and the flags of the first points.
+      later: Runs that stand for those of points that searches have yet to select.
     """
 
     finished: Mapping[str, Sequence[Run]]
@@ -127,31 +127,37 @@ def _run(
     others = list(dict.fromkeys(configuration.words[1:] for configuration in figure.configurations))
     ordered = sorted(figure.configurations, key=lambda configuration: others.index(configuration.words[1:]))
     planned = {one.label: figure.runs_of(one, repeat, base, folder) for one in ordered}
-    for one in ordered:
-        if one not in part.configurations and sweep.unfinished(planned[one.label], folder):
-            planned[one.label] = []
-    reported, picked, errors, later = dict(planned), {}, {}, []
     metric = studies.load(studies.STUDIES[figure.binary]).ranked_by
-    with contextlib.closing(sweep.Sweep(folder, executor or executors.Executor(), metric)) as search:
-        run_all = search.run if executor else search.submit
-        stepwise = {one.label for one in ordered if figure.halving and one.is_searched and planned[one.label]}
-        run_all(_once(some for label, some in planned.items() if label not in stepwise))
+    stepwise = [one.label for one in ordered if figure.halving and one.is_searched]
+
+    def run_all(search: sweep.Sweep, some: Mapping[str, Sequence[plan.Run]]) -> None:
+        search.run(_once(of_label for label, of_label in some.items() if label not in stepwise))
         for label in stepwise:
-            search.run_halving(planned[label], least=figure.halving, run_all=run_all)
+            if some.get(label):
+                search.run_halving(some[label], least=figure.halving)
+
+    for one in ordered:
+        if one not in part.configurations:
+            with contextlib.closing(sweep.Sweep(folder, executors.Executor(), metric)) as dry:
+                run_all(dry, {one.label: planned[one.label]})
+                if dry.left():
+                    planned[one.label] = []
+    reported, picked, errors, later = dict(planned), {}, {}, []
+    with contextlib.closing(sweep.Sweep(folder, executor or executors.Executor(), metric)) as search:
+        run_all(search, planned)
         for label in (one.label for one in ordered if one.is_searched and planned[one.label]):
             reported[label] = []
             try:
                 point = best(figure, planned[label], search, folder)
-                selected = [(point or planned[label][0]).with_seed(seed) for seed in range(repeat)]
                 if point:
                     searched = {flag: point.settings[flag] for flag in point.numbers}
                     picked[label] = {flag: float(value) for flag, value in searched.items() if value is not None}
-                    reported[label] = selected
-                else:
-                    later += selected
+                    reported[label] = [point.with_seed(seed) for seed in range(repeat)]
+                elif search.left(planned[label]):
+                    later += _later(figure, planned[label], repeat)
             except UsageError as error:
                 errors[label] = f"{label}: {error}"
-        run_all(_once(reported.values()))
+        search.run(_once(reported.values()))
     label_of = {run.name: label for group in (planned, reported) for label, some in group.items() for run in some}
     for name, outcome in search.outcomes.items():
         if outcome.status == sweep.FAILED:
@@ -170,8 +176,17 @@ def _run(
                 finished[label] = seed_runs
         except UsageError as error:
             errors[label] = f"{label}: {error}"
-    left = [outcome.run for outcome in search.outcomes.values() if outcome.status == sweep.UNFINISHED]
-    return FigureRuns(finished, results.joined(tables) if tables else None, list(errors.values()), left, later)
+    table = results.joined(tables) if tables else None
+    return FigureRuns(finished, table, list(errors.values()), search.left(), later)
+
+
+def _later(figure: Figure, planned: Sequence[plan.Run], repeat: int) -> list[plan.Run]:
+    """Stands for the runs that will follow an unfinished search, with its last points, which are often the slowest."""
+    later = [planned[-1].with_seed(seed) for seed in range(repeat)]
+    rungs = sweep.rungs(planned[0].rounds, len(planned), 2, figure.halving)[1:] if figure.halving else []
+    for level in range(len(rungs), 0, -1):
+        later += [run.at_rounds(rungs[level - 1]) for run in planned[-(len(planned) >> level) :]]
+    return later
 
 
 def report(figure: Figure, ended: FigureRuns, folder: pathlib.Path, records: pathlib.Path | None = None) -> None:
@@ -210,7 +225,8 @@ def execute(settings: cli.Settings, figures: Sequence[Figure]) -> int:
       figures: The figures.
 
     Raises:
-      UsageError: If data that the runs need is missing, or if the records' folder cannot be written.
+      UsageError: If data that the runs need is missing, if finished runs are damaged, or if the records' folder cannot
+        be written.
     """
     name = f"reproduce_{settings.scale}" + f"_{results.REHEARSAL}" * bool(settings.rounds)
     top = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or name)
@@ -221,6 +237,12 @@ def execute(settings: cli.Settings, figures: Sequence[Figure]) -> int:
 
     def run(figure: Figure, part: Figure, executor: executors.Executor | None) -> FigureRuns:
         return _run(figure, part, settings.repeat or figure.repeat, base, folder, executor)
+
+    def found() -> list[FigureRuns]:
+        some = [run(part, part, None) for part in parts]
+        if errors := [error for ended in some for error in ended.errors]:
+            raise UsageError("\n".join(errors))
+        return some
 
     def reproduce(executor: executors.Executor | None) -> int:
         failed: list[str] = []
@@ -240,15 +262,14 @@ def execute(settings: cli.Settings, figures: Sequence[Figure]) -> int:
         return reproduce(None)
     with sweep.claim(top, studies.STUDIES[figures[0].binary]):
         if settings.executor == "slurm_script":
-            left = [one for figure in parts for one in run(figure, figure, None).left]
+            left = [one for ended in found() for one in ended.left]
             return sweep.write_job_array(left, top, cores, _THEN)
         if settings.data_dir or (settings.executor == "local" and not settings.estimate):
             check_data(parts, folder, settings.data_dir)
         executor = executors.build(settings, cores)
         with executors.running(executor, top):
             if settings.estimate or settings.scale == PAPER:
-                found = [run(one, one, None) for one in parts]
-                left = [one for ended in found for one in (*ended.left, *ended.later)]
+                left = [one for ended in found() for one in (*ended.later, *ended.left)]
                 time = estimate.of(left, top, executor, settings.workers)
                 print(time.text, flush=True)
             if settings.estimate:

@@ -137,7 +137,7 @@ def of(planned: Iterable[Run], folder: pathlib.Path, executor: Executor, workers
 def remaining_rounds(run: Run, folder: pathlib.Path) -> int:
     """Rounds that a run still has to execute, including its initial training, in the folder of all runs."""
     done = executors.last_round(folder / run.name)
-    return run.rounds - done if done else run.rounds + init_rounds(run.settings)
+    return max(0, run.rounds - done) if done else run.rounds + init_rounds(run.settings)
 
 
 def summarize(kinds: Sequence[Kind], workers: int) -> Estimate:

@@ -135,6 +135,8 @@ def last_round(folder: str | os.PathLike) -> int:
 class Executor:
     """Executes jobs. An executor is used by a single thread. The base class executes nothing."""
 
+    executes = False
+
     def submit(self, job: Job) -> None:
         """Accepts a job without waiting for it."""
 
@@ -271,6 +273,10 @@ class _Process:
 
 class Local(Executor):
     """Processes on this machine. A process that dies is replaced."""
+
+    executes = True
+
+    executes = True
 
     def __init__(self, workers: int):
         """Initializes the executor without starting a process.

@@ -204,10 +204,11 @@ class Configuration:
         return bool(self.sweeps or self.grid)
 
     def edges(self, picked: Mapping[str, float]) -> list[str]:
-        """Flags whose selected value is the smallest or largest of three or more in a sweep."""
+        """Flags whose selected value is the smallest or largest of three or more in a sweep, except for one epoch."""
         sweeps = dict(sweep.split("=", 1) for sweep in self.sweeps)
         values = {flag: [*map(float, sweeps[flag].split(";"))] for flag in picked if flag in sweeps}
-        return [flag for flag, tried in values.items() if len(tried) > 2 and is_edge(tried, picked[flag])]
+        on_edge = [flag for flag, tried in values.items() if len(tried) > 2 and is_edge(tried, picked[flag])]
+        return [flag for flag in on_edge if picked[flag] != 1 or not flag.endswith("epochs_per_round")]
 
     def runs(
         self, binary: str, seeds: Sequence[int], base: Sequence[str] = (), folder: pathlib.Path | None = None

@@ -7,6 +7,7 @@ Optimization", 2016. All points run the lowest rung, and the best 1/factor of th
 import contextlib
 import dataclasses
 import functools
+import itertools
 import json
 import math
 import pathlib
@@ -286,14 +287,6 @@ class Sweep:
         self._attempts: dict[executors.Job, int] = {}
         self._bar = tqdm.tqdm(unit="round", total=0, disable=None, dynamic_ncols=True)
 
-    def submit(self, planned: Iterable[Run]) -> None:
-        """Submits unfinished runs to the executor."""
-        for run in planned:
-            self.outcomes.setdefault(run.name, Outcome(run)).run = run
-            if not self._is_settled(run):
-                self._start(run)
-        self._show()
-
     def _is_settled(self, run: Run) -> bool:
         """Whether a run needs no executor: it is finished, or its folder cannot be used."""
         outcome = self.outcomes[run.name]
@@ -325,9 +318,13 @@ class Sweep:
         outcome.status, outcome.value, outcome.rounds, outcome.error = FAILED, math.nan, 0, error
 
     def run(self, planned: Iterable[Run]) -> None:
-        """Executes runs until they are finished or have failed."""
-        self.submit(planned)
-        while self._submitted:
+        """Executes runs until they are finished or have failed; an executor that executes nothing leaves them."""
+        for run in planned:
+            self.outcomes.setdefault(run.name, Outcome(run)).run = run
+            if not self._is_settled(run):
+                self._start(run)
+        self._show()
+        while self._submitted and self._executor.executes:
             ended = self._executor.wait(_TICK_SECONDS)
             if ended is None:
                 self._show()
@@ -347,34 +344,35 @@ class Sweep:
             self._after_run()
             self._show()
 
-    def run_halving(
-        self,
-        planned: Sequence[Run],
-        factor: int = 2,
-        least: int = 1,
-        run_all: Callable[[Iterable[Run]], None] | None = None,
-    ) -> None:
-        """Executes runs by synchronous successive halving. Ties keep the order of the points.
+    def run_halving(self, planned: Sequence[Run], factor: int = 2, least: int = 1) -> None:
+        """Executes runs by synchronous successive halving, up to the first rung with a run that is not executed.
+
+        Ties keep the order of the points.
 
         Args:
           planned: The runs of all points.
           factor: Reduction factor: the best 1/factor of the points of a rung run the next one.
           least: Minimum number of rounds of a point that is stopped early.
-          run_all: `run`, or `submit` to find the runs of each rung without waiting for them.
         """
-        run_all = run_all or self.run
         points = list(runs.grouped(planned, lambda run: run.point).values())
         *shorter, last = rungs(planned[0].rounds, len(points), factor, least)
         for rounds in shorter:
-            run_all([run.at_rounds(rounds) for seeds in points for run in seeds])
+            self.run([run.at_rounds(rounds) for seeds in points for run in seeds])
+            if self.left(itertools.chain.from_iterable(points)):
+                return
             values = [[self.outcomes[run.name].value for run in seeds] for seeds in points]
             scores = [goodness(some, smallest=self.smallest) for some in values]
             best = sorted(range(len(points)), key=lambda place: -scores[place])[: len(points) // factor]
             points = [points[place] for place in sorted(best)]
-        run_all([run for seeds in points for run in seeds])
+        self.run([run for seeds in points for run in seeds])
         for outcome in (self.outcomes[run.name] for run in planned):
             if outcome.status == FINISHED and outcome.rounds < last:
                 outcome.status = STOPPED_EARLY
+
+    def left(self, planned: Iterable[Run] | None = None) -> list[Run]:
+        """Unfinished runs: of some planned ones, or of all."""
+        some = self.outcomes.values() if planned is None else [self.outcomes[run.name] for run in planned]
+        return [outcome.run for outcome in some if outcome.status == UNFINISHED]
 
     def rerun(self, seeds: Sequence[int]) -> dict[str, list[Outcome]]:
         """Runs the best point of each configuration with fresh seeds; returns their outcomes by configuration.
