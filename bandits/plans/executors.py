@@ -276,8 +276,6 @@ class Local(Executor):
 
     executes = True
 
-    executes = True
-
     def __init__(self, workers: int):
         """Initializes the executor without starting a process.
 
@@ -334,6 +332,8 @@ class Local(Executor):
 
 class Ray(Executor):
     """A Ray cluster with one task per run. Ray repeats a task up to twice if its process or machine is lost."""
+
+    executes = True
 
     def __init__(self, address: str | None, workers: int, cores: int):
         """Connects to a cluster, or starts a local one.
