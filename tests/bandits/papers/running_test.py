@@ -1,6 +1,5 @@
 """Tests of bandits.papers.running: figures of a toy experiment are run, or found finished."""
 
-import dataclasses
 import functools
 import json
 
@@ -38,11 +37,9 @@ def test_configurations_run_alone_and_others_count_once_they_are_finished(play, 
 
 
 def test_a_job_array_holds_what_can_be_played_now(play, tmp_path, capfd):
-    arms = (
-        Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1",)),
-        Configuration("far", ("far",), ("--rate=1",)),
-    )
-    assert play(toy_figure(configurations=arms, claims=(), published=()), "--executor=slurm_script") == 0
+    searched = Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1",))
+    far = Configuration("far", ("far",), ("--rate=1",))
+    assert play(toy_figure(configurations=(searched, far), claims=(), published=()), "--executor=slurm_script") == 0
     assert "6 runs in " in capfd.readouterr().out  # Two points on two tuning seeds; what is picked is not known yet.
     commands = (tmp_path / "r" / "commands.txt").read_text().splitlines()
     assert sum("--seed=100" in line for line in commands) == 2
@@ -101,7 +98,7 @@ def test_data_that_is_not_there_is_one_message_before_anything_is_run(play, tmp_
     with pytest.raises(UsageError, match=r"--figure=f1: There is no toy\.sqlite"):
         play(toy_figure())
     assert not list(tmp_path.glob("r/runs/*"))
-    figures = [dataclasses.replace(toy_figure(), name=name) for name in ("a", "b")]
+    figures = [toy_figure(name=name) for name in ("a", "b")]
     with pytest.raises(UsageError, match=r"^--figure=a,b: There is no toy\.sqlite\.$"):
         running.check_data(figures, tmp_path, None)
 
