@@ -1,5 +1,3 @@
-"""Tests of bandits.papers.claims, with numbers made by hand."""
-
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -20,16 +18,11 @@ MEASURES = Measure("score", "score"), Measure("loss", "loss", smallest=True)
 
 @dataclasses.dataclass(frozen=True)
 class Values:
-    """Numbers of a configuration by seed.
-
-    `fixed` is the recorded reward of its best fixed action, NaN where that is unknown; `picked` is a searched rate.
-    """
-
     label: str
-    numbers: Sequence[float] = ()
+    numbers: Sequence[float] = ()  # By seed.
     measure: str = "score"
-    fixed: float | None = None
-    picked: float | None = None
+    fixed: float | None = None  # Recorded reward of its best fixed action, NaN where that is unknown.
+    picked: float | None = None  # A searched rate.
     is_edge: bool | None = None
     diverged: Sequence[int] = ()
 
@@ -92,11 +85,6 @@ def test_differences_are_of_equal_seeds():
     # Seeds differ by far more than configurations do; each pair by 0.5 ± 0.1.
     verdict = _judge(ORDER, Values("a", (10.5, 20.6, 30.4)), Values("b", (10.0, 20.0, 30.0, 77.0)))
     assert (verdict.status, verdict.seeds) == (AGREES, 3)
-
-
-@pytest.mark.parametrize(("count", "status"), [(5, INCONCLUSIVE), (6, AGREES)])
-def test_the_same_difference_in_every_seed_is_significant_from_six_seeds_on(count, status):
-    assert _judge(ORDER, Values("a", [2.0] * count), Values("b", [1.0] * count)).status == status
 
 
 def test_the_interval_and_p_are_reported_beside_the_means():
@@ -301,9 +289,7 @@ def test_a_stated_range_is_tested_at_its_nearest_end(low, high, status):
     assert _judge(_claim("between", "a", low=low, high=high), ours).status == status
     distance = _judge(_claim("between", "a", "b", low=low, high=high), ours, Values("b", (4.0, 4.0, 4.0)))
     assert distance.status == status  # Without a sign.
-    assert distance.why.startswith(
-        f"a 2.00, b 4: apart by 2.00 (1.75 to 2.25); stated {low:g} to {high:g}; adjusted p "
-    )
+    assert distance.why.startswith(f"a 2.00, b 4: apart by 2.00 (1.75 to 2.25); stated {low:g} to {high:g}; adjusted")
     assert _judge(_claim("between", "a", low=low, high=high), ours, data_kind=STAND_IN).status == NOT_COMPARABLE
 
 
@@ -327,7 +313,6 @@ def test_steady_seeds_are_judged_by_the_interval_of_their_deviation(within, stat
         ((3.9, 4.0, 4.1), AGREES),
         ((2.0, 4.0, 6.0), INCONCLUSIVE),
         ((1.9, 2.0, 2.1), DISAGREES),
-        ((4.0,), INCONCLUSIVE),
     ],
 )
 def test_a_configuration_is_compared_with_the_best_fixed_action_that_its_runs_recorded(ours, status):

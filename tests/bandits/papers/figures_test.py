@@ -1,5 +1,3 @@
-"""Tests of bandits.papers.figures: the published figures of all papers."""
-
 import pandas as pd
 import pytest
 
@@ -127,7 +125,6 @@ def test_numbers_stand_where_the_texts_have_them(figure, label, measure, value, 
 
 
 def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
-    """Each text's own figures, taken for ours, agree with its claims."""
     contradicted, checked = [], 0
     for figure in figures.load(figures.PAPER).values():
         # Twenty seeds that are all alike: p is tiny, by the sign test.
@@ -144,7 +141,6 @@ def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
 
 @pytest.fixture
 def one_file(tmp_path, monkeypatch):
-    """Has a single file with a figure, and returns its path."""
     path = tmp_path / "x.toml"
     path.write_text("""[text]
 title = "T"

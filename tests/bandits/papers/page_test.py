@@ -1,5 +1,3 @@
-"""Tests of bandits.papers.page."""
-
 import dataclasses
 
 import pytest
@@ -11,14 +9,11 @@ from tests.bandits.papers.toy_records import BASELINES, NEAR, save, score_table,
 
 
 def _task(name: str, *configurations: Configuration) -> Figure:
-    """Returns a figure of this project, without claims."""
     return toy_figure(own=True, name=name, about=f"{name}: a task", configurations=configurations, claims=())
 
 
 @pytest.fixture
 def known(monkeypatch):
-    """Has the page know these figures alone, at both scales."""
-
     def use(*known_figures: Figure) -> None:
         def load(scale: str) -> dict[str, Figure]:
             found = {one.name: dataclasses.replace(one, scale=scale) for one in known_figures}

@@ -1,5 +1,3 @@
-"""Tests of bandits.papers.pictures."""
-
 import dataclasses
 
 from bandits import metrics

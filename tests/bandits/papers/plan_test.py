@@ -1,5 +1,3 @@
-"""Tests of bandits.papers.plan: what a measure takes from runs."""
-
 import math
 
 import numpy as np
@@ -12,8 +10,6 @@ from data.errors import UsageError
 from tests.bandits.papers.toy_figures import toy_figure, toy_runs
 
 RISES = [0.1, 0.5, 0.2, 0.4]
-
-
 PEAKS = [[0.1, 0.9, 0.2], [0.8, 0.3, 0.1], [0.6, 0.5, 0.2], [0.7, 0.4, 0.1]]  # Means of even seeds: 0.35, 0.7, 0.2.
 
 
@@ -44,7 +40,6 @@ def test_a_measure_is_taken_at_its_round(tmp_path, at, seeds, expected):
 @pytest.mark.parametrize(
     ("measure", "at", "column"),
     [
-        (Measure("m", "reward", 10), 2, "reward"),
         (Measure("m", "reward", 11), 3, "reward"),  # Rounded up.
         (Measure("m", "reward", "last 20"), "last 4", "reward"),
         (Measure("m", "reward", "rounds to 0.5"), "rounds to 0.5", "reward"),

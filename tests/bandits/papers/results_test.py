@@ -1,5 +1,3 @@
-"""Tests of bandits.papers.results: records of runs, and what they are compared with."""
-
 import dataclasses
 import json
 

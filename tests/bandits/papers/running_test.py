@@ -1,5 +1,3 @@
-"""Tests of bandits.papers.running: figures of a toy experiment are run, or found finished."""
-
 import functools
 import json
 
@@ -19,7 +17,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def play(tmp_path, monkeypatch):
-    """Reproduces toy figures in this process and returns the exit status."""
     return functools.partial(reproduce_toy, tmp_path, monkeypatch)
 
 
@@ -47,10 +44,8 @@ def test_a_job_array_holds_what_can_be_played_now(play, tmp_path, capfd):
 
 
 def test_a_failed_run_is_reported_at_the_end_and_the_others_are_drawn(play, tmp_path, capfd):
-    arms = (
-        Configuration("near", ("near",), ("--rate=0.1",)),
-        Configuration("far", ("far",), ("--rate=1", "--fails_at=1")),
-    )
+    flags = {"near": ("--rate=0.1",), "far": ("--rate=1", "--fails_at=1")}
+    arms = tuple(Configuration(name, (name,), own) for name, own in flags.items())
     assert play(toy_figure(configurations=arms), "--repeat=1") == 1
     captured = capfd.readouterr()
     assert "section 2: near is better [no score of far]" in captured.out
@@ -60,8 +55,7 @@ def test_a_failed_run_is_reported_at_the_end_and_the_others_are_drawn(play, tmp_
     assert (tmp_path / "r" / "f1" / "f1.png").exists()
 
 
-def test_the_best_point_of_a_search_counts_and_its_values_are_reported(play, tmp_path):
-    """The point is picked on the tuning seeds, which give no value."""
+def test_the_best_point_of_a_search_on_tuning_seeds_counts_and_its_values_are_reported(play, tmp_path):
     arms = (Configuration("searched", ("searched",), (), sweeps=("rate=0.01;0.1;1",)),)
     published = (Published("searched", "rate", 0.2, "Table 1"),)
     figure = toy_figure(configurations=arms, published=published, claims=(), curves=())

@@ -23,8 +23,8 @@ def folder(tmp_path):
     return opened
 
 
-def _checkpoints(folder: run_folder.RunFolder) -> list[str]:
-    return sorted(path.name for path in (folder.path / "checkpoints").iterdir())
+def _config(folder: run_folder.RunFolder) -> dict:
+    return json.loads(folder.config_path.read_text())
 
 
 def _path(folder: run_folder.RunFolder, round_num: int):
@@ -55,7 +55,7 @@ def _refusal(folder: run_folder.RunFolder, checksum: str = "digest", **changes) 
 
 
 def test_config_records_flags_seed_data_versions_and_command(folder):
-    config = json.loads(folder.config_path.read_text())
+    config = _config(folder)
     assert config["flags"] == FLAGS
     assert (config["seed"], config["data_checksum"]) == (3, "digest")
     assert {"python", "tensorflow", "tensorflow-federated", "numpy"} <= set(config["versions"])
@@ -80,28 +80,21 @@ def test_a_setting_that_this_version_lacks_is_named(folder):
 def test_a_run_may_grow_longer(folder):
     continued = run_folder.RunFolder(folder.path)
     continued.open(FLAGS | {"total_rounds": 20}, "digest")
-    assert json.loads(folder.config_path.read_text())["flags"]["total_rounds"] == 10  # Until it goes on.
+    assert _config(folder)["flags"]["total_rounds"] == 10  # Until it goes on.
     continued.record_continuation(10)
-    assert json.loads(folder.config_path.read_text())["flags"]["total_rounds"] == 20
+    assert _config(folder)["flags"]["total_rounds"] == 20
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"flags": '])
+@pytest.mark.parametrize("content", ["", "[]", "{}"])
 def test_a_damaged_config_is_named(folder, content):
     folder.config_path.write_text(content)
     assert f"{folder.config_path} is not readable" in _refusal(folder)
 
 
-def _config(folder: run_folder.RunFolder) -> dict:
-    return json.loads(folder.config_path.read_text())
-
-
 def _tree(path: pathlib.Path) -> dict[str, tuple[int, bytes]]:
     """Modification time and content of each file below a folder."""
-    return {
-        str(file.relative_to(path)): (file.stat().st_mtime_ns, file.read_bytes())
-        for file in path.rglob("*")
-        if file.is_file()
-    }
+    files = [file for file in path.rglob("*") if file.is_file()]
+    return {str(file.relative_to(path)): (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
 
 
 @pytest.mark.parametrize("number", [None, 2, 4])
@@ -148,12 +141,6 @@ def test_a_restart_moves_all_files_of_the_run_aside(folder, capsys):
     assert _config(folder)["flags"]["rate"] == 0.2
 
 
-def test_a_file_in_the_folders_place_is_a_usage_error_that_names_the_flags(tmp_path):
-    (tmp_path / "toy").write_text("")
-    with pytest.raises(UsageError, match=f"{tmp_path / 'toy'} cannot be written.*--root_output_dir"):
-        run_folder.RunFolder(tmp_path / "toy").open(FLAGS, "digest")
-
-
 def test_a_checkpoint_returns_exactly_what_was_saved(folder):
     folder.save_checkpoint(4, LEAVES)
     round_num, leaves = folder.newest_checkpoint(LEAVES, 10)
@@ -166,16 +153,14 @@ def test_a_checkpoint_returns_exactly_what_was_saved(folder):
 def test_the_last_three_checkpoints_are_kept_and_one_beyond_the_last_round_is_not_used(folder):
     _save(folder, 1, 2, 10, 9, 11)
     _save(folder, 100)
-    assert _checkpoints(folder) == ["round_00000010.npz", "round_00000011.npz", "round_00000100.npz"]
+    assert set((folder.path / "checkpoints").iterdir()) == {_path(folder, number) for number in (10, 11, 100)}
     assert (_newest_round(folder), _newest_round(folder, last_round=99)) == (100, 11)
 
 
 DAMAGES = {
     "empty": lambda content: b"",
-    "truncated": lambda content: content[: len(content) // 2],
     "without_its_last_byte": lambda content: content[:-1],
     "wrong_bytes_inside": lambda content: content[:100] + b"\xff" * 60 + content[160:],
-    "no_archive": lambda content: b"not a checkpoint" * 30,
 }
 
 
@@ -235,9 +220,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(folder, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        Failure, match=f"{_path(folder, 6)} cannot be written .No space left on device.. Everything that was"
-    ):
+    with pytest.raises(Failure, match=f"{_path(folder, 6)} cannot be written .No space left on device.. Everything"):
         _save(folder, 6)
     assert _tree(folder.path) == before
     assert _newest_round(folder) == 5

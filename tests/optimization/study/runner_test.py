@@ -46,24 +46,19 @@ class Toy(runner.Rounds):
 
 
 class BreakdownError(Exception):
-    """What a round may raise."""
+    pass
 
 
-def _break_in(round_num: int):
+def _raise_in(round_num: int, error: Exception):
     def before(current: int):
         if current == round_num:
-            raise BreakdownError
+            raise error
 
     return before
 
 
-def _signal_in(round_num: int, *signums: int):
-    def before(current: int):
-        if current == round_num:
-            for signum in signums:
-                signal.raise_signal(signum)
-
-    return before
+def _signal_in(round_num: int, signum: int):
+    return lambda current: signal.raise_signal(signum) if current == round_num else None
 
 
 @pytest.fixture
@@ -122,17 +117,17 @@ def test_metrics_also_go_to_tensorboard(folder):
     assert found == {("toy/first", 1): 1.0, ("toy/second", 1): 5.0, ("toy/eval", 1): 6.0}
 
 
-@pytest.mark.parametrize("broken", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("broken", [1, 4, 7])
 @pytest.mark.parametrize("checkpoint", [0, 2, 3])
 def test_a_run_that_broke_off_in_a_round_continues_to_the_same_metrics(folder, whole, broken, checkpoint):
     with pytest.raises(BreakdownError):
-        _run(Toy(_break_in(broken)), folder, checkpoint=checkpoint)
+        _run(Toy(_raise_in(broken, BreakdownError())), folder, checkpoint=checkpoint)
     _assert_as_whole(_run(Toy(), folder, checkpoint=checkpoint), folder, whole)
 
 
 def test_a_truncated_newest_checkpoint_costs_rounds_but_changes_nothing(folder, whole, capsys):
     with pytest.raises(BreakdownError):
-        _run(Toy(_break_in(7)), folder)
+        _run(Toy(_raise_in(7, BreakdownError())), folder)
     newest = folder.path / "checkpoints" / "round_00000006.npz"
     newest.write_bytes(newest.read_bytes()[:200])
     toy, folder = Toy(), _reopened(folder)
@@ -187,7 +182,7 @@ def test_a_changed_digit_in_an_old_row_is_refused(folder):
 
 def test_changes_after_the_checkpoint_and_of_the_time_do_not_matter(folder):
     with pytest.raises(BreakdownError):
-        _run(Toy(_break_in(6)), folder)
+        _run(Toy(_raise_in(6, BreakdownError())), folder)
     _change(folder.metrics_path, 5, "toy/first", "7")
     _change(folder.metrics_path, 1, "seconds", "9")
     _run(Toy(), _reopened(folder))
@@ -207,12 +202,8 @@ def test_a_signal_lets_the_round_finish_saves_it_and_is_reported(folder, as_prog
 
 
 def test_a_failure_in_a_round_is_raised_once_the_rounds_before_are_saved(folder, whole):
-    def fail(round_num: int):
-        if round_num == 4:
-            raise Failure("The worker died.")
-
     with pytest.raises(Failure) as caught:
-        _run(Toy(fail), folder, checkpoint=100)
+        _run(Toy(_raise_in(4, Failure("The worker died."))), folder, checkpoint=100)
     assert str(caught.value) == f"Round 4 failed: The worker died. The run is in {folder.path}."
     assert _rounds_of_checkpoints(folder) == [3]
     toy = Toy()
@@ -221,8 +212,6 @@ def test_a_failure_in_a_round_is_raised_once_the_rounds_before_are_saved(folder,
 
 
 class Ending(Toy):
-    """Ends after the first round whose weights add up to 10 or more."""
-
     def is_finished(self, state: ToyState, round_num: int) -> bool:
         return round_num > 0 and state.weights.sum() >= 10
 
