@@ -164,7 +164,6 @@ def test_seeds_come_together(run, folder):
     _assert_same(runs.metrics[runs.metrics["seed"] == 7].iloc[:, 2:].reset_index(drop=True), run.metrics)
     assert len(runs.plot("bandits/round_rewards").axes[0].collections) == 1  # Bars of the interval.
     pd.testing.assert_frame_equal(bandits.load(folder / "seeds").metrics, runs.metrics)
-    assert len(bandits.load(folder / "seeds" / "seed_6").metrics) == 4
 
 
 def test_a_run_with_callbacks_in_an_event_loop_is_the_same_and_keeps_its_folder(run, folder, capfd):
@@ -274,9 +273,8 @@ def test_a_frame_is_a_table_like_a_file_and_continued_with_equal_rows_only(wine,
 
 
 def test_other_studies_run_and_take_tables(wine, folder):
-    ads = bandits.ads.run(rates=[0.1, 0.3], total_rounds=3, root_output_dir=folder, experiment_name="ads")
-    assert ads.flags["rates"] == "0.1,0.3"
-    assert ads.weights is None
+    ads = bandits.ads.run(rates=[0.1, 0.3], total_rounds=2, root_output_dir=folder, experiment_name="ads")
+    assert (ads.flags["rates"], ads.weights) == ("0.1,0.3", None)
     chosen = bandits.client_selection.run(table=wine, root_output_dir=folder, **COLUMNS)
     assert chosen.flags["client_selection"] == "ucb_cs"
     assert len(posterior.run(table=wine, algorithm="fedavg", root_output_dir=folder, **COLUMNS).metrics) == 2

@@ -61,11 +61,15 @@ def _signal_in(round_num: int, signum: int):
     return lambda current: signal.raise_signal(signum) if current == round_num else None
 
 
+def _opened(path: pathlib.Path) -> run_folder.RunFolder:
+    folder = run_folder.RunFolder(path)
+    folder.open({}, "")
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path):
-    opened = run_folder.RunFolder(tmp_path / "toy")
-    opened.open({}, "")
-    return opened
+    return _opened(tmp_path / "toy")
 
 
 def _run(toy: Toy, folder: run_folder.RunFolder, total=TOTAL, every=3, checkpoint=2) -> runner.Outcome:
@@ -75,10 +79,7 @@ def _run(toy: Toy, folder: run_folder.RunFolder, total=TOTAL, every=3, checkpoin
 def _metrics(folder: run_folder.RunFolder) -> list[dict[str, str]]:
     """Rows of metrics.csv without the elapsed time."""
     with open(folder.metrics_path, newline="") as file:
-        rows = list(csv.DictReader(file))
-    for row in rows:
-        del row["seconds"]
-    return rows
+        return [{name: value for name, value in row.items() if name != "seconds"} for row in csv.DictReader(file)]
 
 
 def _rounds_of_checkpoints(folder: run_folder.RunFolder) -> list[int]:
@@ -88,8 +89,7 @@ def _rounds_of_checkpoints(folder: run_folder.RunFolder) -> list[int]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """Outcome and metrics of a run without interruption."""
-    folder = run_folder.RunFolder(tmp_path_factory.mktemp("whole") / "toy")
-    folder.open({}, "")
+    folder = _opened(tmp_path_factory.mktemp("whole") / "toy")
     return _run(Toy(), folder), _metrics(folder)
 
 
@@ -107,13 +107,10 @@ def test_checkpoints_are_written_every_so_many_rounds_and_after_the_last(folder,
 
 def test_metrics_also_go_to_tensorboard(folder):
     _run(Toy(), folder, total=1)
-    found = {}
-    for path in folder.path.glob("events.out.tfevents.*"):
-        for record in tf.data.TFRecordDataset(str(path)):
-            event = tf.compat.v1.Event.FromString(record.numpy())
-            for value in event.summary.value:
-                found[value.tag, event.step] = value.simple_value
-    found = {key: value for key, value in found.items() if key[0] != "seconds"}
+    (path,) = folder.path.glob("events.out.tfevents.*")
+    events = [tf.compat.v1.Event.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(path))]
+    found = {(value.tag, event.step): value.simple_value for event in events for value in event.summary.value}
+    del found["seconds", 1]
     assert found == {("toy/first", 1): 1.0, ("toy/second", 1): 5.0, ("toy/eval", 1): 6.0}
 
 
@@ -130,22 +127,13 @@ def test_a_truncated_newest_checkpoint_costs_rounds_but_changes_nothing(folder, 
         _run(Toy(_raise_in(7, BreakdownError())), folder)
     newest = folder.path / "checkpoints" / "round_00000006.npz"
     newest.write_bytes(newest.read_bytes()[:200])
-    toy, folder = Toy(), _reopened(folder)
+    toy, folder = Toy(), _opened(folder.path)
     outcome = _run(toy, folder)
     assert toy.rounds_run == [5, 6, 7]
-    assert [entry["after_round"] for entry in _config(folder)["continuations"]] == [4]
+    continuations = json.loads(folder.config_path.read_text())["continuations"]
+    assert [entry["after_round"] for entry in continuations] == [4]
     assert f"Warning: checkpoint {newest} is not readable" in capsys.readouterr().err
     _assert_as_whole(outcome, folder, whole)
-
-
-def _reopened(folder: run_folder.RunFolder) -> run_folder.RunFolder:
-    opened = run_folder.RunFolder(folder.path)
-    opened.open({}, "")
-    return opened
-
-
-def _config(folder: run_folder.RunFolder) -> dict:
-    return json.loads(folder.config_path.read_text())
 
 
 def test_metrics_and_events_are_on_the_disk_before_their_checkpoint(folder, monkeypatch):
@@ -176,7 +164,7 @@ def test_a_changed_digit_in_an_old_row_is_refused(folder):
     _change(folder.metrics_path, 2, "toy/second", "4.25")
     changed = folder.metrics_path.read_bytes()
     with pytest.raises(Failure, match=r"metrics.csv was changed: its rows up to round 4 do not match"):
-        _run(Toy(), _reopened(folder))
+        _run(Toy(), _opened(folder.path))
     assert folder.metrics_path.read_bytes() == changed
 
 
@@ -185,7 +173,7 @@ def test_changes_after_the_checkpoint_and_of_the_time_do_not_matter(folder):
         _run(Toy(_raise_in(6, BreakdownError())), folder)
     _change(folder.metrics_path, 5, "toy/first", "7")
     _change(folder.metrics_path, 1, "seconds", "9")
-    _run(Toy(), _reopened(folder))
+    _run(Toy(), _opened(folder.path))
     assert len(_metrics(folder)) == TOTAL
 
 
