@@ -141,6 +141,18 @@ def test_what_is_never_reached_counts_as_reached_after_the_last_round():
     assert _judge(tolerant, Values("a", [1.0] * 8), Values("b", [NEVER] * 8)).status == DISAGREES
 
 
+@pytest.mark.parametrize(("last", "status"), [(0.2, AGREES), (0.895, INCONCLUSIVE)])
+def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose_it(last, status):
+    measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
+    peaks = Values("a", [NAN, 0.9] * 6, "peak")
+    ends = Values("b", [last + 0.001 * seed for seed in range(12)], "end")
+    found = _results(_figure(_claim("order", "a @ peak", "b @ end"), measures=measures), [peaks, ends])
+    ((verdict,), _) = claims.judge(found)
+    assert (verdict.status, verdict.seeds) == (status, 6)
+    assert f"b {found.estimate('b', 'end').text().partition(' ')[0]}: " in verdict.why  # The mean of all seeds.
+    assert " over 6 seeds that both have;" in verdict.why
+
+
 def test_less_is_better_where_the_measure_says_so():
     values = Values("a", (1.0, 1.1, 0.9), "loss"), Values("b", (3.0, 3.0, 3.0), "loss")
     assert _judge(_claim("order", "a @ loss", "b @ loss"), *values).status == AGREES

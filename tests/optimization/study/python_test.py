@@ -111,9 +111,7 @@ def _left_by_ads(path: pathlib.Path, rows: int = 1, seed: int = 1, **about) -> N
 def test_runs_that_cannot_be_read_are_left_out_with_a_warning(tmp_path):
     _left_by_ads(tmp_path / "whole")
     _left_by_ads(tmp_path / "first_round", rows=0)
-    with pytest.warns(
-        UserWarning, match="A run is left out: .*first_round/metrics.csv has no finished round"
-    ) as message:
+    with pytest.warns(UserWarning, match="A run is left out: .*first_round/metrics.csv has no finished") as message:
         assert repr(bandits.load(tmp_path)) == f"<run {tmp_path / 'whole'}, 1 round>"
     assert message[0].filename == __file__
     with pytest.raises(UsageError, match=r"first_round/metrics.csv has no finished round yet"):
@@ -222,9 +220,7 @@ def test_rewards_of_ones_own_are_paid(run, folder):
 
 def test_other_objects_leave_nothing(run, folder, capsys):
     before = sorted(folder.iterdir())
-    own = bandits.run(
-        policy=lambda predicted_rewards: tf.nn.softmax(predicted_rewards / 0.05), root_output_dir=folder, **SHORT
-    )
+    own = bandits.run(policy=lambda rewards: tf.nn.softmax(rewards / 0.05), root_output_dir=folder, **SHORT)
     _assert_close(own.metrics, run.metrics)
     assert sorted(folder.iterdir()) == before
     assert "The run's files are deleted when this process ends: policy " in capsys.readouterr().err
