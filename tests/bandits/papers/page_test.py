@@ -95,7 +95,7 @@ def test_a_page_has_own_figures_with_differences_and_what_they_mean(tmp_path, kn
 
 
 @pytest.mark.parametrize(("tried", "is_reported"), [("0.1;0.2;0.5", True), ("0.01;0.1;0.5", False), ("0.1;0.2", False)])
-def test_a_pick_at_the_edge_of_three_or_more_is_reported(tmp_path, known, tried, is_reported):
+def test_a_best_point_at_the_edge_of_three_or_more_is_reported(tmp_path, known, tried, is_reported):
     arms = (Configuration("near", ("near",), ()), Configuration("far", ("far",), (), sweeps=(f"rate={tried}",)))
     figure = toy_figure(configurations=arms)
     known(figure)
