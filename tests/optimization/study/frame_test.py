@@ -43,7 +43,6 @@ class Rounds(runner.Rounds):
 
 class Toy(frame.PlainStudy[cli.Settings, Any]):
     usage = "A toy."
-    shown_in_presets = ("rate",)
     chosen = "rate"
     columns = (WEIGHT, ERROR)
     headline = ranked_by = WEIGHT
