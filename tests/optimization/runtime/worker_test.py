@@ -136,7 +136,6 @@ def test_aggregators_give_the_own_workers_results(contexts, kind):
 
 @pytest.fixture(scope="module")
 def collection(contexts):
-    """What collects updates, a model, and a cohort."""
     cohort = [linear_rounds.client(number, size) for number, size in enumerate((5, 1, 0, 8, 3, 2))]
     return algorithms.build_collection(linear_rounds.definition(cohort_size=6)), linear_rounds.INITIAL, cohort
 
@@ -204,7 +203,6 @@ class _Counting:
 
 @pytest.fixture(scope="module")
 def own(contexts):
-    """What computes alone, without splitting anything."""
     return contexts[1].workers[0]
 
 

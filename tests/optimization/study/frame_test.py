@@ -216,8 +216,6 @@ def test_a_signal_in_the_last_round_finishes_that_run_and_starts_no_other(study,
 
 
 class Observer:
-    """Records its calls, and can fail in a round."""
-
     def __init__(self, fails_in: int = 0):
         self.seen: list[Any] = []
         self._fails_in = fails_in
@@ -291,8 +289,6 @@ def test_every_method_of_a_callback_is_optional_but_not_all(execute, tmp_path):
 
 
 class Newer(Toy):
-    """A later version, which has one setting more."""
-
     def define(self, flags: cli.FlagSet) -> None:
         super().define(flags)
         flags.add(Setting("proximal", float, "pull to the start", 0.0))
