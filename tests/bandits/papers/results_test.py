@@ -104,7 +104,6 @@ def test_damaged_records_are_named(tmp_path, lines, message):
     [
         ("--max_examples_per_client=9", ""),
         ("--bandits_deploy_freq=5", "above the uniform policy"),
-        ("--client_selection=pow_d", ""),
         ("--reward_drift=abrupt", "above the uniform policy"),
         ("--server_learning_rate=0.02", "at a normalized score of 0.50"),
     ],
