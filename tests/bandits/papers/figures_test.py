@@ -1,5 +1,3 @@
-"""Tests of bandits.papers.figures: the published figures of all papers."""
-
 import pandas as pd
 import pytest
 
@@ -33,16 +31,13 @@ def test_a_panel_has_the_runs_of_its_own_data_set_alone(panels, task):
         assert {figure.first_run(arm).settings.task_type for arm in figure.configurations} == {task}
 
 
-def test_a_file_s_name_chooses_all_of_its_figures_and_tables():
-    names = [one.name for one in figures.choose("agarwal2023", figures.PAPER)]
-    assert {"1a", "2d", "3a", "3b", "4a", "4c", "section5.2_optimizer", "table1", "table9"} <= set(names)
-    assert {one.text for one in figures.choose("agarwal2023", figures.SMALL)} == {"Agarwal, McMahan and Xu 2023"}
-
-
-def test_all_of_the_texts_and_this_project_s_own_are_apart():
-    own, texts = (figures.choose(name, figures.PAPER) for name in ("flagship", "all"))
+def test_a_file_s_name_chooses_its_figures_and_all_is_every_paper_without_this_project_s_figures():
+    agarwal, own, papers = (figures.choose(name, figures.PAPER) for name in ("agarwal2023", "flagship", "all"))
+    assert {figure.text for figure in agarwal} == {"Agarwal, McMahan and Xu 2023"}
+    assert {"1a", "2d", "section5.2_optimizer", "table9"} <= {figure.name for figure in agarwal}
     assert {figure.text for figure in own} == {"this project"}
-    assert {figure.name for figure in own + texts} == {*figures.load(figures.PAPER)}
+    assert {figure.name for figure in own + papers} == {*figures.load(figures.PAPER)}
+    assert len(own + papers) == len(figures.load(figures.PAPER))
 
 
 @pytest.mark.parametrize("scale", list(figures.SCALES))
@@ -61,7 +56,6 @@ def test_every_figure_can_be_rehearsed_and_is_then_not_judged(scale, rounds):
         rehearsal.check()
         assert max(rehearsal.first_run(one).rounds for one in rehearsal.configurations) <= rounds
         assert [one.label for one in rehearsal.configurations] == [one.label for one in figure.configurations]
-        assert rehearsal.about == f"Rehearsal of {rounds} rounds, no result: {figure.about}"
         assert (rehearsal.claims, rehearsal.published, rehearsal.reference) == ((), (), None)
         assert {one.status for one in claims.judge(results.Results(rehearsal))[0]} == set()
 
@@ -118,13 +112,7 @@ def test_every_published_number_and_claim_is_of_an_arm_and_measure():
         ("section5.2_optimizer", "SO Adam", "average_reward", 0.81, 0.01),
         ("table1", "Greedy", "client_learning_rate", 0.2, 0.0),
         ("ucb_cs_table1", "pow_d, m=2", "jain_index", 0.89, 0.01),
-        (
-            "mab_fl_table2",
-            "fedavg_epochs_per_round=4",
-            "deviation",
-            0.020,
-            0.001,
-        ),  # Tolerance: the last digit of the table.
+        ("mab_fl_table2", "fedavg_epochs_per_round=4", "deviation", 0.020, 0.001),  # The unit is the last digit's.
         ("fedkp_table5.1", "FedKPPA, alpha=10", "accuracy_1000", 0.864, 0.001),
         ("fedkp_table5.2", "FedKP_cm, alpha=0.1", "rounds_accuracy_0.4", 588, 1),
         ("fedkp_table5.2", "FedPA, alpha=0.01", "rounds_accuracy_0.3", None, None),
@@ -137,7 +125,6 @@ def test_numbers_stand_where_the_texts_have_them(figure, label, measure, value, 
 
 
 def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
-    """Each text's own figures, taken for ours, agree with its claims."""
     contradicted, checked = [], 0
     for figure in figures.load(figures.PAPER).values():
         # Twenty seeds that are all alike: p is tiny, by the sign test.
@@ -150,34 +137,6 @@ def test_no_claim_contradicts_the_numbers_that_its_text_publishes():
         contradicted += [(figure.name, one.why) for one in verdicts if one.status == DISAGREES]
     assert contradicted == []
     assert checked > 40
-
-
-@pytest.fixture
-def one_file(tmp_path, monkeypatch):
-    """Has a single file with a figure, and returns its path."""
-    path = tmp_path / "x.toml"
-    path.write_text("""[text]
-title = "T"
-binary = "run_ads"
-data_kind = "paper's data"
-small_data_kind = "stand-in"
-[f]
-about = "A"
-repeat = 1
-flags = "--rounds=1"
-[f.measures.reward]
-column = "reward"
-[[f.arms]]
-as = ""
-twice = "--rounds=2"
-four = "--rounds=4"
-[f.small]
-repeat = 1
-data = "D"
-flags = "--rounds=5"
-""")
-    monkeypatch.setattr(figures, "_FOLDER", tmp_path)
-    return path
 
 
 def test_files_have_known_keys_and_each_claim_one_kind():
@@ -193,16 +152,20 @@ def test_files_have_known_keys_and_each_claim_one_kind():
     assert kinds == set(DATA_KINDS)
 
 
-def test_a_key_that_a_file_must_not_have_is_named(one_file):
-    one_file.write_text(one_file.read_text().replace('about = "A"', 'about = "A"\ncurve = 1'))
+def test_a_key_that_a_file_must_not_have_is_named(tmp_path, monkeypatch):
+    lines = ["[text]", 'title = "T"', "[f]", "repeat = 1", "curve = 1", "[f.measures.reward]", 'column = "reward"']
+    (tmp_path / "x.toml").write_text("\n".join(lines))
+    monkeypatch.setattr(figures, "_FOLDER", tmp_path)
     with pytest.raises(ValueError, match=r"x\.toml, f: .*curve"):
         figures.load("paper")
 
 
-@pytest.mark.parametrize(("scale", "expected"), [("paper", ("1", "2", "4")), ("small", ("5", "5", "5"))])
-def test_a_later_value_of_a_flag_counts(one_file, scale, expected):
-    configurations = figures.load(scale)["f"].configurations
-    assert tuple(one.arguments[-1].removeprefix("--rounds=") for one in configurations) == expected
+@pytest.mark.parametrize(
+    ("small", "expected"), [(None, ["--rounds=1", "--rounds=2"]), ({"flags": "--rounds=5"}, ["--rounds=5"] * 2)]
+)
+def test_a_later_value_of_a_flag_counts(small, expected):
+    table = {"flags": "--rounds=1", "arms": [{"as": "", "twice": "--rounds=2"}]}
+    assert [one.arguments[-1] for one in figures._configurations_of(table, small)] == expected
 
 
 def test_arms_are_the_product_of_their_axes():

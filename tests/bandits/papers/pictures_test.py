@@ -1,5 +1,3 @@
-"""Tests of bandits.papers.pictures."""
-
 import dataclasses
 
 from bandits import metrics
@@ -10,20 +8,17 @@ from tests.bandits.papers.toy_figures import toy_figure, toy_runs
 def test_a_picture_names_stand_in_data(tmp_path, monkeypatch):
     figure = toy_figure(curves=(metrics.ROUND_REWARD,), data_kind="stand-in", data="a toy")
     finished = {}
-    for label, rewards in (("near", [0.5, 0.51, 0.53]), ("far", [0.09, 0.11, 0.12])):
-        finished[label] = list(toy_runs(tmp_path, label, *({metrics.ROUND_REWARD: [one]} for one in rewards)).values())
+    for label in ("near", "far"):
+        by_seed = toy_runs(tmp_path, label, *({metrics.ROUND_REWARD: [reward]} for reward in (0.5, 0.51)))
+        finished[label] = list(by_seed.values())
     drawn = []
     monkeypatch.setattr(pictures.files, "save_picture", lambda picture, path, dpi: drawn.append((picture, path)))
     pictures.draw(figure, finished, tmp_path)
     ((picture, path),) = drawn
     assert path == tmp_path / "f1.png"
     assert picture.get_suptitle() == "Figure 1: a toy"
-    assert (
-        picture.legends[0]
-        .get_title()
-        .get_text()
-        .startswith("Nobody 2020. Stand-in data, not the paper's: a toy. Bars: 95%")
-    )
+    title = picture.legends[0].get_title().get_text()
+    assert title.startswith("Nobody 2020. Stand-in data, not the paper's: a toy. Bars: 95%")
     names = [text.get_text() for text in picture.legends[0].get_texts()]
     assert names[:2] == ["near", "far"]
     references = tuple(dataclasses.replace(one, is_drawn=False) for one in figure.configurations)

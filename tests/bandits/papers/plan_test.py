@@ -1,19 +1,13 @@
-"""Tests of bandits.papers.plan: what a measure takes from runs."""
-
 import math
 
 import numpy as np
 import pytest
 
-from bandits.papers import claims, results
-from bandits.papers.plan import Claim, Figure, Measure
-from bandits.plans.plan import Configuration
+from bandits.papers.plan import Measure
 from data.errors import UsageError
-from tests.bandits.papers.toy_figures import toy_figure, toy_runs
+from tests.bandits.papers.toy_figures import toy_runs
 
 RISES = [0.1, 0.5, 0.2, 0.4]
-
-
 PEAKS = [[0.1, 0.9, 0.2], [0.8, 0.3, 0.1], [0.6, 0.5, 0.2], [0.7, 0.4, 0.1]]  # Means of even seeds: 0.35, 0.7, 0.2.
 
 
@@ -44,7 +38,6 @@ def test_a_measure_is_taken_at_its_round(tmp_path, at, seeds, expected):
 @pytest.mark.parametrize(
     ("measure", "at", "column"),
     [
-        (Measure("m", "reward", 10), 2, "reward"),
         (Measure("m", "reward", 11), 3, "reward"),  # Rounded up.
         (Measure("m", "reward", "last 20"), "last 4", "reward"),
         (Measure("m", "reward", "rounds to 0.5"), "rounds to 0.5", "reward"),
@@ -66,26 +59,3 @@ def test_an_array_of_the_run_folder_is_measured_by_its_mean_or_that_of_absolute_
     for column in ("d.npz:kurtosis", "reward"):
         with pytest.raises(UsageError, match=column.partition(":")[2] or column):
             Measure("m", column).values(found)
-
-
-def _results(tmp_path, figure: Figure, seeds: dict[str, list[dict]]) -> results.Results:
-    planned = {one.label: one for one in figure.configurations}
-    tables = [
-        results.rows_of(figure, planned[label], list(toy_runs(tmp_path, label, *columns).values()), {})
-        for label, columns in seeds.items()
-    ]
-    return results.Results(figure, results.joined(tables))
-
-
-@pytest.mark.parametrize(("last", "holds"), [(0.2, claims.AGREES), (0.9, claims.INCONCLUSIVE)])
-def test_a_fall_after_the_chosen_peak_is_judged_by_the_seeds_that_did_not_choose_it(tmp_path, last, holds):
-    curves = [[0.1, 0.9, last + 0.001 * seed] for seed in range(12)]
-    measures = (Measure("peak", "auc", "chosen peak"), Measure("end", "auc"))
-    falls = Claim("falls", "here", "order", (("arm @ peak",), ("arm @ end",)))
-    figure = toy_figure(configurations=(Configuration("arm", ("arm",), ()),), measures=measures, claims=(falls,))
-    found = _results(tmp_path, figure, {"arm": [{"auc": curve} for curve in curves]})
-    ((verdict, *_), _) = claims.judge(found)
-    assert (verdict.status, verdict.seeds) == (holds, 6)
-    end = found.estimate("arm", "end").text().partition(" ")[0]
-    assert f"end {end}: " in verdict.why  # The mean of all seeds, as in tables.
-    assert " over 6 seeds that both have;" in verdict.why  # 1, 3, ..., 11.

@@ -1,5 +1,3 @@
-"""Tests of bandits.papers.results: records of runs, and what they are compared with."""
-
 import dataclasses
 import json
 
@@ -41,7 +39,6 @@ def test_records_keep_whether_a_pick_was_on_an_edge_of_the_grid_that_ran(tmp_pat
 
 def test_records_of_a_rehearsal_say_so(tmp_path):
     table = recorded(toy_figure().marked(5), "far", [toy_run(tmp_path, 0, score=[0.25])], {})
-    assert table["rehearsal"].tolist() == [5]
     assert save(toy_figure(), table, tmp_path).figure == toy_figure().marked(5)
 
 
@@ -55,25 +52,26 @@ def test_a_run_that_diverged_is_recorded_as_one(tmp_path):
 
 def test_records_hold_what_the_uniform_policy_and_the_best_fixed_action_earn(tmp_path):
     figure = toy_figure(measures=(Measure("reward", "bandits/average_rewards"),), published=())
-    folders = []
-    for seed, noise in enumerate((0.0, 0.5)):
-        folders.append(tmp_path / f"seed_{seed}")
-        folders[-1].mkdir()
-        about = {"format": run_folder.FORMAT, "flags": {"seed": seed, "noise_multiplier": noise}, "command": "run"}
-        (folders[-1] / "config.json").write_text(json.dumps(about))
-        bounds = {"participating": {"chance": 0.1, "constant": 0.3, "clients": 9, "population": 9}}
-        (folders[-1] / "bounds.json").write_text(json.dumps(bounds))
-        (folders[-1] / "metrics.csv").write_text(f"round_num,bandits/average_rewards\n1,{0.2 + seed / 100}\n")
-    table = recorded(figure, "far", list(map(runs.read, folders)), {})
+    folders = [tmp_path / "seed_0", tmp_path / "seed_1"]
+    for seed, folder in enumerate(folders):
+        folder.mkdir()
+        flags = {"seed": seed, "noise_multiplier": seed / 2}
+        (folder / "config.json").write_text(json.dumps({"format": run_folder.FORMAT, "flags": flags, "command": "run"}))
+        (folder / "metrics.csv").write_text(f"round_num,bandits/average_rewards\n1,{0.2 + seed / 100}\n")
+
+    def records(**bounds: float) -> pd.DataFrame:
+        for folder in folders:
+            about = {"chance": 0.1, "constant": 0.3, "clients": 9, "population": 9} | bounds
+            (folder / "bounds.json").write_text(json.dumps({"participating": about}))
+        return recorded(figure, "far", list(map(runs.read, folders)), {})
+
+    table = records()
     assert table[["chance", "constant"]].to_numpy().tolist() == [[0.1, 0.3]] * 2
     assert table["unpaired"].isna().tolist() == [True, False]
     found = results.Results(figure, table)
     assert found.configurations["far"].unpaired
     assert found.baselines["far"].summary == "above the uniform policy, below the best fixed action"
-    bounds["participating"] |= {"chance_error": 0.05, "population": 99}
-    for folder in folders:
-        (folder / "bounds.json").write_text(json.dumps(bounds))
-    table = recorded(figure, "far", list(map(runs.read, folders)), {})
+    table = records(chance_error=0.05, population=99)
     assert table[["chance_error", "sampled_clients"]].to_numpy().tolist() == [[0.05, 9]] * 2
     # 0.205 and 0.1, of nine clients.
     summary = results.Results(figure, table).baselines["far"].summary
@@ -89,7 +87,6 @@ def test_an_infinite_number_and_none_are_kept_apart(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("a,b\n1,2", ".*seed"),
         ("arm,seed,rounds\nnear,0,9", ".*no column commit"),
         ("arm,seed,score,rounds,data,commit,machine", ".*no row"),
         ("arm,seed,score,rounds,data,commit,machine\nnear,,1,9,d,c,m", ".*NA"),
@@ -107,7 +104,6 @@ def test_damaged_records_are_named(tmp_path, lines, message):
     [
         ("--max_examples_per_client=9", ""),
         ("--bandits_deploy_freq=5", "above the uniform policy"),
-        ("--client_selection=pow_d", ""),
         ("--reward_drift=abrupt", "above the uniform policy"),
         ("--server_learning_rate=0.02", "at a normalized score of 0.50"),
     ],

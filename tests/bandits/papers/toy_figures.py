@@ -13,19 +13,18 @@ from optimization.study.results import Run
 from scripts import reproduce
 
 TOY = "tests.scripts.toy_binary"
-SCORE = Measure("score", "score")
 
 
 def toy_figure(**changes) -> Figure:
-    arms = (Configuration("near", ("near",), ("--rate=0.1",)), Configuration("far", ("far",), ("--rate=1",)))
+    rates = {"near": 0.1, "far": 1}
     values = {
         "name": "f1",
         "text": "Nobody 2020",
         "about": "Figure 1: a toy",
         "binary": "toy",
-        "configurations": arms,
+        "configurations": tuple(Configuration(name, (name,), (f"--rate={rate}",)) for name, rate in rates.items()),
         "repeat": 2,
-        "measures": (SCORE,),
+        "measures": (Measure("score", "score"),),
         "curves": ("score",),
         "published": (Published("near", "score", 4.0, "section 1"),),
         "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",))),),

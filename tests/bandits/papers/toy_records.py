@@ -6,36 +6,29 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from bandits.papers import results
-from bandits.papers.plan import Claim, Figure, Measure, Published
+from bandits.papers.plan import Claim, Figure, Published
 from bandits.plans.plan import Configuration
 from optimization.study.results import Run
+from tests.bandits.papers import toy_figures
 
 NEAR = Configuration("near", ("near",), ())
-
-
 BASELINES = tuple(Configuration(label, (label,), (), is_drawn=False) for label in ("chance", "ceiling"))
 
 
 def toy_figure(**changes) -> Figure:
     values = {
-        "name": "f1",
-        "text": "Nobody 2020",
-        "about": "Figure 1: a toy",
         "binary": "run_federated",
         "configurations": (NEAR, Configuration("far", ("far",), ())),
         "repeat": 3,
-        "measures": (Measure("score", "score"),),
         "published": (Published("near", "score", 4.0, "Table 1", 1.0), Published("far", "rate", 0.2, "Table 1")),
         "claims": (Claim("near is better", "section 2", "order", (("near",), ("far",)), means={"holds": "Go near."}),),
-        "data_kind": "paper's data",
         "left_open": ("seeds",),
         "reference": "far",
     }
-    return Figure(**(values | changes))
+    return toy_figures.toy_figure(**(values | changes))
 
 
 def recorded(figure: Figure, label: str, seed_runs: Sequence[Run], *rest) -> pd.DataFrame:
-    """Returns the records of a configuration's runs."""
     planned = next(one for one in figure.configurations if one.label == label)
     return results.joined([results.rows_of(figure, planned, seed_runs, *rest)])
 
@@ -54,7 +47,6 @@ def toy_table(**changes) -> pd.DataFrame:
 
 
 def save(figure: Figure, table: pd.DataFrame, folder: pathlib.Path) -> results.Results:
-    """Writes records and reads them."""
     path = results.path_of(figure, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(path, index=False)

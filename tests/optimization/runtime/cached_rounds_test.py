@@ -73,19 +73,18 @@ def test_every_module_changes_the_version(tmp_path):
     def digest() -> str:
         return cached_rounds._digest_of_sources(tmp_path, time.time() + 60)
 
+    for package in ("optimization/runtime", "bandits", "tests"):
+        (tmp_path / package).mkdir(parents=True)
     module = tmp_path / "optimization" / "runtime" / "one.py"
-    module.parent.mkdir(parents=True)
     module.write_text("a = 1\n")
     found = [digest()]
     module.write_text("a = 2\n")
     found.append(digest())
     module.rename(module.with_name("two.py"))
     found.append(digest())
-    (tmp_path / "bandits").mkdir()
     (tmp_path / "bandits" / "__init__.py").touch()
     found.append(digest())
     assert len(set(found)) == 4
-    (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "one_test.py").touch()
     assert digest() == found[-1]
 

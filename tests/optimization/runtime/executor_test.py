@@ -29,10 +29,10 @@ class Notes:
                     self.error = None
                     raise error
                 return private.calls.ComputeResponse(value=self.result)
+            if name.startswith("dispose"):
+                return None
             kind = "".join(part.capitalize() for part in name.split("_"))
-            return (
-                None if name.startswith("dispose") else getattr(private.calls, f"{kind}Response")(value_ref=reference)
-            )
+            return getattr(private.calls, f"{kind}Response")(value_ref=reference)
 
         return call
 
@@ -76,22 +76,8 @@ def execute(worker):
     return execute
 
 
-def sent(worker) -> list[str]:
-    """Types of the sent values."""
-    return [request.value.WhichOneof("value") for request in worker.requests["create_value"]]
-
-
 def disposed(worker) -> list[str]:
     return [reference.id for request in worker.requests["dispose"] for reference in request.value_ref]
-
-
-def test_a_computation_is_sent_once(execute, worker):
-    for _ in range(2):
-        execute(only_a_sum, [1, 2], answer=np.int32(3))
-    assert sent(worker) == ["computation", "federated", "federated"]
-    first, again = (request.function_ref.id for request in worker.requests["create_call"])
-    assert first == again
-    assert first not in disposed(worker)
 
 
 def test_an_executor_with_many_computations_is_replaced(execute, worker, monkeypatch):
@@ -102,14 +88,17 @@ def test_an_executor_with_many_computations_is_replaced(execute, worker, monkeyp
     assert [request.executor.id for request in worker.requests["dispose_executor"]] == ["get_executor 1"]
 
 
-def test_each_cohort_size_has_its_executor(execute, worker):
+def test_each_cohort_size_has_its_executor_to_which_a_computation_is_sent_once(execute, worker):
     for cohort in ([1, 2], [1, 2, 3], [3, 4]):
         execute(only_a_sum, cohort, answer=np.int32(3))
     sizes = [request.cardinalities[0].cardinality for request in worker.requests["get_executor"]]
     assert sizes == [2, 3]
-    assert sent(worker).count("computation") == 2
-    calls = [request.executor.id for request in worker.requests["create_call"]]
-    assert calls == ["get_executor 1", "get_executor 2", "get_executor 1"]
+    sent = [request.value.WhichOneof("value") for request in worker.requests["create_value"]]
+    assert sent == [*["computation", "federated"] * 2, "federated"]
+    calls = worker.requests["create_call"]
+    assert [call.executor.id for call in calls] == ["get_executor 1", "get_executor 2", "get_executor 1"]
+    assert calls[0].function_ref.id == calls[2].function_ref.id
+    assert calls[0].function_ref.id not in disposed(worker)
 
 
 def test_a_failed_executor_is_replaced(execute, worker):

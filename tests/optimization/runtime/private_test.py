@@ -1,7 +1,4 @@
-"""Every private symbol that the program relies on is there, and one module alone uses it.
-
-With another version of TFF, TensorFlow Privacy, protobuf or statsmodels this is the test to look at first.
-"""
+"""Private symbols of libraries; with another version of one, this is the test to look at first."""
 
 import ast
 import functools

@@ -86,10 +86,8 @@ def test_a_run_adds_and_accounts_for_the_noise_that_was_planned(arguments):
 
 
 def test_a_target_beyond_all_noise_is_refused():
-    settings = resolve(*BANDED, "--cohort_sampling=cyclic_poisson", "--target_epsilon=1e8")
-    cohorts = options.Cohorts(500, settings.cohort_sampling)
     with pytest.raises(UsageError, match=r"--target_epsilon=1e[+]08 needs no search"):
-        aggregation_flags.plan(aggregation_flags.options(settings), cohorts, 1000, 7, 3)
+        plan("--cohort_sampling=cyclic_poisson", "--target_epsilon=1e8", population=100, rounds=3)
 
 
 def test_groups_are_as_many_as_bands_and_bands_no_more_than_cohorts_and_memory_allow():

@@ -14,13 +14,11 @@ NAMES = [
     [
         ("rounds", ["total_rounds", "rounds_per_eval"]),
         ("epsilon", ["bandits_epsilon", "epsilon_greedy", "server_adam_epsilon"]),
-        ("emnist", ["emnist_chars"]),
         ("eps_greedy", ["epsilon_greedy"]),
         ("Total-Round", ["total_rounds"]),
         ("mnits", ["mnist"]),
         ("table3/ucb_c=0.5", ["table3/ucb_c=0.05"]),
         ("type_of_bandit", []),
-        ("__", []),
     ],
 )
 def test_the_names_that_a_word_may_mean_are(word, near):

@@ -23,19 +23,10 @@ def _is_main(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and ast.unparse(statement.test) == "__name__ == '__main__'"
 
 
-def _programs() -> dict[str, ast.Module]:
-    """All modules that are programs: those that act at their end when they are run."""
-    found = {}
-    for package in PACKAGES:
-        for path in (ROOT / package).rglob("*.py"):
-            tree = ast.parse(path.read_text())
-            if tree.body and _is_main(tree.body[-1]):
-                parts = path.relative_to(ROOT).with_suffix("").parts
-                found[".".join(part for part in parts if part != "__main__")] = tree
-    return found
-
-
-PROGRAMS = _programs()
+# Modules that act at their end when they are run.
+PATHS = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+TREES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in PATHS}
+PROGRAMS = {path: tree for path, tree in TREES.items() if tree.body and _is_main(tree.body[-1])}
 
 
 def _interrupted(code: str, signum: int) -> tuple[int, str]:
@@ -51,9 +42,9 @@ def _interrupted(code: str, signum: int) -> tuple[int, str]:
     return process.returncode, stderr
 
 
-@pytest.mark.parametrize("module", PROGRAMS)
-def test_a_program_answers_signals_before_it_imports_anything(module):
-    first = PROGRAMS[module].body[1]
+@pytest.mark.parametrize("path", PROGRAMS)
+def test_a_program_answers_signals_before_it_imports_anything(path):
+    first = PROGRAMS[path].body[1]
     assert _is_main(first)
     assert ast.unparse(first.body) == "from optimization.study import interruption\ninterruption.install()"
 
@@ -89,7 +80,7 @@ def test_a_hang_up_that_is_ignored_at_the_start_stays_ignored():
 
 
 def test_a_run_whose_terminal_is_closed_is_saved_and_ends_with_the_status_of_a_hang_up(tmp_path):
-    """The shell and the kernel both send SIGHUP, and what is printed later has nowhere to go."""
+    # The shell and the kernel both send SIGHUP, and what is printed later has nowhere to go.
     code = (
         "import pathlib, signal, sys, time; from optimization.study import interruption; interruption.install()\n"
         "with interruption.held() as received:\n"

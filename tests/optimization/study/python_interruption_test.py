@@ -33,7 +33,6 @@ class _Rounds:
 
 @pytest.fixture
 def rounds(monkeypatch):
-    """Rounds of all runs."""
     before = set(threading.enumerate())
     completed = _Rounds()
     monkeypatch.setattr(frame, "open_all", lambda *_: [])
@@ -59,11 +58,16 @@ def _ctrl_c() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_ctrl_c_is_raised_once_the_round_is_finished(rounds):
-    _once(rounds.begun.is_set, _ctrl_c)
+@pytest.mark.parametrize(
+    ("stop", "signum"),
+    [(_ctrl_c, signal.SIGINT), (lambda: interruption.answer(signal.SIGTERM), signal.SIGTERM)],
+    ids=["Ctrl-C", "another part of the program"],
+)
+def test_a_run_that_is_stopped_raises_once_its_round_is_finished(rounds, stop, signum):
+    _once(rounds.begun.is_set, stop)
     with pytest.raises(KeyboardInterrupt):
         bandits.run()
-    assert rounds.received == [signal.SIGINT]
+    assert rounds.received == [signum]
 
 
 def test_a_call_that_waits_gives_up_at_once_and_leaves_the_running_one_alone(rounds):
@@ -83,13 +87,6 @@ def test_a_call_that_waits_gives_up_at_once_and_leaves_the_running_one_alone(rou
     assert (len(finished), rounds.received) == (1, [])
     with python._running:
         assert not rounds.begun.is_set()  # What was given up is not played later.
-
-
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_somebody_else_stopped_is_not_returned(rounds, signum):
-    _once(rounds.begun.is_set, lambda: interruption.answer(signum))
-    with pytest.raises(KeyboardInterrupt):
-        bandits.run()
 
 
 def test_ctrl_c_before_the_first_round_is_reported_at_once_and_no_round_is_run(rounds, monkeypatch):

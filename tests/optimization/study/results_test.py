@@ -35,13 +35,11 @@ def test_a_last_line_that_a_crash_left_half_written_is_dropped(tmp_path):
     ("file", "content", "message"),
     [
         ("metrics.csv", None, "metrics.csv is not readable .No such file"),
-        ("metrics.csv", "a,b\n1,2\n", "metrics.csv has no column round_num"),
         ("metrics.csv", HEADER, "metrics.csv has no finished round"),
         ("metrics.csv", HEADER + "1,much\n", "metrics.csv is damaged: a value is not valid in its column reward"),
         ("metrics.csv", HEADER + "1,1\n1,2\n", "metrics.csv is damaged: a value is not valid in its column round_num"),
         ("metrics.csv", "round_num\n1,2,3\n4\n5,6,7,8\n", "metrics.csv is not readable"),
         ("config.json", "{", "config.json is not readable"),
-        ("config.json", "[]", "config.json is damaged"),
         ("config.json", '{"name": "other"}', "config.json lacks a run's flags and command"),
         ("privacy.json", "nothing", "privacy.json is not readable"),
     ],

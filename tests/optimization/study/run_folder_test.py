@@ -23,8 +23,8 @@ def folder(tmp_path):
     return opened
 
 
-def _checkpoints(folder: run_folder.RunFolder) -> list[str]:
-    return sorted(path.name for path in (folder.path / "checkpoints").iterdir())
+def _config(folder: run_folder.RunFolder) -> dict:
+    return json.loads(folder.config_path.read_text())
 
 
 def _path(folder: run_folder.RunFolder, round_num: int):
@@ -37,25 +37,22 @@ def _save(folder: run_folder.RunFolder, *rounds: int) -> None:
         folder.save_checkpoint(round_num, [np.full((2, 3), round_num, np.float32), *LEAVES[1:]])
 
 
-def _newest_round(folder: run_folder.RunFolder, last_round: int = 100) -> int | None:
-    found = folder.newest_checkpoint(LEAVES, last_round)
-    if found is None:
-        return None
-    round_num, leaves = found
+def _newest_round(folder: run_folder.RunFolder, last_round: int = 100) -> int:
+    round_num, leaves = folder.newest_checkpoint(LEAVES, last_round)
     np.testing.assert_array_equal(leaves[0], np.full((2, 3), round_num))
     return round_num
 
 
-def _refusal(folder: run_folder.RunFolder, checksum: str = "digest", **changes) -> str:
-    before = folder.config_path.read_bytes()
+def _refusal(path: pathlib.Path, flags=FLAGS, checksum: str = "digest") -> str:
+    before = _tree(path)
     with pytest.raises(UsageError) as caught:
-        run_folder.RunFolder(folder.path).open(FLAGS | changes, checksum)
-    assert folder.config_path.read_bytes() == before
+        run_folder.RunFolder(path).open(flags, checksum)
+    assert _tree(path) == before
     return str(caught.value)
 
 
 def test_config_records_flags_seed_data_versions_and_command(folder):
-    config = json.loads(folder.config_path.read_text())
+    config = _config(folder)
     assert config["flags"] == FLAGS
     assert (config["seed"], config["data_checksum"]) == (3, "digest")
     assert {"python", "tensorflow", "tensorflow-federated", "numpy"} <= set(config["versions"])
@@ -63,45 +60,36 @@ def test_config_records_flags_seed_data_versions_and_command(folder):
 
 
 def test_another_configuration_or_data_is_refused_naming_every_change(folder):
-    message = _refusal(folder, rate=0.2, clip_norm=1.0)
-    assert message == (
+    assert _refusal(folder.path, FLAGS | {"rate": 0.2, "clip_norm": 1.0}) == (
         f"{folder.path} holds a run with other settings: --clip_norm was None, is 1.0; --rate was 0.1, is 0.2. "
         "To start a new run, choose another --experiment_name, or give --restart, which moves the old files aside."
     )
-    assert "the data has a different checksum" in _refusal(folder, checksum="other")
+    assert "the data has a different checksum" in _refusal(folder.path, checksum="other")
 
 
 def test_a_setting_that_this_version_lacks_is_named(folder):
     less = {name: value for name, value in FLAGS.items() if name != "rate"}
-    with pytest.raises(UsageError, match=r"--rate was 0\.1, but is not a flag in this version"):
-        run_folder.RunFolder(folder.path).open(less, "digest")
+    assert "--rate was 0.1, but is not a flag in this version" in _refusal(folder.path, less)
 
 
 def test_a_run_may_grow_longer(folder):
     continued = run_folder.RunFolder(folder.path)
     continued.open(FLAGS | {"total_rounds": 20}, "digest")
-    assert json.loads(folder.config_path.read_text())["flags"]["total_rounds"] == 10  # Until it goes on.
+    assert _config(folder)["flags"]["total_rounds"] == 10  # Until it goes on.
     continued.record_continuation(10)
-    assert json.loads(folder.config_path.read_text())["flags"]["total_rounds"] == 20
+    assert _config(folder)["flags"]["total_rounds"] == 20
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"flags": '])
+@pytest.mark.parametrize("content", ["", "[]", "{}"])
 def test_a_damaged_config_is_named(folder, content):
     folder.config_path.write_text(content)
-    assert f"{folder.config_path} is not readable" in _refusal(folder)
-
-
-def _config(folder: run_folder.RunFolder) -> dict:
-    return json.loads(folder.config_path.read_text())
+    assert f"{folder.config_path} is not readable" in _refusal(folder.path)
 
 
 def _tree(path: pathlib.Path) -> dict[str, tuple[int, bytes]]:
-    """Modification time and content of each file below a folder."""
-    return {
-        str(file.relative_to(path)): (file.stat().st_mtime_ns, file.read_bytes())
-        for file in path.rglob("*")
-        if file.is_file()
-    }
+    """Modification time and content of each file below a folder; a start that is refused may touch the lock."""
+    times = {file: file.stat().st_mtime_ns * (file.name != ".lock") for file in path.rglob("*") if file.is_file()}
+    return {str(file.relative_to(path)): (time, file.read_bytes()) for file, time in times.items()}
 
 
 @pytest.mark.parametrize("number", [None, 2, 4])
@@ -111,22 +99,17 @@ def test_a_folder_of_another_format_is_refused_and_left_as_it_is(folder, number)
     if number is None:
         del config["format"]
     folder.write_json("config.json", config)
-    before = _tree(folder.path)
-    assert _refusal(folder) == (
+    assert _refusal(folder.path) == (
         f"{folder.path} holds a run of format {number}, but this version reads only format 3: choose "
         "another --experiment_name, or give --restart, which moves the old files aside."
     )
-    assert _tree(folder.path) == before
 
 
 @pytest.mark.parametrize("file", ["metrics.csv", "checkpoints/round_00000005.npz"])
 def test_a_run_that_has_lost_its_configuration_is_refused_and_left_as_it_is(tmp_path, file):
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("")
-    before = _tree(tmp_path)
-    with pytest.raises(UsageError, match=f"{tmp_path} lacks its config.json"):
-        run_folder.RunFolder(tmp_path).open(FLAGS, "digest")
-    assert _tree(tmp_path) == before
+    assert f"{tmp_path} lacks its config.json" in _refusal(tmp_path)
 
 
 def test_a_restart_moves_all_files_of_the_run_aside(folder, capsys):
@@ -148,12 +131,6 @@ def test_a_restart_moves_all_files_of_the_run_aside(folder, capsys):
     assert _config(folder)["flags"]["rate"] == 0.2
 
 
-def test_a_file_in_the_folders_place_is_a_usage_error_that_names_the_flags(tmp_path):
-    (tmp_path / "toy").write_text("")
-    with pytest.raises(UsageError, match=f"{tmp_path / 'toy'} cannot be written.*--root_output_dir"):
-        run_folder.RunFolder(tmp_path / "toy").open(FLAGS, "digest")
-
-
 def test_a_checkpoint_returns_exactly_what_was_saved(folder):
     folder.save_checkpoint(4, LEAVES)
     round_num, leaves = folder.newest_checkpoint(LEAVES, 10)
@@ -166,16 +143,14 @@ def test_a_checkpoint_returns_exactly_what_was_saved(folder):
 def test_the_last_three_checkpoints_are_kept_and_one_beyond_the_last_round_is_not_used(folder):
     _save(folder, 1, 2, 10, 9, 11)
     _save(folder, 100)
-    assert _checkpoints(folder) == ["round_00000010.npz", "round_00000011.npz", "round_00000100.npz"]
+    assert set((folder.path / "checkpoints").iterdir()) == {_path(folder, number) for number in (10, 11, 100)}
     assert (_newest_round(folder), _newest_round(folder, last_round=99)) == (100, 11)
 
 
 DAMAGES = {
     "empty": lambda content: b"",
-    "truncated": lambda content: content[: len(content) // 2],
     "without_its_last_byte": lambda content: content[:-1],
     "wrong_bytes_inside": lambda content: content[:100] + b"\xff" * 60 + content[160:],
-    "no_archive": lambda content: b"not a checkpoint" * 30,
 }
 
 
@@ -195,14 +170,11 @@ def _failure(folder: run_folder.RunFolder) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda path: path.write_bytes(b""), pathlib.Path.unlink], ids=["emptied", "deleted"]
-)
+@pytest.mark.parametrize("damage", [lambda path: path.write_bytes(b""), pathlib.Path.unlink])
 def test_a_run_whose_checkpoints_are_all_lost_does_not_begin_again(folder, damage):
     _save(folder, 5, 10)
     damage(_path(folder, 5))
     damage(_path(folder, 10))
-    run_folder.RunFolder(folder.path).open(FLAGS, "digest")
     assert _failure(folder) == (
         f"{folder.path / 'checkpoints'} has no readable checkpoint, so the run cannot continue: restore a "
         "copy, or give --restart, which moves the old files aside and starts over."
@@ -235,9 +207,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(folder, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        Failure, match=f"{_path(folder, 6)} cannot be written .No space left on device.. Everything that was"
-    ):
+    with pytest.raises(Failure, match=f"{_path(folder, 6)} cannot be written .No space left on device.. Everything"):
         _save(folder, 6)
     assert _tree(folder.path) == before
     assert _newest_round(folder) == 5

@@ -9,7 +9,6 @@ from optimization.study import frame
 
 
 def options(*arguments: str) -> TaskOptions:
-    """Options of a task for one of the binaries."""
     (settings,) = frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_posterior", *arguments]))
     return STUDY.options(settings).task
 
@@ -20,11 +19,7 @@ def options(*arguments: str) -> TaskOptions:
         (("--task_type=stackoverflow_tag",), {"max_words": 256, "text_normalisation": "l2", "keep_untagged": False}),
         (("--task_type=stackoverflow_tag", "--variant=reference_code"), {"keep_untagged": True}),
         (("--task_type=stackexchange_tag", "--variant=reference_code", "--nokeep_untagged"), {"keep_untagged": False}),
-        (("--task_type=digits", "--variant=reference_code"), {"keep_untagged": False}),
-        (
-            ("--task_type=stackexchange_tag", "--text_normalisation=mean"),
-            {"max_words": 200, "text_normalisation": "mean"},
-        ),
+        (("--task_type=stackexchange_tag", "--text_normalisation=mean"), {"text_normalisation": "mean"}),
         (("--task_type=mnist", "--partition_clients=7"), {"partition_clients": 7, "partition_alpha": 0.3}),
     ],
 )
