@@ -29,7 +29,6 @@ class ToyOptions:
     """What the flags mean: `step` is what a round adds to the score."""
 
     step: float
-    diverges: bool
     total_rounds: int
     seed: int
 
@@ -65,7 +64,6 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             Setting("waits_for", str, "file without which no round after the second is played"),
             Setting("finishes", bool, "a signal lets the round in progress finish, as in the loop", False),
             Setting("fails_at", float, "rate that fails"),
-            Setting("diverges_at", float, "rate whose score is not a number"),
             Setting("dies_in", str, "folder for marker files; each run kills its own process once, in round 2"),
         )
 
@@ -76,8 +74,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
 
     def options(self, settings: cli.Settings) -> ToyOptions:
         gain = settings.seed / 1000 - math.log10(settings.rate / settings.peak) ** 2
-        diverges = settings.rate == settings.diverges_at
-        return ToyOptions(1 + gain / settings.total_rounds, diverges, settings.total_rounds, settings.seed)
+        return ToyOptions(1 + gain / settings.total_rounds, settings.total_rounds, settings.seed)
 
     def open(self, options: ToyOptions) -> ToyData:
         return ToyData()
@@ -105,8 +102,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             total = np.float64(total + options.step)
             if settings.dies_in and round_num == 2:
                 _die_once(pathlib.Path(settings.dies_in) / f"{settings.experiment_name.replace('/', '_')}.died")
-            score = math.nan if options.diverges else total
-            log.on_round({"round_num": round_num, SCORE: score, THREADS: settings.max_concurrent_threads, "seconds": 0})
+            log.on_round({"round_num": round_num, SCORE: total, THREADS: settings.max_concurrent_threads, "seconds": 0})
             folder.save_checkpoint(round_num, [total])
         log.on_end(observed)
         print(f"pid {os.getpid()}")

@@ -135,10 +135,3 @@ def test_a_grid_has_no_guarantee_if_a_run_has_none():
         "Privacy: choosing among runs on private data costs privacy. The 2 runs together guarantee nothing, because in "
         "1 of them there is no noise."
     )
-
-
-def test_disjoint_trainings_cost_the_larger_at_every_order():
-    both = dataclasses.replace(POISSON, pretraining=POISSON, pretraining_rounds=30, pretraining_disjoint=True)
-    (own,) = POISSON.analyses
-    for rounds in (10, 50):
-        np.testing.assert_array_equal(both.analyses[0].divergences(rounds), own.divergences(max(rounds, 30)))
