@@ -20,21 +20,13 @@ def _clients(*owners: int, names: str = "abc") -> clients.ArrayClients:
     return clients.ArrayClients(_examples(len(owners)), np.array(owners), list(names))
 
 
-def test_a_client_beyond_the_cap_keeps_distinct_examples_of_its_own_in_order():
-    capped = clients.CappedClients(_clients(*[0] * 20, *[1] * 20), max_examples=7, seed=0)
-    labels = capped.load(1).labels
-    assert labels.shape == (7,)
-    assert (np.diff(labels) > 0).all()
-    assert ((labels >= 20) & (labels < 40)).all()
-    np.testing.assert_array_equal(capped.load(1).features[:, 0], 10 * labels)
-
-
-def test_each_participation_of_a_client_beyond_the_cap_has_a_new_sample():
+def test_each_participation_of_a_client_beyond_the_cap_has_a_new_ordered_sample_of_its_own_examples():
     capped = clients.CappedClients(_clients(*[0] * 50, *[1] * 3), max_examples=5, seed=3)
     samples = [capped.load(0, participation).labels.tolist() for participation in (1, 2, 1)]
     assert samples[0] == samples[2] != samples[1]
     assert capped.load(0).labels.tolist() not in samples
-    assert len(set(samples[1])) == 5
+    assert all(sample == sorted(set(sample)) and len(sample) == 5 and max(sample) < 50 for sample in samples)
+    np.testing.assert_array_equal(capped.load(0).features[:, 0], 10 * capped.load(0).labels)
     assert capped.load(1, participation=1).labels.tolist() == [50, 51, 52]
 
 

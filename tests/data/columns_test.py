@@ -175,7 +175,6 @@ JANUARY = [f"2023-01-{day:02d}" for day in range(1, 32)]
         (["1", "10", "2", "?", "low", "1"], ["1", "10", "2", "?", "low"]),
         ([True, False, True, False, None], ["False", "True", "<missing>"]),
         (pd.Series([10, 2, 2, 10], dtype="category"), ["2", "10"]),
-        (["01", "02", "10", "02", "01"], ["01", "02", "10"]),  # Codes.
         (["007", "?", "010", "007", "?", "1"], ["007", "010", "1", "?"]),
         (["1,5", "red", "blue"], ["1,5", "blue", "red"]),
         (["1.2.10", "1.3.0", "2.0.1"], ["1.2.10", "1.3.0", "2.0.1"]),
@@ -183,7 +182,7 @@ JANUARY = [f"2023-01-{day:02d}" for day in range(1, 32)]
         ([*NUMBERS[:8], "n/k", "?", None], [*NUMBERS[:8], "?", "n/k", "<missing>"]),
         ([*JANUARY[:8], "soon"], [*JANUARY[:8], "soon"]),
     ],
-    ids=range(9),
+    ids=range(8),
 )
 def test_columns_of_neither_numbers_nor_dates_are_categories(values, names):
     assert _encode(values).names == [f"x={name}" for name in names]

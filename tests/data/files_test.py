@@ -15,11 +15,6 @@ from data.errors import Failure, UsageError
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _no_default_folder(monkeypatch):
-    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
-
-
 def test_a_table_is_looked_up_where_the_user_is_then_in_the_data_folder_then_among_the_examples(tmp_path, monkeypatch):
     here, there, examples = (tmp_path / name for name in ("here", "there", "examples"))
     monkeypatch.setattr(files, "EXAMPLES", examples)

@@ -128,7 +128,6 @@ BAD_TIMES = [
     ({}, {"from_time": "2023-01-99"}, "--from=2023-01-99 must be a date such as 2023-01-31"),
     ({}, {"from_time": "2023-01-05", "until_time": "2023-01-05"}, "--from=2023-01-05 must be before"),
     ({}, {"from_time": "2024-01-05"}, "No row .* is left after --from"),
-    ({}, {"reward_window": "99d"}, "No row .* is left after"),
     ({}, {"reward_window": "7"}, "--reward_window=7 must be a duration"),
     ({"day": range(6), "paid": range(6)}, {"reward_window": "7d"}, "--reward_window=7d must be a number"),
     ({"paid": range(6)}, {"reward_time_column": "paid"}, r"--reward_time_column: '?0'? \(line 2\)"),

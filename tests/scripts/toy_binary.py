@@ -1,4 +1,4 @@
-"""A study without TensorFlow and without a worker, for tests of what plays studies.
+"""A study without TensorFlow and without a worker, for tests of what runs studies.
 
 Its score after R rounds is R - log10(rate / peak)^2 + seed / 1000, summed up round by round through checkpoints.
 """
@@ -42,7 +42,7 @@ class ToyData(NamedTuple):
 
 
 class ToyStudy(frame.Study[ToyOptions, ToyData]):
-    """Plays its rounds itself."""
+    """Executes its rounds itself."""
 
     usage = "toy"
     presets = pathlib.Path(__file__).parent / "toy_presets"
@@ -61,7 +61,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             Setting("kind", ["plain", "odd"], "a word", "plain"),
             Setting("total_rounds", int, "rounds", 4, low=1),
             Setting("burn_in_rounds", int, "half of the rounds, unless given"),
-            Setting("waits_for", str, "file without which no round after the second is played"),
+            Setting("waits_for", str, "file without which no round after the second begins"),
             Setting("finishes", bool, "a signal lets the round in progress finish, as in the loop", False),
             Setting("fails_at", float, "rate that fails"),
             Setting("dies_in", str, "folder for marker files; each run kills its own process once, in round 2"),
@@ -100,19 +100,15 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             while settings.waits_for and round_num > 2 and not os.path.exists(settings.waits_for):
                 time.sleep(0.02)
             total = np.float64(total + options.step)
-            if settings.dies_in and round_num == 2:
-                _die_once(pathlib.Path(settings.dies_in) / f"{settings.experiment_name.replace('/', '_')}.died")
+            mark = pathlib.Path(settings.dies_in or ".", f"{settings.experiment_name.replace('/', '_')}.died")
+            if settings.dies_in and round_num == 2 and not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
             log.on_round({"round_num": round_num, SCORE: total, THREADS: settings.max_concurrent_threads, "seconds": 0})
             folder.save_checkpoint(round_num, [total])
         log.on_end(observed)
         print(f"pid {os.getpid()}")
         return None
-
-
-def _die_once(mark: pathlib.Path) -> None:
-    if not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 STUDY = ToyStudy()

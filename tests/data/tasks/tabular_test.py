@@ -92,7 +92,7 @@ def test_categories_are_refused_for_a_column_of_which_public_statistics_have_non
         _load(write(CLINICS), "site", "target", category_columns="age", public_statistics=path)
 
 
-def test_features_are_learned_from_training_clients_only(clinics):
+def test_features_are_learned_from_training_clients_only_and_labels_are_indices_of_sorted_names(clinics):
     assert clinics.feature_names == ("age", "age is missing", "color=green", "color=red", "color=<missing>")
     # Ages 4, 2, 2, 4, 4 of training clients: mean 3.2, deviation sqrt(0.96).
     old, young = 0.8 / np.sqrt(0.96), -1.2 / np.sqrt(0.96)
@@ -107,14 +107,16 @@ def test_features_are_learned_from_training_clients_only(clinics):
     assert [*train, *held_out] == list(expected)
     for name, rows in (train | held_out).items():
         np.testing.assert_allclose(rows, expected[name], rtol=1e-6)
-
-
-def test_labels_are_indices_into_the_sorted_names(clinics):
     assert clinics.action_names == ("no", "yes")
+    assert _labels(clinics.clients) | _labels(clinics.held_out) == {
+        "a": [0, 0],
+        "b": [1, 1],
+        "d": [1],
+        "e": [0],
+        "c": [1, 0],
+    }
     examples = clinics.clients.load(0)
     assert (examples.features.dtype, examples.labels.dtype) == (np.float32, np.int32)
-    expected = {"a": [0, 0], "b": [1, 1], "d": [1], "e": [0], "c": [1, 0]}
-    assert _labels(clinics.clients) | _labels(clinics.held_out) == expected
 
 
 def test_the_report_counts_what_was_read_and_imputed(clinics):
@@ -182,15 +184,12 @@ def test_rewards_are_the_labels(write):
 
 
 def test_reward_bounds_are_learned_from_one_random_action_of_each_training_row(write):
-    def table_of(rewards, **options):
+    def table_of(rewards):
         rows = [f"{row % 10},{row % 7},{rewards[0]},{rewards[row % 3]}\n" for row in range(200)]
-        return _load(write("site,age,left,right\n" + "".join(rows)), "site", reward_columns="left,right", **options)
+        return _load(write("site,age,left,right\n" + "".join(rows)), "site", reward_columns="left,right")
 
     table = table_of([5, 0, 2])
     assert (table.reward_bounds, table.has_learned_bounds) == (reward_bounds.RewardBounds(0, 5), True)
-    declared = table_of([5, 0, 2], reward_bounds="1,5")
-    assert (declared.reward_bounds, declared.has_learned_bounds) == (reward_bounds.RewardBounds(1, 5), False)
-    assert "training rewards lie outside the bounds 1 to 5" in declared.clipping
     assert table_of([1, 0, 0]).reward_bounds is None
 
 
@@ -207,6 +206,10 @@ BAD_TABLES = {
     "one_client": ("site,x,y\na,1,0\na,2,1\n", r"=site has a single value, 'a': .*--client_column=rows:N"),
     "no_feature": ("site,y,x\na,0,\na,1,\nb,1,\n", r"has no features: .*--feature_columns"),
     "no_label": ("site,x,y\na,1,\nb,1,\n", r"No row of .*table.csv has values in --client_column and --label_column"),
+    "word": (
+        "site,x,y\n" + "a,1,0\nb,2,1\n" * 9 + "a,n/k,0\n",
+        r"'x' has numbers in all but 1 of 19 cells: 'n/k' \(line 20\)",
+    ),
     "single_rows": ("site,x,y\na,1,0\nb,2,1\n", r"--client_column gives each client one row"),
 }
 
@@ -230,16 +233,6 @@ def test_the_real_hospitals_are_split_by_rows(shared_data):
     train = np.concatenate([table.clients.load(index).features for index in range(4)])
     np.testing.assert_allclose([train[:, 0].mean(), train[:, 0].std()], [0, 1], atol=1e-5)
     assert np.isfinite(train).all()
-
-
-def test_a_word_among_numbers_is_named_with_its_line_unless_it_is_declared_missing(write):
-    rows = [f"s{row % 6},{'n/k' if row == 7 else row % 7},{row % 2}\n" for row in range(60)]
-    path = write("site,age,y\n" + "".join(rows))
-    with pytest.raises(UsageError, match=r"'age' has numbers in all but 1 of 60 cells: 'n/k' \(line 9\)"):
-        _load(path, "site", "y")
-    table = _load(path, "site", "y", missing_values="n/k")
-    assert {"name": "age", "use": "feature", "kind": "number", "imputed": 1} in table.report["columns"]
-    assert table.report["missing_values"] == {"n/k": 1}
 
 
 # Labels r, q, p of 3, 2 and 1 rows a client; the held-out client c has most of all p.
