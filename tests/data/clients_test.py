@@ -86,12 +86,6 @@ def test_checksums_depend_on_contents_dtype_shape_owners_and_words_but_not_on_me
     assert clients.ArrayClients(_examples(1), np.zeros(1, int), ["a"], "digest").checksum == "digest"
 
 
-SPLITS = {
-    "train": {"zoe": [b"3", b"1"], "ann": [b"4"], "bob": [b"5", b"9", b"2"]},
-    "test": {"bob": [b"7"], "ann": [b"8", b"6"]},
-}
-
-
 def _parse(serialized: list[bytes]) -> clients.Examples:
     labels = np.array(serialized, np.int32)
     return clients.Examples(labels[:, np.newaxis].astype(np.float32), labels)
@@ -99,7 +93,8 @@ def _parse(serialized: list[bytes]) -> clients.Examples:
 
 @pytest.fixture
 def path(tmp_path, write_database):
-    return write_database(tmp_path / "toy.sqlite", SPLITS)
+    train = {"zoe": [b"3", b"1"], "ann": [b"4"], "bob": [b"5", b"9", b"2"]}
+    return write_database(tmp_path / "toy.sqlite", {"train": train, "test": {"bob": [b"7"], "ann": [b"8", b"6"]}})
 
 
 def _labels(population: clients.ClientData) -> list[list[int]]:

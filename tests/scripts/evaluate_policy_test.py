@@ -138,7 +138,6 @@ def test_the_log_of_a_run_gives_its_own_policy_its_mean_reward(run_folder, tmp_p
 @pytest.mark.parametrize(
     ("flag", "words"),
     [
-        ("--save_log={}/estimates.csv", "--save_log: .*estimates.csv holds the log that is evaluated"),
         ("--save_log={}/link.csv", "--save_log: .*link.csv holds the log that is evaluated"),
         ("--save_log={}/interactions/rounds_00000001_00000002.parquet", "holds the log that is evaluated"),
         ("--output_dir={}", "--output_dir: .* already holds estimates.csv, .* not overwritten: name another folder"),

@@ -18,7 +18,6 @@ from scripts import grid
 
 pytestmark = pytest.mark.slow
 
-TOY = "tests.scripts.toy_binary"
 _MAIN = """
 import sys
 from optimization.study import cli
@@ -32,7 +31,7 @@ cli.main(grid.define(), grid.program)
 @pytest.fixture
 def run_grid(tmp_path, monkeypatch):
     """Runs a grid of the toy in this process and returns its exit status."""
-    monkeypatch.setitem(studies.STUDIES, "toy", TOY)
+    monkeypatch.setitem(studies.STUDIES, "toy", "tests.scripts.toy_binary")
 
     def start(*arguments: str) -> int:
         own = ("--binary=toy", f"--root_output_dir={tmp_path}", "--experiment_name=g", "--workers=1")

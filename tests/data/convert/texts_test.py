@@ -64,6 +64,10 @@ def test_answers_take_their_questions_title_and_tags_also_before_it(dump):
     assert skipped == {}
 
 
+WRONG_VALUES = [*((name, None) for name in ("Id", "PostTypeId", "Title", "Tags", "Body")), ("PostTypeId", "question")]
+WRONG_VALUES += [("Id", "one"), ("Id", "9" * 5000), ("OwnerUserId", "x1"), ("OwnerUserId", "")]
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
@@ -71,15 +75,7 @@ def test_answers_take_their_questions_title_and_tags_also_before_it(dump):
         (_row(ANSWER, OwnerUserId="-1"), texts.UNKNOWN_USER),
         (_row(ANSWER, ParentId="99"), texts.NO_QUESTION),
         (_row(ANSWER, PostTypeId="5"), texts.OTHER_TYPE),
-        *(
-            (_row(QUESTION, **{"Id": "8"} | changes), texts.MALFORMED)
-            for changes in (
-                *({"Id": number} for number in (None, "one", "9" * 5000)),
-                *({"PostTypeId": kind} for kind in (None, "question")),
-                *({name: None} for name in ("Title", "Tags", "Body")),
-                *({"OwnerUserId": user} for user in ("x1", "")),
-            )
-        ),
+        *((_row(QUESTION, **{"Id": "8"} | {name: value}), texts.MALFORMED) for name, value in WRONG_VALUES),
         *((_row(ANSWER, ParentId=number), texts.MALFORMED) for number in (None, "1.5")),
         ("<row />\n", texts.MALFORMED),
     ],

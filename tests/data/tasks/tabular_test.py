@@ -170,11 +170,9 @@ def test_synthetic_clients_share_the_rows_evenly(write):
     assert table.report["dropped_rows"] == {"without_label": 0}
 
 
-REWARDS = "site,age,left,right\na,1,0.5,-1\nb,2,0,2\nc,3,1,0\nd,4,1,1e-3\ne,5,3,0\n"
-
-
 def test_rewards_are_the_labels(write):
-    table = _load(write(REWARDS), "site", reward_columns="right,left")
+    rewards = "site,age,left,right\na,1,0.5,-1\nb,2,0,2\nc,3,1,0\nd,4,1,1e-3\ne,5,3,0\n"
+    table = _load(write(rewards), "site", reward_columns="right,left")
     assert table.action_names == ("right", "left")
     assert table.feature_names == ("age",)
     assert (table.multi_label, list(table.rewards), table.label_range) == (True, ["exact"], (-1, 3))

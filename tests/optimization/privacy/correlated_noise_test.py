@@ -16,24 +16,18 @@ STUDY = {"population": 342_477, "cohort": 64, "delta": 1e-6, "noise_multiplier":
 UNSTATED = {"population": 200_000, "cohort": 100, "delta": 1e-7, "noise_multiplier": 2.0, "bands": 50}
 
 
-def _noises(rounds: int, shapes, **values) -> np.ndarray:
-    """Returns the noise of each round, float32 [rounds, parameters]."""
+@pytest.mark.parametrize("values", [{"bands": 1}, {"bands": 3}, {"bands": 3, "optimized_rounds": 7}], ids=str)
+def test_correlated_noise_times_its_matrix_is_independent_noise(values):
+    rounds, shapes, noises = 7, ((300, 500), (50_000,)), []
     mechanism = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values)
-    noise, found = dp_queries.CorrelatedNoise(mechanism, shapes, 8), []
+    noise = dp_queries.CorrelatedNoise(mechanism, shapes, 8)
     state = noise.initial_state(())
     for _ in range(rounds):
         parts, state = noise.next(state)
         assert [part.shape for part in parts] == [*shapes]
-        found.append(np.concatenate([np.ravel(part) for part in parts]))
-    return np.stack(found)
-
-
-@pytest.mark.parametrize("values", [{"bands": 1}, {"bands": 3}, {"bands": 3, "optimized_rounds": 7}], ids=str)
-def test_correlated_noise_times_its_matrix_is_independent_noise(values):
-    rounds = 7
-    column = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values).column(rounds)
-    padded = np.append(column, np.zeros(rounds))[:rounds]
-    white = scipy.linalg.toeplitz(padded, np.zeros(rounds)) @ _noises(rounds, ((300, 500), (50_000,)), **values)
+        noises.append(np.concatenate([np.ravel(part) for part in parts]))
+    padded = np.append(mechanism.column(rounds), np.zeros(rounds))[:rounds]
+    white = scipy.linalg.toeplitz(padded, np.zeros(rounds)) @ np.stack(noises)
     assert white.var(axis=1) == pytest.approx(np.full(rounds, 0.5**2), rel=0.01)
     correlation = np.corrcoef(white) - np.eye(rounds)
     assert abs(correlation).max() < 4 / math.sqrt(200_000)

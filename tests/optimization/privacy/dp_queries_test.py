@@ -28,18 +28,17 @@ def assert_variance(sample: np.ndarray, variance: float):
     assert low < np.square(sample).sum() / variance < high
 
 
-def sums(clip: float):
-    return [
-        dp_queries.gaussian_sum(clip, 0.0, None),
-        dp_queries.gaussian_sum(clip, 0.0, 3),
-        dp_queries.tree_sum(clip, 1.0, SPECS, noise_seed=1, max_rounds=4),
-        dp_queries.NoisedSum(clip, SPECS),
-    ]
-
-
-@pytest.mark.parametrize("index", range(4))
-def test_clipping_is_to_the_norm_of_the_whole_record(index):
-    query = sums(10.0)[index]
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dp_queries.gaussian_sum(10.0, 0.0, None),
+        lambda: dp_queries.gaussian_sum(10.0, 0.0, 3),
+        lambda: dp_queries.tree_sum(10.0, 1.0, SPECS, noise_seed=1, max_rounds=4),
+        lambda: dp_queries.NoisedSum(10.0, SPECS),
+    ],
+)
+def test_clipping_is_to_the_norm_of_the_whole_record(make):
+    query = make()
     params = query.derive_sample_params(query.initial_global_state())
     record = (tf.constant([3.0, 0.0]), tf.constant([[4.0]]))
     for factor, kept in [(1.0, 1.0), (2.0, 2.0), (2.5, 2.0), (1000.0, 2.0), (0.0, 0.0)]:
