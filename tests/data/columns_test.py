@@ -175,7 +175,6 @@ JANUARY = [f"2023-01-{day:02d}" for day in range(1, 32)]
         (["1", "10", "2", "?", "low", "1"], ["1", "10", "2", "?", "low"]),
         ([True, False, True, False, None], ["False", "True", "<missing>"]),
         (pd.Series([10, 2, 2, 10], dtype="category"), ["2", "10"]),
-        (["01", "02", "10", "02", "01"], ["01", "02", "10"]),  # Codes.
         (["007", "?", "010", "007", "?", "1"], ["007", "010", "1", "?"]),
         (["1,5", "red", "blue"], ["1,5", "blue", "red"]),
         (["1.2.10", "1.3.0", "2.0.1"], ["1.2.10", "1.3.0", "2.0.1"]),
@@ -183,7 +182,7 @@ JANUARY = [f"2023-01-{day:02d}" for day in range(1, 32)]
         ([*NUMBERS[:8], "n/k", "?", None], [*NUMBERS[:8], "?", "n/k", "<missing>"]),
         ([*JANUARY[:8], "soon"], [*JANUARY[:8], "soon"]),
     ],
-    ids=range(9),
+    ids=range(8),
 )
 def test_columns_of_neither_numbers_nor_dates_are_categories(values, names):
     assert _encode(values).names == [f"x={name}" for name in names]
@@ -227,7 +226,6 @@ def test_types_of_numbers_times_and_spans_are_heeded(values):
     assert encoded.values[:, :2].tolist() == [[-1, 0], [1, 0], [0, 1]]
 
 
-MONTHS = [f"2023-{month:02d}-{day:02d}" for month in range(1, 8) for day in range(1, 15)][:85]
 AMBIGUOUS = r"has numbers that contain commas or signs, .*--category_columns=x .*--ignore_columns=x\."
 
 
@@ -251,17 +249,15 @@ AMBIGUOUS = r"has numbers that contain commas or signs, .*--category_columns=x .
             r"all but 36 of 300 cells: '<0' \(row 1\), .*--missing_values='<0,<1,<2,<3,<4,<5,<6'",
         ),
         (["unknown"] * 15 + NUMBERS[:85], "numbers in all but 15 of 100 cells: .*--missing_values='unknown' if such"),
-        (["unknown"] * 15 + MONTHS, "dates of one form in all but 15 of 100 cells: 'unknown'"),
         (["1,5", "2", "3"], AMBIGUOUS),
         (["1.234,50 €", "12,00 €"], AMBIGUOUS),
         (["$1,200", "$950"], AMBIGUOUS),
-        (["$1", "€2"], AMBIGUOUS),
         (["$1.50", "-$2", "3"], AMBIGUOUS),
         (["5%", "%12.5"], AMBIGUOUS),
         ([*NUMBERS[:19], "0,5"], AMBIGUOUS),
         ([f"{row % 200 + 0.5}%" for row in range(300)], AMBIGUOUS),
     ],
-    ids=range(16),
+    ids=range(14),
 )
 def test_numbers_and_dates_beside_other_values_or_with_two_meanings_are_refused(values, message):
     with pytest.raises(UsageError, match=f"Column 'x' .*{message}"):
@@ -326,16 +322,13 @@ def test_numbers_as_large_as_compact_times_are_numbers(cells, values):
     ("text", "hour", "ahead"),
     [
         ("2023-01-31 18:30", 18.5, 0),
-        ("2023-01-31T18:30:00", 18.5, 0),
         ("2023-01-31T18:30:36.5", 18.5 + 36.5 / 3600, 0),
         ("31/01/2023, 6:30 PM", 18.5, 0),
         ("31 Jan 2023 12:00 a.m.", 0, 0),
         ("2023-01-31T23:00Z", 23, 0),
-        ("2023-01-31 23:00 UTC", 23, 0),
         ("2023-01-31T23:00+02:00", 23, 2),
         ("2023-01-31T23:00:00-0330", 23, -3.5),
         ("31 Jan 2023 11:00 pm +05", 23, 5),
-        ("2023-01-31 23:00:00 -0500", 23, -5),
     ],
 )
 def test_days_are_utc_but_hours_and_weekdays_are_those_written(text, hour, ahead):
@@ -362,7 +355,6 @@ def test_dates_are_read_in_the_only_order_that_fits_all():
         (["01/01/2023", "02/01/2023"], "'02/01/2023' that can be read with the day first and the month first. Write"),
         (["01-02-03"], "the day first and the month first and the year first"),
         (["2023-01-31 10:00", "2023-01-31 10:00Z"], "'when' has times with a time zone, such as .*, and without, such"),
-        (["2023-01-31 23:00:00 -0500", "2023-01-31 23:00:00"], "'when' has times with a time zone, .*, and without"),
     ],
 )
 def test_dates_in_two_orders_and_times_with_and_without_a_zone_are_refused(cells, message):

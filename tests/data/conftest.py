@@ -45,5 +45,5 @@ def write(tmp_path) -> Callable[..., str]:
 @pytest.fixture(autouse=True)
 def _no_default_folder(request, monkeypatch):
     """Hides the folder of real data from tests that do not ask for it."""
-    if "tasks" in request.path.parts and "shared_data" not in request.fixturenames:
+    if "shared_data" not in request.fixturenames:
         monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)

@@ -108,18 +108,12 @@ def test_a_plain_file_is_kept_as_it_is(server, tmp_path, digest):
     assert server.num_requests == 1
 
 
-def _at_once(call) -> list:
-    """Results of four threads; file locks exclude threads as they exclude processes."""
-    with futures.ThreadPoolExecutor(4) as pool:
-        return [done.result() for done in [pool.submit(call) for _ in range(4)]]
-
-
 @pytest.mark.slow
 def test_programs_that_want_a_file_at_once_download_it_once(server, tmp_path):
-    paths = _at_once(lambda: download.lzma_file(server.origin, NAME, str(tmp_path)))
-    assert [path.read_bytes() == CONTENT for path in paths] == [True] * 4
-    plain = _at_once(lambda: download.plain_file(server.origin, "toy.bin", str(tmp_path)))
-    assert [path.read_bytes() == ARCHIVE for path in plain] == [True] * 4
+    with futures.ThreadPoolExecutor(4) as pool:  # File locks exclude threads as they exclude processes.
+        for load, name, content in ((download.lzma_file, NAME, CONTENT), (download.plain_file, "toy.bin", ARCHIVE)):
+            paths = pool.map(load, [server.origin] * 4, [name] * 4, [str(tmp_path)] * 4)
+            assert [path.read_bytes() == content for path in paths] == [True] * 4
     assert server.num_requests == 2
     assert _names(tmp_path) == ["toy.bin", NAME, f"{NAME}.sha256"]
 

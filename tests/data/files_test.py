@@ -12,13 +12,6 @@ import pytest
 from data import files
 from data.errors import Failure, UsageError
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _no_default_folder(monkeypatch):
-    monkeypatch.delenv("FEDBANDITS_DATA_DIR", raising=False)
-
 
 def test_a_table_is_looked_up_where_the_user_is_then_in_the_data_folder_then_among_the_examples(tmp_path, monkeypatch):
     here, there, examples = (tmp_path / name for name in ("here", "there", "examples"))
@@ -76,7 +69,8 @@ def test_without_space_an_earlier_file_stays_and_the_failure_is_reported_once(tm
     path = tmp_path / "a.json"
     files.replace(path, b"1" * 1000)
     words = [sys.executable, "-c", _WRITES, str(path)]
-    printed = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
+    root = pathlib.Path(__file__).resolve().parents[2]
+    printed = subprocess.run(words, cwd=root, stdout=subprocess.PIPE, text=True).stdout
     message = f"{path} cannot be written (File too large). Everything that was written before is kept.\n"
     assert printed == 2 * message
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.json", b"1" * 1000)]

@@ -55,14 +55,11 @@ _NUMBERED = [int(day[-1]) for day in DAYS]
     [
         (DAYS, "2023-01-02", "2023-01-05"),
         (pd.to_datetime(DAYS), "2023-01-02", "2023-01-05T00:00"),
-        (pd.to_datetime(DAYS).date, "2023-01-02", "2023-01-05"),
         ([f"2023010{day}235959" for day in _NUMBERED], "2023-01-02", "2023-01-05"),
         ([f"2023010{day}T100000+0200" for day in _NUMBERED], "2023-01-02T08:00Z", "2023-01-05T10:00+02:00"),
-        ([f"{day} Jan 2023 10:00" for day in _NUMBERED], "2023-01-02 10:00", "2023-01-05 09:59"),
         (pd.to_datetime([f"{day}T10:00:00Z" for day in DAYS]), "2023-01-02T10:00Z", "2023-01-05T11:00+02:00"),
         (_NUMBERED, "2", "4.5"),
         ([day * 1e9 for day in _NUMBERED], "2e9", "5000000000"),
-        ([f"{day}.50" for day in _NUMBERED], "2.5", "5"),
     ],
 )
 def test_from_and_until_keep_a_half_open_interval_of_any_kind_of_time(column, start, end):
@@ -123,29 +120,20 @@ def test_an_empty_reward_is_dropped_or_0_if_the_user_says_so(meaning, first, emp
 LATE = {"reward_time_column": "paid", "reward_window": "2d"}
 BAD_TIMES = [
     ({"day": [*DAYS[:5], "soon"]}, {}, r"--time_column: 'soon' \(line 7\)"),
-    ({"day": [*DAYS[:5], None]}, {}, r"--time_column: .*\(line 7\)"),
     ({"day": ["1.5", "x"] * 3}, {}, r"--time_column: 'x' \(line 3\)"),
     ({"day": [*DAYS[:5], "2023-01-06T00:00Z"]}, {}, "with a time zone, such as '2023-01-06T00:00Z', and without"),
     ({"day": [f"0{day}/02/2023" for day in range(1, 7)]}, {}, "--time_column: .*can be read with"),
-    (
-        {},
-        {"from_time": "2023-01-05T00:00Z"},
-        "--from=.*Z must be a date such as .* without a time zone, like the times",
-    ),
+    ({}, {"from_time": "2023-01-05T00:00Z"}, "--from=.*Z must be a date such as .* without a time zone, like"),
     ({"day": range(6)}, {"from_time": "2023-01-05"}, "--from=2023-01-05 must be a number, like the times"),
     ({}, {"from_time": "2023-01-99"}, "--from=2023-01-99 must be a date such as 2023-01-31"),
-    ({}, {"until_time": "nan"}, "--until=nan must be a date"),
     ({}, {"from_time": "2023-01-05", "until_time": "2023-01-05"}, "--from=2023-01-05 must be before"),
     ({}, {"from_time": "2024-01-05"}, "No row .* is left after --from"),
-    ({}, {"reward_window": "99d"}, "No row .* is left after"),
     ({}, {"reward_window": "7"}, "--reward_window=7 must be a duration"),
-    ({}, {"reward_window": "-1d"}, "--reward_window=-1d must be a duration"),
     ({"day": range(6), "paid": range(6)}, {"reward_window": "7d"}, "--reward_window=7d must be a number"),
     ({"paid": range(6)}, {"reward_time_column": "paid"}, r"--reward_time_column: '?0'? \(line 2\)"),
     ({"paid": DAYS[::-1]}, {"reward_time_column": "paid"}, r"--reward_time_column: '2023-01-02' \(line 5\)"),
     ({"paid": [None, *OBSERVED[1:]]}, LATE, r"--reward_time_column: .*\(line 2\)"),
     ({}, LATE | {"unobserved_rewards": "drop"}, "--unobserved_rewards=drop conflicts with"),
-    ({}, {"reward_time_column": "reward"}, "that --reward_column already names"),
 ]
 
 

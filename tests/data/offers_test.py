@@ -152,7 +152,6 @@ SETS_ERRORS = {
     "twice": ("10|7", "10|7|10", {}, r"--offered_column: '10' \(line 2\) of .* occurs twice in its set"),
     "empty": ("9|7", "", {}, r"--offered_column: .*\(line 5\) of .* is an empty set"),
     "empty_id": ("9|7", "9|", {}, r"--offered_column: '9|' \(line 5\) of .* has an empty id"),
-    "propensity": ("0.9", "1.9", {}, r"--propensity_column: 1.9 in column 'propensity' \(line 4 of .* is not a prop"),
     "same_id": ("9,3.0", "7,3.0", {}, r"--action_table: '7' \(line 4\) of .* is the id of an earlier row"),
     "no_id": ("9,3.0", ",3.0", {}, r"--action_table: None \(line 4\) of .* is not an id"),
     "no_features": ("9,3.0,red", "9,,", {}, r"'9' \(line 3\), '9' .* is offered, but all its features are missing"),

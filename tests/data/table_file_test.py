@@ -72,13 +72,11 @@ MISTAKES = {
     "nul_byte": (b"a,b\n1,2\n3,\x004\n", "table.csv", "NUL byte"),
     "no_encoding": (b"a,b\n1,\xff\n1,\x81\n", "table.csv", "not readable as UTF-8"),
     "empty": ("", "table.csv", "is empty: --data_file"),
-    "empty_gzip": (gzip.compress(b""), "table.csv.gz", "is empty: --data_file"),
     "header_only": ("a,b\n", "table.csv", "is empty: --data_file"),
     "two_columns_of_one_name": ("a,a\n1,2\n", "table.csv", "--data_file=.* has two columns named 'a'"),
     "long_row": ("a,b\n1,2\n\n3,4,5\n", "table.csv", r"2 names, separated by commas\..* line 4 has 3\."),
     "short_row": ("a;b\n1;2\n3\n", "table.csv", r"2 names, separated by semicolons\..* line 3 has 1\."),
     "long_rows": ("a,b\n" + "1,2,3\n" * 5, "table.csv", "line 2 has 3, line 3 has 3, line 4 has 3 and 2 more\\."),
-    "declared_separator": ("sep=;\na;b;c\n1;2;5\n", "table.csv", COMMENTS),
     "first_comment": ("# made by a tool\na,b\n1,2\n", "table.csv", COMMENTS),
     "last_comment": ("a,b\n1,2\n# the end\n", "table.csv", COMMENTS),
     "cut_off": ('a,b\n"1","2"\n"3","4', "table.csv", "begins on line 3 .*close all quotes"),
@@ -188,7 +186,6 @@ def test_numbers_are_read_whatever_they_are_written_as():
         ([1, None, None], {}, r"a missing value .*\(row 2 of .*\(and 1 more\)"),
         ([1, np.inf], {}, r"inf .*\(row 2 "),
         ([1, 3, 2], {"within": (0, 2)}, r"3 .*\(row 2 .* from 0 to 2"),
-        ([1, 1e39], {"within": (-3e38, 3e38)}, r"1e\+39 .*\(row 2 "),
         ([1, 2.5], {"is_whole": True}, r"2.5 .*\(row 2 .* is not a reward: every row needs a whole finite number"),
     ],
 )
@@ -223,12 +220,11 @@ def _probabilities(values, within=(1e-18, 1)):
     "values",
     [
         np.float32([0.25, 1.0000001]),
-        [0.25, float(np.float32(1.0000001))],
         ["0.25", "1.0000001"],
         [0.1, np.nextafter(1, 2)],
         pd.array([0.25, 1.0000001], "Float32"),
     ],
-    ids=["single", "stored_as_double", "text", "double", "nullable"],
+    ids=["single", "text", "double", "nullable"],
 )
 def test_probabilities_may_exceed_1_by_the_rounding_of_their_column(values):
     assert _probabilities(values)[1] == 1
@@ -281,13 +277,10 @@ def test_a_file_beyond_the_memory_is_refused_while_it_is_decompressed(read, monk
         table_file.read(str(tmp_path / "table.parquet"))
 
 
-def test_other_texts_are_none():
+def test_hexadecimal_identifiers_and_other_texts_are_no_numbers():
+    """`pandas.to_numeric` ends the process on some of the identifiers."""
     texts = ["05179e2916004192", "1e99999", "1_000", "nan", "1,5", "0x10", "١", "1 2", "e5", "."]
     assert np.isnan(table_file.numbers(pd.Series(texts, dtype=object))).all()
-
-
-def test_hexadecimal_identifiers_are_no_numbers():
-    """`pandas.to_numeric` ends the process on some of them."""
     draw = random.Random(0)
     names = [f"{draw.getrandbits(64):016x}" for _ in range(60_000)]
     is_number = ~np.isnan(table_file.numbers(pd.Series(names)))
@@ -299,12 +292,11 @@ def test_hexadecimal_identifiers_are_no_numbers():
     ("cells", "values"),
     [
         (["1,5", "1.234,56", "-3"], [1.5, 1234.56, -3]),
-        (["1.500", "12.000"], [1500, 12000]),
         (["1 234,5", "1\u202f234", ",5"], [1234.5, 1234, 0.5]),
         (["0,4%", "50 %"], [0.004, 0.5]),
         (["1,5e-3", "2"], [0.0015, 2]),
     ],
-    ids=range(5),
+    ids=range(4),
 )
 def test_decimal_commas(cells, values):
     plain, _ = table_file.plain_numbers(pd.Series(cells), ",")

@@ -83,7 +83,6 @@ def test_a_different_table_is_reported(folders, was, now, where, size):
     [
         ({"w": np.float32([[1, math.nan], [math.inf, 6]]), "b": np.arange(2)}, ["w, by up to 2"]),
         ({"w": np.float32([[1, 2], [math.inf, 4]]), "b": np.arange(2)}, ["w, by up to inf"]),
-        ({"w": np.ones((2, 2)), "b": np.arange(2)}, ["w was float32[2, 2], is float64[2, 2]"]),
         ({"b": np.arange(2), "c": np.arange(2)}, ["w is missing", "c is new"]),
     ],
 )
@@ -103,9 +102,7 @@ def test_equal_runs_have_no_differences_and_a_new_metric_is_only_named(folders):
     assert ("seed_3/other.csv round_num is new", math.inf) in compare_versions.differences(*folders)
 
 
-@pytest.fixture
-def checkpoints(tmp_path) -> tuple[pathlib.Path, pathlib.Path]:
-    """Folders of two runs whose checkpoints hold the same fields, numbered in another order."""
+def test_checkpoints_are_compared_by_field_in_whatever_order_they_are_numbered(tmp_path):
     for name, order in (("old", [0, 1, 2]), ("new", [2, 0, 1])):
         fields, leaves = ["weights/0", "weights/1", "rate"], [np.ones(2), np.zeros(2), np.array(0.5)]
         folder = tmp_path / name / "checkpoints"
@@ -113,14 +110,11 @@ def checkpoints(tmp_path) -> tuple[pathlib.Path, pathlib.Path]:
         (folder.parent / "fields.json").write_text(json.dumps([fields[index] for index in order]))
         arrays = {f"leaf_{place:04d}": leaves[index] for place, index in enumerate(order)}
         np.savez(folder / "round_1.npz", leaves=3, **arrays)
-    return tmp_path / "old", tmp_path / "new"
-
-
-def test_checkpoints_are_compared_by_field(checkpoints):
-    assert list(compare_versions.differences(*checkpoints)) == []
-    fields = checkpoints[1] / "fields.json"
+    old, new = tmp_path / "old", tmp_path / "new"
+    assert list(compare_versions.differences(old, new)) == []
+    fields = new / "fields.json"
     fields.write_text(fields.read_text().replace("rate", "learning_rate"))
-    found = [where for where, _ in compare_versions.differences(*checkpoints)]
+    found = [where for where, _ in compare_versions.differences(old, new)]
     assert found == [f"checkpoints/round_1.npz {words}" for words in ("rate is missing", "learning_rate is new")]
 
 
@@ -135,7 +129,6 @@ def test_fields_are_named_by_the_structure_of_the_state(tmp_path, monkeypatch):
 
 def test_the_settings_have_every_study():
     settings = compare_versions.known_settings().values()
-    assert len(settings) >= 30
     studies = {f"run_{study}" for study in ("ads", "client_selection", "federated", "mab_fl", "posterior")}
     assert {setting.binary.rpartition(".")[2] for setting in settings if setting.is_resumed} == studies
     assert {setting.binary.rpartition(".")[2] for setting in settings} == studies | {"evaluate_policy"}
@@ -185,7 +178,6 @@ def test_equal_checkouts_run_once(compare, tmp_path, capsys):
         f"--experiment_name=whole --seed=3 --total_rounds={rounds}"
         for number, name, rounds in ((1, "short", 3), (2, "resumed", 4), (3, "loose", 2), (4, "named", 2))
     ]
-    assert len(_started(tmp_path, "new")) == 6
     assert compare("0.5", "0.5") == 0
     assert [len(_started(tmp_path, name)) for name in ("old", "new")] == [4, 6]
     assert compare("0.5", "0.25", "--settings=short") == 1  # Other sources.

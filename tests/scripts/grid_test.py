@@ -18,7 +18,6 @@ from scripts import grid
 
 pytestmark = pytest.mark.slow
 
-TOY = "tests.scripts.toy_binary"
 _MAIN = """
 import sys
 from optimization.study import cli
@@ -32,7 +31,7 @@ cli.main(grid.define(), grid.program)
 @pytest.fixture
 def run_grid(tmp_path, monkeypatch):
     """Runs a grid of the toy in this process and returns its exit status."""
-    monkeypatch.setitem(studies.STUDIES, "toy", TOY)
+    monkeypatch.setitem(studies.STUDIES, "toy", "tests.scripts.toy_binary")
 
     def start(*arguments: str) -> int:
         own = ("--binary=toy", f"--root_output_dir={tmp_path}", "--experiment_name=g", "--workers=1")
@@ -150,16 +149,14 @@ def test_halving_gives_the_best_point_all_rounds_and_runs_nothing_twice(run_grid
 
 
 def test_a_damaged_folder_is_named_and_the_others_run(run_grid, tmp_path, capfd):
-    run_grid("--sweep=rate=0.1,1,10")
-    (first,), (second,) = (tmp_path.glob(f"g/runs/rate={rate}-*/seed_0") for rate in (0.1, 1))
-    (first / "config.json").write_text("{")
-    (second / "metrics.csv").write_text("round_num,score\n4,much\n")
+    run_grid("--sweep=rate=0.1,1")
+    (folder,) = tmp_path.glob("g/runs/rate=1-*/seed_0")
+    (folder / "metrics.csv").write_text("round_num,score\n4,much\n")
     capfd.readouterr()
-    assert run_grid("--sweep=rate=0.1,1,10,100") == 1
-    err = capfd.readouterr().err
-    assert f"  {first}: {first}/config.json is not readable" in err
-    assert f"  {second}: {second}/metrics.csv is damaged: a value is not valid in its column score." in err
-    assert [row[1] for row in _results(tmp_path, ("rate", "status"))] == ["failed", "failed", "finished", "finished"]
+    assert run_grid("--sweep=rate=0.1,1,10") == 1
+    damage = f"  {folder}: {folder}/metrics.csv is damaged: a value is not valid in its column score."
+    assert damage in capfd.readouterr().err
+    assert _results(tmp_path, ("rate", "status")) == [(0.1, "finished"), (1, "failed"), (10, "finished")]
 
 
 def test_a_second_grid_in_one_folder_is_refused_and_a_killed_one_leaves_nothing_and_is_continued(command, tmp_path):
@@ -211,10 +208,8 @@ def test_a_signal_in_the_last_round_finishes_that_run_and_the_same_command_conti
     assert [path.parent for path in tmp_path.glob("g/runs/*/*/finished.json")] == [log.parent]
     assert len(list(tmp_path.glob("g/runs/*/*"))) == 1
 
-    before = log.read_text()
     assert command(*arguments).wait(300) == 0
     assert [row[2] for row in _results(tmp_path)] == ["finished", "finished"]
-    assert log.read_text() == before
 
 
 def test_an_experiment_killed_in_mid_run_ends_with_the_numbers_of_its_own_binary(command, tmp_path, tff_worker):

@@ -10,12 +10,3 @@ def test_an_invalid_run_of_a_job_array_is_reported_in_a_line(monkeypatch, capsys
     monkeypatch.setattr(sys, "argv", ["grid_worker", *arguments])
     assert grid_worker.main() == 2
     assert capsys.readouterr().err.startswith(f"{tmp_path}/run: --rounds is not known")
-
-
-def test_help_describes_the_arguments_and_tensorflows_output_is_suppressed(monkeypatch, capsys):
-    calls = []
-    monkeypatch.setattr(grid_worker.cli, "hush_imports", lambda: calls.append("hushed"))
-    monkeypatch.setattr(sys, "argv", ["grid_worker", "--help"])
-    assert grid_worker.main() == 0
-    assert "grid_worker MODULE FOLDER ROUNDS ARGUMENTS..." in capsys.readouterr().out
-    assert calls == ["hushed"]

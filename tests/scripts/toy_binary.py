@@ -1,4 +1,4 @@
-"""A study without TensorFlow and without a worker, for tests of what plays studies.
+"""A study without TensorFlow and without a worker, for tests of what runs studies.
 
 Its score after R rounds is R - log10(rate / peak)^2 + seed / 1000, summed up round by round through checkpoints.
 """
@@ -29,7 +29,6 @@ class ToyOptions:
     """What the flags mean: `step` is what a round adds to the score."""
 
     step: float
-    diverges: bool
     total_rounds: int
     seed: int
 
@@ -43,7 +42,7 @@ class ToyData(NamedTuple):
 
 
 class ToyStudy(frame.Study[ToyOptions, ToyData]):
-    """Plays its rounds itself."""
+    """Executes its rounds itself."""
 
     usage = "toy"
     presets = pathlib.Path(__file__).parent / "toy_presets"
@@ -62,10 +61,9 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             Setting("kind", ["plain", "odd"], "a word", "plain"),
             Setting("total_rounds", int, "rounds", 4, low=1),
             Setting("burn_in_rounds", int, "half of the rounds, unless given"),
-            Setting("waits_for", str, "file without which no round after the second is played"),
+            Setting("waits_for", str, "file without which no round after the second begins"),
             Setting("finishes", bool, "a signal lets the round in progress finish, as in the loop", False),
             Setting("fails_at", float, "rate that fails"),
-            Setting("diverges_at", float, "rate whose score is not a number"),
             Setting("dies_in", str, "folder for marker files; each run kills its own process once, in round 2"),
         )
 
@@ -76,8 +74,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
 
     def options(self, settings: cli.Settings) -> ToyOptions:
         gain = settings.seed / 1000 - math.log10(settings.rate / settings.peak) ** 2
-        diverges = settings.rate == settings.diverges_at
-        return ToyOptions(1 + gain / settings.total_rounds, diverges, settings.total_rounds, settings.seed)
+        return ToyOptions(1 + gain / settings.total_rounds, settings.total_rounds, settings.seed)
 
     def open(self, options: ToyOptions) -> ToyData:
         return ToyData()
@@ -103,20 +100,15 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             while settings.waits_for and round_num > 2 and not os.path.exists(settings.waits_for):
                 time.sleep(0.02)
             total = np.float64(total + options.step)
-            if settings.dies_in and round_num == 2:
-                _die_once(pathlib.Path(settings.dies_in) / f"{settings.experiment_name.replace('/', '_')}.died")
-            score = math.nan if options.diverges else total
-            log.on_round({"round_num": round_num, SCORE: score, THREADS: settings.max_concurrent_threads, "seconds": 0})
+            mark = pathlib.Path(settings.dies_in or ".", f"{settings.experiment_name.replace('/', '_')}.died")
+            if settings.dies_in and round_num == 2 and not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            log.on_round({"round_num": round_num, SCORE: total, THREADS: settings.max_concurrent_threads, "seconds": 0})
             folder.save_checkpoint(round_num, [total])
         log.on_end(observed)
         print(f"pid {os.getpid()}")
         return None
-
-
-def _die_once(mark: pathlib.Path) -> None:
-    if not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 STUDY = ToyStudy()

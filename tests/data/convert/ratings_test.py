@@ -103,10 +103,8 @@ def test_a_source_without_the_files_is_refused(tmp_path):
         ratings.lastfm(tmp_path / "text")
 
 
-@pytest.mark.parametrize("is_archive", [True, False])
-def test_sets_have_one_artist_of_the_user_and_others_that_the_user_did_not_hear(tmp_path, is_archive):
-    source = _archive(tmp_path / "lastfm.zip", LASTFM) if is_archive else _folder(tmp_path / "lastfm", LASTFM)
-    (rows, _), _, notes = ratings.lastfm(source, set_size=3)
+def test_sets_have_one_artist_of_the_user_and_others_that_the_user_did_not_hear(tmp_path):
+    (rows, _), _, notes = ratings.lastfm(_archive(tmp_path / "lastfm.zip", LASTFM), set_size=3)
     heard = {2: {51, 52}, 3: {52, 60}, 4: {70}}
     sets = rows.groupby("decision")
     assert sets.ngroups == 5

@@ -64,6 +64,10 @@ def test_answers_take_their_questions_title_and_tags_also_before_it(dump):
     assert skipped == {}
 
 
+WRONG_VALUES = [*((name, None) for name in ("Id", "PostTypeId", "Title", "Tags", "Body")), ("PostTypeId", "question")]
+WRONG_VALUES += [("Id", "one"), ("Id", "9" * 5000), ("OwnerUserId", "x1"), ("OwnerUserId", "")]
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
@@ -71,15 +75,7 @@ def test_answers_take_their_questions_title_and_tags_also_before_it(dump):
         (_row(ANSWER, OwnerUserId="-1"), texts.UNKNOWN_USER),
         (_row(ANSWER, ParentId="99"), texts.NO_QUESTION),
         (_row(ANSWER, PostTypeId="5"), texts.OTHER_TYPE),
-        *(
-            (_row(QUESTION, **{"Id": "8"} | changes), texts.MALFORMED)
-            for changes in (
-                *({"Id": number} for number in (None, "one", "9" * 5000)),
-                *({"PostTypeId": kind} for kind in (None, "question")),
-                *({name: None} for name in ("Title", "Tags", "Body")),
-                *({"OwnerUserId": user} for user in ("x1", "")),
-            )
-        ),
+        *((_row(QUESTION, **{"Id": "8"} | {name: value}), texts.MALFORMED) for name, value in WRONG_VALUES),
         *((_row(ANSWER, ParentId=number), texts.MALFORMED) for number in (None, "1.5")),
         ("<row />\n", texts.MALFORMED),
     ],
@@ -94,15 +90,13 @@ def test_unusable_posts_are_skipped_and_counted(dump, row, reason):
     ("markup", "expected"),
     [
         ("<p>Fish &amp; chips,&#10;caf&eacute;&nbsp;&lt;b&gt;</p>", "Fish & chips, café <b>"),
-        ("<p>One</p><p>two<br/>three</p>\n", "One two three"),
-        ('see <a href="http://x.y/z?a=1" rel="nofollow">this</a>', "see this"),
+        ("<p>One</p><p>two<br/>three <3</p>\n", "One two three <3"),
         ("use <code>x &lt; y</code> here", "use here"),
         ('a<pre class="lang-py"><code>for i in x:\n  print(i)\n</code></pre>b', "a b"),
         ("a <PRE>x</PRE> b <Code>y</code > c", "a b c"),
         ("<!-- language: lang-c > --> after", "after"),
         ("a <pre>never closed", "a"),
         ("a <!-- never closed", "a"),
-        ("1 < 2 and <3", "1 < 2 and <3"),
         ("<preface>kept</preface>", "kept"),
         ("&amp;lt;i&amp;gt;", "&lt;i&gt;"),
     ],
@@ -181,7 +175,6 @@ def test_the_table_has_the_hospital_of_each_row_and_gaps_for_question_marks(sour
     [
         ("1,2,3", "line 2: 3 values instead of 14"),
         (LINE.replace(",0\n", ",?\n"), "line 2: could not convert string to float"),
-        (LINE.replace("63.0", "x"), "line 2: could not convert string to float: 'x'"),
     ],
 )
 def test_a_wrong_line_is_named(source, line, message):
@@ -216,7 +209,6 @@ def test_the_table_has_a_row_for_each_question(answers):
     ("content", "message"),
     [
         (HEADER + "What?,True,perhaps\n", "line 2: 'perhaps' is neither"),
-        (HEADER + "What?,True\n", "line 2: None is neither"),
         ("prompt,gpt-4-1106-preview\n", "its columns are prompt, gpt-4"),
         ("", "its columns are"),
     ],

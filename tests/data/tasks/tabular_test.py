@@ -92,7 +92,7 @@ def test_categories_are_refused_for_a_column_of_which_public_statistics_have_non
         _load(write(CLINICS), "site", "target", category_columns="age", public_statistics=path)
 
 
-def test_features_are_learned_from_training_clients_only(clinics):
+def test_features_are_learned_from_training_clients_only_and_labels_are_indices_of_sorted_names(clinics):
     assert clinics.feature_names == ("age", "age is missing", "color=green", "color=red", "color=<missing>")
     # Ages 4, 2, 2, 4, 4 of training clients: mean 3.2, deviation sqrt(0.96).
     old, young = 0.8 / np.sqrt(0.96), -1.2 / np.sqrt(0.96)
@@ -107,14 +107,16 @@ def test_features_are_learned_from_training_clients_only(clinics):
     assert [*train, *held_out] == list(expected)
     for name, rows in (train | held_out).items():
         np.testing.assert_allclose(rows, expected[name], rtol=1e-6)
-
-
-def test_labels_are_indices_into_the_sorted_names(clinics):
     assert clinics.action_names == ("no", "yes")
+    assert _labels(clinics.clients) | _labels(clinics.held_out) == {
+        "a": [0, 0],
+        "b": [1, 1],
+        "d": [1],
+        "e": [0],
+        "c": [1, 0],
+    }
     examples = clinics.clients.load(0)
     assert (examples.features.dtype, examples.labels.dtype) == (np.float32, np.int32)
-    expected = {"a": [0, 0], "b": [1, 1], "d": [1], "e": [0], "c": [1, 0]}
-    assert _labels(clinics.clients) | _labels(clinics.held_out) == expected
 
 
 def test_the_report_counts_what_was_read_and_imputed(clinics):
@@ -168,11 +170,9 @@ def test_synthetic_clients_share_the_rows_evenly(write):
     assert table.report["dropped_rows"] == {"without_label": 0}
 
 
-REWARDS = "site,age,left,right\na,1,0.5,-1\nb,2,0,2\nc,3,1,0\nd,4,1,1e-3\ne,5,3,0\n"
-
-
 def test_rewards_are_the_labels(write):
-    table = _load(write(REWARDS), "site", reward_columns="right,left")
+    rewards = "site,age,left,right\na,1,0.5,-1\nb,2,0,2\nc,3,1,0\nd,4,1,1e-3\ne,5,3,0\n"
+    table = _load(write(rewards), "site", reward_columns="right,left")
     assert table.action_names == ("right", "left")
     assert table.feature_names == ("age",)
     assert (table.multi_label, list(table.rewards), table.label_range) == (True, ["exact"], (-1, 3))
@@ -182,15 +182,12 @@ def test_rewards_are_the_labels(write):
 
 
 def test_reward_bounds_are_learned_from_one_random_action_of_each_training_row(write):
-    def table_of(rewards, **options):
+    def table_of(rewards):
         rows = [f"{row % 10},{row % 7},{rewards[0]},{rewards[row % 3]}\n" for row in range(200)]
-        return _load(write("site,age,left,right\n" + "".join(rows)), "site", reward_columns="left,right", **options)
+        return _load(write("site,age,left,right\n" + "".join(rows)), "site", reward_columns="left,right")
 
     table = table_of([5, 0, 2])
     assert (table.reward_bounds, table.has_learned_bounds) == (reward_bounds.RewardBounds(0, 5), True)
-    declared = table_of([5, 0, 2], reward_bounds="1,5")
-    assert (declared.reward_bounds, declared.has_learned_bounds) == (reward_bounds.RewardBounds(1, 5), False)
-    assert "training rewards lie outside the bounds 1 to 5" in declared.clipping
     assert table_of([1, 0, 0]).reward_bounds is None
 
 
@@ -207,6 +204,10 @@ BAD_TABLES = {
     "one_client": ("site,x,y\na,1,0\na,2,1\n", r"=site has a single value, 'a': .*--client_column=rows:N"),
     "no_feature": ("site,y,x\na,0,\na,1,\nb,1,\n", r"has no features: .*--feature_columns"),
     "no_label": ("site,x,y\na,1,\nb,1,\n", r"No row of .*table.csv has values in --client_column and --label_column"),
+    "word": (
+        "site,x,y\n" + "a,1,0\nb,2,1\n" * 9 + "a,n/k,0\n",
+        r"'x' has numbers in all but 1 of 19 cells: 'n/k' \(line 20\)",
+    ),
     "single_rows": ("site,x,y\na,1,0\nb,2,1\n", r"--client_column gives each client one row"),
 }
 
@@ -230,16 +231,6 @@ def test_the_real_hospitals_are_split_by_rows(shared_data):
     train = np.concatenate([table.clients.load(index).features for index in range(4)])
     np.testing.assert_allclose([train[:, 0].mean(), train[:, 0].std()], [0, 1], atol=1e-5)
     assert np.isfinite(train).all()
-
-
-def test_a_word_among_numbers_is_named_with_its_line_unless_it_is_declared_missing(write):
-    rows = [f"s{row % 6},{'n/k' if row == 7 else row % 7},{row % 2}\n" for row in range(60)]
-    path = write("site,age,y\n" + "".join(rows))
-    with pytest.raises(UsageError, match=r"'age' has numbers in all but 1 of 60 cells: 'n/k' \(line 9\)"):
-        _load(path, "site", "y")
-    table = _load(path, "site", "y", missing_values="n/k")
-    assert {"name": "age", "use": "feature", "kind": "number", "imputed": 1} in table.report["columns"]
-    assert table.report["missing_values"] == {"n/k": 1}
 
 
 # Labels r, q, p of 3, 2 and 1 rows a client; the held-out client c has most of all p.
@@ -277,7 +268,7 @@ def _bags(population) -> dict[str, list[tuple[list[int], list[float]]]]:
     return {name: [(bags.ids.tolist(), bags.values.tolist())] for name, bags in features.items()}
 
 
-def test_texts_become_counts_of_the_training_clients_most_frequent_words(write):
+def test_texts_become_counts_of_the_training_clients_most_frequent_words_or_of_public_ones(write):
     task = _routed(write(QUESTIONS))
     # it: 3, how: 2, is: 2, before 007 and high; then the length, of mean 2 and deviation 1, with the id 3.
     assert task.feature_names == ("it", "how", "is", "length")
@@ -292,6 +283,9 @@ def test_texts_become_counts_of_the_training_clients_most_frequent_words(write):
     assert _bags(task.held_out) == {"c": [([1, 3], [1, 7])]}
     assert "the vocabulary of the table's texts" in task.private_statistics
     assert task.report["words"] == 3
+    again = _routed(write(QUESTIONS), public_statistics=write(json.dumps(task.statistics), "statistics.json"))
+    assert (_bags(again.clients), again.feature_names) == (_bags(task.clients), task.feature_names)
+    assert again.private_statistics == ()
 
 
 def test_an_action_s_price_is_taken_off_its_rewards(write):
@@ -305,13 +299,6 @@ def test_an_action_s_price_is_taken_off_its_rewards(write):
         assert _labels(named.clients) == _labels(task.clients)
     with pytest.raises(UsageError, match=r"required with --reward_columns=all\): --action_prices=small=0,large=0\.1\."):
         _routed(write(QUESTIONS), **all_columns)
-
-
-def test_a_public_vocabulary_gives_the_same_table_again(write):
-    task = _routed(write(QUESTIONS))
-    again = _routed(write(QUESTIONS), public_statistics=write(json.dumps(task.statistics), "statistics.json"))
-    assert (_bags(again.clients), again.feature_names) == (_bags(task.clients), task.feature_names)
-    assert again.private_statistics == ()
 
 
 def test_synthetic_clients_have_mixes_of_a_column_s_values(write):
@@ -341,7 +328,6 @@ def test_synthetic_clients_have_mixes_of_a_column_s_values(write):
         ({"action_prices": "small=0,huge=1"}, "--action_prices=small=0,huge=1 must be 2 numbers"),
         ({"model": "mlp"}, "--model=mlp cannot read words"),
         ({"text_columns": "small"}, "--text_columns names column 'small' that --reward_columns already names"),
-        ({"text_columns": "other"}, "--text_columns: there is no column 'other'"),
         ({"partition_column": "topic"}, "--partition_column=topic needs --client_column=rows:N"),
     ],
 )
@@ -395,9 +381,6 @@ b,4,z,x|z
 c,3,y,y|z
 """
 ITEMS = "id,size\nx,1\ny,2\nz,6\n"
-
-
-LOGGED = ("reward_column", "propensity_column")
 
 
 def _examples(task):
@@ -495,7 +478,7 @@ def test_statistics_of_actions_encode_new_actions_alike(write):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"label_column": None, "action_column": "target"} | dict.fromkeys(LOGGED, "age"), "needs"),
+        ({"label_column": None, "action_column": "x", "reward_column": "x", "propensity_column": "x"}, "needs"),
         ({"action_table": "items", "init_labels": 2}, "--init_labels has no effect"),
         ({"offered_column": "offered", "reward_bounds": "0,1"}, "--reward_bounds has no effect"),
         ({"action_table": "items", "largest_set": 2}, "--largest_set is below 3"),

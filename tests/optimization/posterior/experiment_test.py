@@ -44,9 +44,8 @@ def make_run(folder, *arguments: str, sizes=SIZES) -> experiment.PosteriorRounds
 
 
 def test_runs_of_other_seeds_share_computations_and_no_state(tff_worker, tmp_path, monkeypatch):
-    built = []
+    built, found = [], []
     monkeypatch.setattr(compiled, "_cached", kept := collections.OrderedDict())
-    found = []
     for seed in (3, 4):
         found.append(execute(make_run(tmp_path, "--algorithm=fedpa", f"--seed={seed}"), 2)[0])
         built.append(len(kept))

@@ -33,16 +33,13 @@ def test_a_preset_s_burn_in_is_shortened_with_its_rounds(algorithm, arguments, b
     assert STUDY.resolve(settings).burn_in_rounds == burn_in
 
 
-def test_a_shortened_burn_in_is_announced():
+def test_a_shortened_burn_in_is_announced_and_the_user_s_own_is_not_shortened():
     short = resolve("--preset=mnist_alpha_1", "--algorithm=fedpa", "--total_rounds=3")
     assert list(STUDY.notes(short)) == [
         "--burn_in_rounds is 1, not 25 as in --preset=mnist_alpha_1: it is shortened in proportion to --total_rounds=3."
     ]
     for others in (("--algorithm=fedpa",), ("--algorithm=fedavg", "--total_rounds=3")):
         assert not STUDY.notes(resolve("--preset=mnist_alpha_1", *others))
-
-
-def test_a_burn_in_of_the_user_s_is_not_shortened():
     with pytest.raises(UsageError, match="--burn_in_rounds=4 must be at most --total_rounds=3"):
         resolve("--preset=mnist_alpha_1", "--algorithm=fedpa", "--total_rounds=3", "--burn_in_rounds=4")
 

@@ -20,19 +20,15 @@ def test_a_kernel_is_a_density_with_the_stated_roughness_and_variance(name):
     assert scipy.integrate.simpson(LINE**2 * values, LINE) == pytest.approx(kernel.variance, abs=1e-6)
 
 
-def _samples() -> np.ndarray:
-    """Normal, clustered, skewed and heavy-tailed rows of 25; most samples of the last are equal."""
-    draw = np.random.default_rng(0)
-    normal, skewed, heavy = draw.normal(size=(3, 25)), draw.gamma(2, size=(2, 25)), draw.standard_t(2, size=(2, 25))
-    clumps = draw.normal(0, 0.01, (1, 25)) + np.arange(25) % 3
-    return np.concatenate([normal, clumps, skewed, heavy, 8.0 * (np.arange(25) > 21)[np.newaxis]])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("rule", kernels.RULES)
 def test_bandwidths_equal_their_formulas_and_other_libraries(rule, name):
-    samples = _samples()
+    # Normal, clustered, skewed and heavy-tailed rows of 25; most samples of the last are equal.
+    draw = np.random.default_rng(0)
+    normal, skewed, heavy = draw.normal(size=(3, 25)), draw.gamma(2, size=(2, 25)), draw.standard_t(2, size=(2, 25))
+    clumps = draw.normal(0, 0.01, (1, 25)) + np.arange(25) % 3
+    samples = np.concatenate([normal, clumps, skewed, heavy, 8.0 * (np.arange(25) > 21)[np.newaxis]])
     if rule == "improved_sheather_jones":
         samples = samples[:3]  # A density on a grid: KDEpy's bandwidth of clumps depends on its grid.
     expected = [reference.bandwidth(rule, row, name) for row in samples]

@@ -11,7 +11,6 @@ from optimization.privacy.mechanisms import Mechanism
     ("mechanism", "rounds", "target"),
     [
         (Mechanism("dpsgd", 0.0, 200, 60, "poisson"), 1900, 0.4),
-        (Mechanism("dpsgd", 0.0, 800_000, 900, "poisson"), 12, 18.0),
         (Mechanism("dpsgd", 0.0, 3400, 64, "fixed"), 300, 3.0),
         (Mechanism("dpftrl", 0.0, 20_000, 2500, "cyclic", restart_frequency=16), 150, 1.0),
         (Mechanism("mf_dpftrl", 0.0, 1000, 3, "cyclic", bands=4), 1200, 8.0),

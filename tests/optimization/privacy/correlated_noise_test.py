@@ -1,8 +1,6 @@
 """Correlated noise, and its accounting and choice, against dp-accounting, jax-privacy and numerical privacy losses."""
 
-import json
 import math
-import pathlib
 
 import dp_accounting
 import numpy as np
@@ -12,30 +10,24 @@ from dp_accounting import pld, rdp
 
 from optimization.privacy import calibration, dp_queries, factorizations
 from optimization.privacy.mechanisms import Mechanism
+from tests.optimization.privacy import reference
 
-JAX_PRIVACY = json.loads(pathlib.Path(__file__).with_name("jax_privacy.json").read_text())
 STUDY = {"population": 342_477, "cohort": 64, "delta": 1e-6, "noise_multiplier": 1.0}
 UNSTATED = {"population": 200_000, "cohort": 100, "delta": 1e-7, "noise_multiplier": 2.0, "bands": 50}
 
 
-def _noises(rounds: int, shapes, **values) -> np.ndarray:
-    """Returns the noise of each round, float32 [rounds, parameters]."""
+@pytest.mark.parametrize("values", [{"bands": 1}, {"bands": 3}, {"bands": 3, "optimized_rounds": 7}], ids=str)
+def test_correlated_noise_times_its_matrix_is_independent_noise(values):
+    rounds, shapes, noises = 7, ((300, 500), (50_000,)), []
     mechanism = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values)
-    noise, found = dp_queries.CorrelatedNoise(mechanism, shapes, 8), []
+    noise = dp_queries.CorrelatedNoise(mechanism, shapes, 8)
     state = noise.initial_state(())
     for _ in range(rounds):
         parts, state = noise.next(state)
         assert [part.shape for part in parts] == [*shapes]
-        found.append(np.concatenate([np.ravel(part) for part in parts]))
-    return np.stack(found)
-
-
-@pytest.mark.parametrize("values", [{"bands": 1}, {"bands": 3}, {"bands": 3, "optimized_rounds": 7}], ids=str)
-def test_correlated_noise_times_its_matrix_is_independent_noise(values):
-    rounds = 7
-    column = Mechanism("mf_dpftrl", 0.5, 1000, 10, sampling="cyclic", **values).column(rounds)
-    padded = np.append(column, np.zeros(rounds))[:rounds]
-    white = scipy.linalg.toeplitz(padded, np.zeros(rounds)) @ _noises(rounds, ((300, 500), (50_000,)), **values)
+        noises.append(np.concatenate([np.ravel(part) for part in parts]))
+    padded = np.append(mechanism.column(rounds), np.zeros(rounds))[:rounds]
+    white = scipy.linalg.toeplitz(padded, np.zeros(rounds)) @ np.stack(noises)
     assert white.var(axis=1) == pytest.approx(np.full(rounds, 0.5**2), rel=0.01)
     correlation = np.corrcoef(white) - np.eye(rounds)
     assert abs(correlation).max() < 4 / math.sqrt(200_000)
@@ -54,7 +46,7 @@ def _amplified(groups: int, **values) -> Mechanism:
     return Mechanism("mf_dpftrl", sampling="cyclic_poisson", groups=groups, **values)
 
 
-@pytest.mark.parametrize("expected", JAX_PRIVACY["amplified"], ids=lambda one: f"{one['bands']}_bands")
+@pytest.mark.parametrize("expected", reference.JAX_PRIVACY["amplified"], ids=lambda one: f"{one['bands']}_bands")
 def test_amplified_epsilons_equal_jax_privacys(expected):
     names = ("population", "cohort", "delta", "noise_multiplier", "bands")
     mechanism = _amplified(expected["bands"], **{name: expected[name] for name in names})
@@ -136,15 +128,3 @@ def test_compared_bands_reach_the_epsilon_and_the_best_lies_inside_the_grid():
 def test_bands_keep_within_the_memory_of_the_noise(dimension, most):
     choices = calibration.compare_bands(Mechanism("mf_dpftrl", sampling="cyclic", **STUDY), 1600, 1.0, dimension)
     assert choices[-1].bands == most
-
-
-def test_a_replaced_client_moves_a_sum_twice_as_far_whatever_dp_accounting_says():
-    # dp-accounting takes a plain Gaussian event's noise for that of REPLACE_ONE, too (google/differential-privacy
-    # #378); this project halves it. The day an upgrade mends that, this fails: then leave out the halving.
-    relations = dp_accounting.NeighboringRelation.REPLACE_ONE, dp_accounting.NeighboringRelation.REPLACE_SPECIAL
-    one, special = (
-        rdp.RdpAccountant(neighboring_relation=relation).compose(dp_accounting.GaussianDpEvent(2.0)).get_epsilon(1e-5)
-        for relation in relations
-    )
-    ours = next(one for one in Mechanism("dpsgd", 2.0, 1000, 1000, sampling="fixed").analyses if one.replaces)
-    assert one == special < ours.epsilon(1, 1e-5)[0]

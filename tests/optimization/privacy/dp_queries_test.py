@@ -13,7 +13,7 @@ def flat(parts) -> np.ndarray:
     return np.concatenate([np.ravel(part) for part in parts])
 
 
-def play(query, rounds: int):
+def noised(query, rounds: int):
     """Returns each round's noised result for a sum of zeros."""
     state, results = query.initial_global_state(), []
     for _ in range(rounds):
@@ -28,18 +28,17 @@ def assert_variance(sample: np.ndarray, variance: float):
     assert low < np.square(sample).sum() / variance < high
 
 
-def sums(clip: float):
-    return [
-        dp_queries.gaussian_sum(clip, 0.0, None),
-        dp_queries.gaussian_sum(clip, 0.0, 3),
-        dp_queries.tree_sum(clip, 1.0, SPECS, noise_seed=1, max_rounds=4),
-        dp_queries.NoisedSum(clip, SPECS),
-    ]
-
-
-@pytest.mark.parametrize("index", range(4))
-def test_clipping_is_to_the_norm_of_the_whole_record(index):
-    query = sums(10.0)[index]
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: dp_queries.gaussian_sum(10.0, 0.0, None),
+        lambda: dp_queries.gaussian_sum(10.0, 0.0, 3),
+        lambda: dp_queries.tree_sum(10.0, 1.0, SPECS, noise_seed=1, max_rounds=4),
+        lambda: dp_queries.NoisedSum(10.0, SPECS),
+    ],
+)
+def test_clipping_is_to_the_norm_of_the_whole_record(make):
+    query = make()
     params = query.derive_sample_params(query.initial_global_state())
     record = (tf.constant([3.0, 0.0]), tf.constant([[4.0]]))
     for factor, kept in [(1.0, 1.0), (2.0, 2.0), (2.5, 2.0), (1000.0, 2.0), (0.0, 0.0)]:
@@ -49,17 +48,17 @@ def test_clipping_is_to_the_norm_of_the_whole_record(index):
 
 @pytest.mark.parametrize("seed", [None, 5])
 def test_noise_of_a_gaussian_sum_has_the_stated_deviation(seed):
-    results, _ = play(dp_queries.gaussian_sum(2.0, 0.6, seed), 2)
+    results, _ = noised(dp_queries.gaussian_sum(2.0, 0.6, seed), 2)
     for result in results:
         assert_variance(result, 0.36)
     assert abs(np.corrcoef(results)[0, 1]) < 0.08
 
 
 def test_only_equal_seeds_repeat_the_noise():
-    seeded = [play(dp_queries.gaussian_sum(1.0, 1.0, seed), 2)[0] for seed in (4, 4, 5)]
+    seeded = [noised(dp_queries.gaussian_sum(1.0, 1.0, seed), 2)[0] for seed in (4, 4, 5)]
     np.testing.assert_array_equal(seeded[0], seeded[1])
     assert not np.array_equal(seeded[0], seeded[2])
-    free = [play(dp_queries.gaussian_sum(1.0, 1.0, None), 1)[0] for _ in range(2)]
+    free = [noised(dp_queries.gaussian_sum(1.0, 1.0, None), 1)[0] for _ in range(2)]
     assert not np.array_equal(free[0], free[1])
 
 
@@ -105,7 +104,7 @@ def test_noise_of_adaptive_clipping_follows_the_clip_norm_and_the_published_spli
 
 @pytest.mark.slow
 def test_tree_noise_of_the_running_sum_counts_the_bits_of_the_round():
-    results, _ = play(dp_queries.tree_sum(2.0, 0.5, SPECS, noise_seed=6, max_rounds=8), 8)
+    results, _ = noised(dp_queries.tree_sum(2.0, 0.5, SPECS, noise_seed=6, max_rounds=8), 8)
     for round_num, running in enumerate(np.cumsum(results, axis=0), 1):
         assert_variance(running, round_num.bit_count() * (2.0 * 0.5) ** 2)
 
@@ -116,7 +115,7 @@ def test_a_restarted_tree_begins_anew():
         dp_queries.tree_sum(1.0, 1.0, SPECS, noise_seed=6, max_rounds=3),
         dp_queries.tfp.restart_query.PeriodicRoundRestartIndicator(3),
     )
-    results, _ = play(query, 6)
+    results, _ = noised(query, 6)
     assert_variance(results[3], 1.0)
     assert_variance(results[:3].sum(axis=0), 2.0)
     assert_variance(results.sum(axis=0), 4.0)

@@ -15,6 +15,11 @@ from optimization.privacy.mechanisms import Mechanism
 _DELTA = 1e-5
 _LOOK = Mechanism("dpsgd", 5.0, 1000, 1000, "cyclic", delta=_DELTA)
 _MODEL = Mechanism("dpsgd", 1.0, 500, 50, "poisson", delta=1e-4)
+_LESS_EXPENSIVE = dataclasses.replace(_MODEL, noise_multiplier=1.5)
+
+
+def _folds(last, first):
+    return dataclasses.replace(last, pretraining=first, pretraining_rounds=20, pretraining_disjoint=True)
 
 
 def _accounted(*events):
@@ -41,12 +46,7 @@ def test_releases_and_models_are_composed_at_the_last_delta():
 
 @pytest.mark.slow
 def test_two_folds_of_clients_cost_the_larger_and_a_third_training_comes_on_top():
-    folds = dataclasses.replace(
-        _MODEL,
-        pretraining=dataclasses.replace(_MODEL, noise_multiplier=1.5),
-        pretraining_rounds=20,
-        pretraining_disjoint=True,
-    )
+    folds = _folds(_MODEL, _LESS_EXPENSIVE)
     mechanism, rounds = ledger.composed([Spent("folds", folds, 20), Spent("look", _LOOK)])
     assert mechanism.epsilon(rounds) == pytest.approx(_accounted((_OF_MODEL, 20), (_OF_LOOK, 1)), rel=1e-9)
     both, rounds = ledger.composed([Spent("folds", folds, 20), Spent("folds", folds, 21), Spent("look", _LOOK)])
@@ -56,9 +56,7 @@ def test_two_folds_of_clients_cost_the_larger_and_a_third_training_comes_on_top(
 @pytest.mark.slow
 @pytest.mark.parametrize("larger_is_last", [True, False])
 def test_pld_composes_a_look_with_the_larger_fold_alone(larger_is_last):
-    larger, smaller = _MODEL, dataclasses.replace(_MODEL, noise_multiplier=1.5)
-    last, first = (larger, smaller) if larger_is_last else (smaller, larger)
-    folds = dataclasses.replace(last, pretraining=first, pretraining_rounds=20, pretraining_disjoint=True)
+    folds = _folds(_MODEL, _LESS_EXPENSIVE) if larger_is_last else _folds(_LESS_EXPENSIVE, _MODEL)
     look = Spent("look", dataclasses.replace(_LOOK, accountant="pld"))
     mechanism, rounds = ledger.composed([Spent("folds", folds, 20), look])
     accountant = pld.PLDAccountant()
@@ -77,10 +75,8 @@ def test_trainings_by_turns_are_composed():
 def test_hundreds_of_looks_are_counted():
     spent = [Spent("look", dataclasses.replace(_LOOK, noise_multiplier=100.0 + number)) for number in range(100)]
     mechanism, rounds = ledger.composed([*spent, *[Spent("look", _LOOK)] * 400])
-    noise = np.sum(1 / (100.0 + np.arange(100)) ** 2) + 400 / 25
-    assert mechanism.epsilon(rounds) == pytest.approx(
-        _accounted((dp_accounting.GaussianDpEvent(noise**-0.5), 1)), rel=1e-6
-    )
+    noise = (np.sum(1 / (100.0 + np.arange(100)) ** 2) + 400 / 25) ** -0.5
+    assert mechanism.epsilon(rounds) == pytest.approx(_accounted((dp_accounting.GaussianDpEvent(noise), 1)), rel=1e-6)
 
 
 def test_a_release_without_a_guarantee_is_named():
@@ -135,10 +131,3 @@ def test_a_grid_has_no_guarantee_if_a_run_has_none():
         "Privacy: choosing among runs on private data costs privacy. The 2 runs together guarantee nothing, because in "
         "1 of them there is no noise."
     )
-
-
-def test_disjoint_trainings_cost_the_larger_at_every_order():
-    both = dataclasses.replace(POISSON, pretraining=POISSON, pretraining_rounds=30, pretraining_disjoint=True)
-    (own,) = POISSON.analyses
-    for rounds in (10, 50):
-        np.testing.assert_array_equal(both.analyses[0].divergences(rounds), own.divergences(max(rounds, 30)))

@@ -16,18 +16,19 @@ Relation = dp_accounting.NeighboringRelation
 
 # Agarwal et al. 2023, section 5.3, and the tighter figures that PLD gives: all at delta 1e-6.
 STACK_OVERFLOW = {"population": 342_477, "cohort": 64, "delta": 1e-6}
-LARGE_COHORT = {"population": 340_000, "cohort": 6_400, "delta": 1e-6}
-PUBLISHED = [
-    (Mechanism("dpsgd", 0.3, **STACK_OVERFLOW), 1600, "15.8", 12.9),
-    (Mechanism("dpsgd", 0.7, **STACK_OVERFLOW), 1600, "1.5", 0.194),
-    (Mechanism("dpsgd", 1.0, **LARGE_COHORT), 800, "4.13", 3.7),
-]
 SMALL = {"kind": "dpsgd", "noise_multiplier": 1.0, "population": 100, "cohort": 10}
 IN_TURNS = {"kind": "mf_dpftrl", "sampling": "cyclic_poisson"}
 CYCLIC = {"population": 1000, "cohort": 100, "sampling": "cyclic"}
 
 
-@pytest.mark.parametrize(("mechanism", "rounds", "by_rdp", "by_pld"), PUBLISHED)
+@pytest.mark.parametrize(
+    ("mechanism", "rounds", "by_rdp", "by_pld"),
+    [
+        (Mechanism("dpsgd", 0.3, **STACK_OVERFLOW), 1600, "15.8", 12.9),
+        (Mechanism("dpsgd", 0.7, **STACK_OVERFLOW), 1600, "1.5", 0.194),
+        (Mechanism("dpsgd", 1.0, population=340_000, cohort=6_400, delta=1e-6), 800, "4.13", 3.7),
+    ],
+)
 def test_published_epsilons(mechanism, rounds, by_rdp, by_pld):
     decimals = len(by_rdp.split(".")[1])
     assert f"{mechanism.epsilon(rounds):.{decimals}f}" == by_rdp
@@ -256,21 +257,17 @@ def test_noise_too_small_for_a_finite_epsilon_is_no_guarantee():
         ({"delta": 0.299}, "delta 0.299 is above 0.001, which is too large for a guarantee."),
         ({"population": 20}, "a population of 20 is too small for a guarantee."),
         ({"sampling": "fixed"}, 'cohorts have a fixed size, so the epsilons after "If Poisson" are not proven: give'),
-        (
-            {"kind": "mf_dpftrl", "sampling": "fixed"},
-            "so its absence can change the releases of 16 rounds by 4 clip norms",
-        ),
+        ({"kind": "mf_dpftrl", "sampling": "fixed"}, "absence can change the releases of 16 rounds by 4 clip norms"),
         ({"kind": "dpftrl", "sampling": "poisson"}, "can change the releases of 16 rounds by 22.27 clip norms"),
     ],
 )
 def test_a_weak_guarantee_has_a_warning(given, warning):
     usual = {"kind": "dpsgd", "noise_multiplier": 1.0, "population": 1000, "cohort": 10, "delta": 1e-5}
     mechanism = Mechanism(**{"sampling": "poisson", **usual, **given})
-    first, *unit = warnings = mechanism.warnings(16)
+    first, *others = warnings = mechanism.warnings(16)
     assert warning in first
-    assert [one.startswith("epsilon protects one client") for one in unit] == [True] * bool(
-        {"delta", "population"} & set(given)
-    )
+    unit = ["epsilon protects one client"] if "delta" in given or "population" in given else []
+    assert [other[:27] for other in others] == unit
     assert mechanism.report(16)["summary"].endswith("".join(f"\nWarning: {one}" for one in warnings))
     assert dataclasses.replace(mechanism, voided="its noise is known").warnings(16) == ()
 
@@ -288,10 +285,7 @@ def test_a_weak_guarantee_has_a_warning(given, warning):
         ({"accountant": "moments"}, "accountant is 'moments', not one of rdp, pld"),
         ({"kind": "ddp", "accountant": "pld"}, "the privacy loss distribution of ddp is not known: use rdp"),
         ({"pretraining_rounds": 3}, "pretraining_rounds is 3, but there is no pretraining"),
-        (
-            {"kind": "ddp", "may_be_absent": True},
-            "ddp needs all sampled clients: without the absent ones, there is too",
-        ),
+        ({"kind": "ddp", "may_be_absent": True}, "ddp needs all sampled clients: without the absent ones"),
         ({**IN_TURNS, "bands": 5, "groups": 4}, "groups is 4, below bands, 5"),
         ({**IN_TURNS, "bands": 5, "groups": 11}, "at most 10 groups and bands are possible"),
         ({**IN_TURNS, "may_be_absent": True}, "clients may be absent"),

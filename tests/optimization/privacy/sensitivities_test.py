@@ -1,20 +1,12 @@
 """Sensitivities against all patterns of taking part, counted one by one."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 
 from optimization.privacy import sensitivities
-
-
-def _patterns(rounds, min_separation):
-    """Yields all rows of rounds in which one client may take part."""
-    for row in itertools.product((0, 1), repeat=rounds):
-        gaps = np.diff(np.flatnonzero(row))
-        if not gaps.size or gaps.min() >= min_separation:
-            yield np.array(row)
+from tests.optimization.privacy import reference
 
 
 def _largest_tree_sum(rounds, restart_frequency, min_separation):
@@ -27,7 +19,7 @@ def _largest_tree_sum(rounds, restart_frequency, min_separation):
             for start in range(0, len(tree) - width + 1, width)
         )
 
-    return max(map(squared, _patterns(rounds, min_separation)))
+    return max(map(squared, reference.patterns(rounds, min_separation)))
 
 
 @pytest.mark.parametrize(("rounds", "restart_frequency"), [(8, 8), (8, 4), (7, 7), (11, 4), (12, 8)])
