@@ -109,12 +109,15 @@ def test_an_export_has_a_signature_and_replaces_an_earlier_one_but_no_other_fold
 
 
 @pytest.mark.parametrize(("column", "what"), [("when", "dates"), ("question", "texts")])
-def test_dates_texts_and_no_features_are_not_exported(tmp_path, column, what):
+def test_dates_and_texts_are_not_exported(tmp_path, column, what):
     dates = {"mean_days": 19400.0, "deviation_days": 90.0, "has_missing": True, "has_times": True}
     known = STATISTICS | ({"columns": {"when": dates}} if what == "dates" else {"vocabulary": ["it"]})
     run = finished_run(tmp_path, known=known, text_columns="question" if what == "texts" else None)
     with pytest.raises(UsageError, match=f"Column '{column}' has {what}, which an exported model cannot read"):
         run.export(tmp_path / "model")
+
+
+def test_a_model_without_features_is_not_exported(tmp_path):
     weights = [np.array([[0.5, 0.25]], np.float32), np.zeros(2, np.float32)]
     run = finished_run(tmp_path, weights, None, label_column=None, reward_columns="one,other")
     with pytest.raises(UsageError, match="no feature column to export"):
