@@ -22,16 +22,15 @@ from optimization.study import aggregation_flags, cli
 from optimization.study.intervals import Interval
 
 
-def _settings(*arguments: str) -> cli.Settings:
+def _deployment(*arguments, apart_from=()):
     flags = cli.FlagSet("x")
     flags.group("Privacy", inputs.Privacy)
-    return flags.parse(["x", *arguments])
+    return inputs.deployment(flags.parse(["x", *arguments]), 60, 20, apart_from)
 
 
 @pytest.mark.slow
 def test_runs_have_the_noise_of_the_deployment_that_is_accounted():
-    where = inputs.deployment(_settings("--population=342477", "--target_delta=1e-6"), 60, 20, ())
-    found = stages.noise(where, 150, 20, 3.0)
+    found = stages.noise(_deployment("--population=342477", "--target_delta=1e-6"), 150, 20, 3.0)
     z = found["noise_multiplier"]
     assert found["run_noise_multiplier"] / 20 == pytest.approx(z / 1000, rel=1e-5)
     groups = found["bands"]  # Each client is in one group. Groups take turns.
@@ -52,8 +51,7 @@ def test_runs_have_the_noise_of_the_deployment_that_is_accounted():
 
 @pytest.mark.slow
 def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
-    where = inputs.deployment(_settings(), 60, 20, ("the means of 3 columns",))
-    found = stages.noise(where, 150, 20, 10.0)
+    found = stages.noise(_deployment(apart_from=("the means of 3 columns",)), 150, 20, 10.0)
     assert found["run_noise_multiplier"] == found["noise_multiplier"]
     assert "too small for a guarantee" in " ".join(found["guarantee"]["warnings"])
     assert "the means of 3 columns" in " ".join(found["guarantee"]["epsilon_assumes"])

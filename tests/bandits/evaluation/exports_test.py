@@ -22,7 +22,6 @@ ROWS = pd.DataFrame(
         "city or town": ["b", "a", "", "größe", "unknown", "NA"],
         "is_member": ["True", "False", "True", "", "False", "True"],
         "year": [2015, 2016, 2012, 2013, 2020, 2015],
-        "extra": [1, 2, 3, 4, 5, 6],
         "price in cents": [1999, 0, 5000, 200000, -9, 123],
     }
 ).assign(constant=7.0, empty=None)
@@ -64,10 +63,8 @@ def test_both_files_predict_as_the_run_does(tmp_path):
         assert len(found) == 4
         for name, values in found.items():
             file, output = name.split(" ")
-            atol = 1e-5 if file == "saved" else 1e-4
-            np.testing.assert_allclose(
-                values, expected[output], rtol=0, atol=atol, err_msg=f"{EXPORTED[place][1]} {name}"
-            )
+            atol, what = 1e-5 if file == "saved" else 1e-4, f"{EXPORTED[place][1]} {name}"
+            np.testing.assert_allclose(values, expected[output], rtol=0, atol=atol, err_msg=what)
 
 
 @pytest.mark.slow
@@ -109,14 +106,16 @@ def test_an_export_has_a_signature_and_replaces_an_earlier_one_but_no_other_fold
 
 
 @pytest.mark.parametrize(("column", "what"), [("when", "dates"), ("question", "texts")])
-def test_dates_texts_and_no_features_are_not_exported(tmp_path, column, what):
+def test_dates_and_texts_are_not_exported(tmp_path, column, what):
     dates = {"mean_days": 19400.0, "deviation_days": 90.0, "has_missing": True, "has_times": True}
     known = STATISTICS | ({"columns": {"when": dates}} if what == "dates" else {"vocabulary": ["it"]})
     run = finished_run(tmp_path, known=known, text_columns="question" if what == "texts" else None)
     with pytest.raises(UsageError, match=f"Column '{column}' has {what}, which an exported model cannot read"):
         run.export(tmp_path / "model")
-    weights = [np.array([[0.5, 0.25]], np.float32), np.zeros(2, np.float32)]
-    run = finished_run(tmp_path, weights, None, label_column=None, reward_columns="one,other")
+
+
+def test_a_model_without_features_is_not_exported(tmp_path):
+    run = finished_run(tmp_path, _weights(1, 2), None, label_column=None, reward_columns="one,other")
     with pytest.raises(UsageError, match="no feature column to export"):
         run.export(tmp_path / "model")
 

@@ -36,20 +36,10 @@ def test_seeds_of_a_point_share_its_folder_also_if_each_has_another_partition():
     assert len(set(_points(_build("--resplit", binary="run_client_selection", repeat=2)))) == 1
 
 
-@pytest.mark.parametrize(
-    "same",
-    [
-        ["--noadaptive_clipping", "--adaptive_clipping"],
-        ["--bandits_temperature=0.050"],
-        ["--max_concurrent_threads=1", "--rounds_per_checkpoint=3"],
-        ["--total_rounds=7"],
-    ],
-)
-def test_equivalent_command_lines_have_the_same_key(same):
-    assert _points(_build("--clients_per_round=10", *same)) == _points(_build("--clients_per_round=10"))
-
-
-def test_other_flags_give_other_keys():
+def test_equivalent_command_lines_have_the_same_key_and_others_other_keys():
+    repeated, default = ["--noadaptive_clipping", "--adaptive_clipping"], ["--bandits_temperature=0.050"]
+    for same in (repeated, default, ["--max_concurrent_threads=1", "--rounds_per_checkpoint=3"], ["--total_rounds=7"]):
+        assert _points(_build("--clients_per_round=10", *same)) == _points(_build("--clients_per_round=10"))
     points = _points(_build()) + _points(_build("--clients_per_round=10")) + _points(_build("--cache=persistent"))
     points += _points(_build(sweeps=["total_rounds=5,10"]))  # Rounds belong to the key only where they are swept.
     assert len(set(points)) == 5

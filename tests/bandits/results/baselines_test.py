@@ -83,11 +83,6 @@ def test_the_best_of_many_uniform_policies_is_not_significantly_better():
     assert compared["lucky"].summary == "not significantly different from the uniform policy"
 
 
-def test_scores_are_0_at_the_uniform_policy_and_1_at_full_feedback():
-    found = baselines.normalized_scores(configuration("arm", [0.1, 0.5]), _known(CHANCE, None, CEILING), REWARD)
-    assert found == pytest.approx({0: 0.0, 1: 0.5}, abs=1e-12)
-
-
 @pytest.mark.parametrize(
     ("chance", "ceiling", "better"),
     [({0: 0.1, 1: 0.5}, {0: 0.4, 1: 0.9}, "up"), (0.4, 0.5, "down"), (0.1, {0: 0.9}, "up")],

@@ -110,12 +110,15 @@ def test_a_configuration_that_diverged_with_a_seed_is_not_judged_and_counts_in_n
     assert math.isnan(found["lost"].adjusted_p)
     assert all(found[arm].adjusted_p == without[arm].adjusted_p for arm in without)
     assert found["softmax"].level == 0.025
+    missing = configuration("short", [0.5, NAN, 0.4], diverged=frozenset())
+    (one,) = comparison.compare([(missing, configuration("greedy", GREEDY))], REWARD)
+    assert (one.is_judged, one.notes[0]) == (False, "short has no value for seed 1: not tested")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unpaired", [(), ("arm",)])
 def test_intervals_hold_a_known_difference_as_often_as_they_say(unpaired):
-    """2000 studies: a difference of 0.1 between arms whose seeds share what they vary by, or share nothing."""
+    """2000 studies of configurations whose seeds share what they vary by, or share nothing."""
     generator = np.random.default_rng(18)
     shared = generator.normal(0.5, 0.05, (2000, 5)) if not unpaired else np.full((2000, 5), 0.5)
     first = shared + 0.1 + generator.normal(0, 0.03, (2000, 5))
@@ -179,22 +182,12 @@ def test_estimate_is_the_mean_over_seeds_with_students_interval():
     assert estimate.mean == pytest.approx(0.65)
     assert estimate.high - estimate.mean == pytest.approx(4.302653 * 0.1322876 / math.sqrt(3))
     assert one.estimate("unknown").size == 0
+    never_reached = configuration("slow", [10.0, math.inf]).estimate(REWARD)
+    assert never_reached.mean == math.inf
+    assert math.isnan(never_reached.low)
 
 
 def test_a_diverged_seed_counts_in_the_mean_but_not_in_tests():
     lost = configuration("lost", [0.5, 0.6, 0.1], diverged=frozenset([2]))
     assert lost.estimate(REWARD).mean == pytest.approx(0.4)
     assert lost.by_seed(REWARD) == pytest.approx({0: 0.5, 1: 0.6, 2: NAN}, nan_ok=True)
-
-
-def test_a_missing_value_is_not_called_diverged():
-    pair = configuration("short", [0.5, NAN, 0.4], diverged=frozenset()), configuration("greedy", GREEDY)
-    (one,) = comparison.compare([pair], REWARD)
-    assert not one.is_judged
-    assert one.notes[0] == "short has no value for seed 1: not tested"
-
-
-def test_a_value_that_is_never_reached_has_no_interval():
-    estimate = configuration("slow", [10.0, math.inf]).estimate(REWARD)
-    assert estimate.mean == math.inf
-    assert math.isnan(estimate.low)

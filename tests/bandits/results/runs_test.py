@@ -15,10 +15,9 @@ from tests.bandits.results.tables import rewards_table
 BOUNDS = {"participating": {"chance": 0.1, "constant": 0.2}, "held_out": {"chance": 0.3, "constant": math.nan}}
 
 
-def _run(rewards=(0.5,), seed=0, bounds=BOUNDS, **more):
-    privacy, flags = more.pop("privacy", {}), {"seed": seed, **more}
-    known = {"columns": metrics.COLUMNS, "bounds": bounds}
-    return Run(pathlib.Path("r"), rewards_table(rewards), flags, "run", privacy, **known)
+def _run(rewards=(0.5,), seed=0, bounds=BOUNDS, privacy=None, **flags):
+    table, flags = rewards_table(rewards), {"seed": seed, **flags}
+    return Run(pathlib.Path("r"), table, flags, "run", privacy or {}, columns=metrics.COLUMNS, bounds=bounds)
 
 
 def test_an_outcome_is_the_last_value_or_the_mean_of_the_last_tenth():

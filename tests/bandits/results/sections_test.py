@@ -8,10 +8,11 @@ import shlex
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from bandits import run_federated
 from bandits.environments import Drift
-from bandits.results import configuration, configurations, runs, sections
+from bandits.results import configuration, configurations, sections
 from optimization.study import frame
 from optimization.study.results import Run
 from tests.bandits.results.tables import rewards_table
@@ -25,10 +26,8 @@ def _shares(rounds, drift=Drift("abrupt", start=3, environments=2)):  # noqa: B0
 
 def _regret(rewards, full_feedback, shares=_shares, **unpaired):
     """Regret per round of runs with these rewards in each round, by seed."""
-    seed_runs = [
-        Run(pathlib.Path(), pd.DataFrame({"round_num": range(1, len(some) + 1), REWARD: some}), {"seed": seed}, "", {})
-        for seed, some in enumerate(rewards)
-    ]
+    tables = [pd.DataFrame({"round_num": range(1, len(some) + 1), REWARD: some}) for some in rewards]
+    seed_runs = [Run(pathlib.Path(), table, {"seed": seed}, "", {}) for seed, table in enumerate(tables)]
     one = dataclasses.replace(configuration.of_runs("a", seed_runs, [REWARD], {}), **unpaired)
     best = {environment: configuration.of_values("", REWARD, values) for environment, values in full_feedback.items()}
     return sections.regret_per_round(one, REWARD, shares, best)
@@ -48,8 +47,6 @@ def test_the_interval_is_students_for_paired_differences():
 
 
 def test_the_interval_is_welchs_without_pairs():
-    from scipy import stats
-
     rewards, best = [[0.5, 0.25, 0.5], [0.25, 0.5, 0.0], [0.75, 0.5, 0.25]], {4: 0.75, 5: 1.0}
     regret = _regret(rewards, {0: best, 1: best}, unpaired=True)
     means = np.mean(rewards, axis=1)
@@ -97,8 +94,7 @@ def _finished(rewards, *arguments, seeds=1):
         words = [*DRIFT, *arguments, f"--seed={seed}"]
         settings = run_federated.STUDY.resolve(frame.flag_set(run_federated.STUDY).parse([MODULE, *words]))
         command = shlex.join(["./scripts/python", "-m", MODULE, *words])
-        folder = pathlib.Path(f"runs/{len(finished)}")
-        finished.append(runs.Run(folder, rewards_table(rewards), dict(settings), command, {}))
+        finished.append(Run(pathlib.Path(f"runs/{seed}"), rewards_table(rewards), dict(settings), command, {}))
     return finished
 
 
