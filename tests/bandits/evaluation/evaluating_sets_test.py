@@ -9,7 +9,7 @@ from data.errors import UsageError
 from data.schema import Schema
 from scripts import evaluate_policy
 from tests.bandits.evaluation import logs_of_sets
-from tests.bandits.evaluation.tables_of_logs import by_estimator, evaluated
+from tests.bandits.evaluation.tables_of_logs import by_estimator, evaluated, evaluated_rows
 
 _FAST = ("--model_rounds=40", "--model_clients_per_round=20", "--model_server_learning_rate=0.05", "--draws=0")
 
@@ -26,10 +26,8 @@ def log(folder):
 
 def _evaluated(folder, output, frame, policy="uniform", *, with_features=True):
     """Evaluates a policy on these rows without a model."""
-    output.mkdir(exist_ok=True)
-    frame.to_csv(output / "log.csv", index=False)
     flags = (*logs_of_sets.flags(folder, with_features=with_features), f"--policy={policy}", "--nomodel", "--draws=0")
-    return evaluated(output / "out", f"--log={output}/log.csv", *flags)
+    return evaluated_rows(output, frame, *flags)
 
 
 def target_of(log, policy: str) -> np.ndarray:

@@ -77,8 +77,8 @@ def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     with pytest.raises(UsageError, match="an earlier version did not save"):
         run.predict(ROWS)
-    layers = [tf.keras.layers.Dense(5, activation="relu"), tf.keras.layers.Dense(2)]
-    model = tf.keras.Sequential([tf.keras.Input(FEATURES), *layers])
+    layers = [tf.keras.Input(FEATURES), tf.keras.layers.Dense(5, activation="relu"), tf.keras.layers.Dense(2)]
+    model = tf.keras.Sequential(layers)
     (tmp_path / "run" / "architecture.json").write_text(model.to_json())
     np.testing.assert_allclose(run.predict(ROWS), expected, rtol=1e-6)
     (found,) = predicted(ROWS.astype(object), run.export(tmp_path / "model"))
@@ -151,7 +151,7 @@ def _assert_encoded(cells, known: statistics.OfColumn, missing_values=None, atol
 
 
 @pytest.mark.parametrize("has_missing", [True, False])
-@pytest.mark.parametrize(("mean", "deviation"), [(3.0, 2.0), (1.7e9, 50.0), (5.0, 0.0), (0.0, 1e-300), (1e308, 1e300)])
+@pytest.mark.parametrize(("mean", "deviation"), [(1.7e9, 50.0), (5.0, 0.0), (0.0, 1e-300), (1e308, 1e300)])
 def test_numbers_are_standardized(mean, deviation, has_missing):
     numbers = [mean, mean + deviation, mean - 7 * deviation, np.nan, np.inf, -np.inf, 0.0, 1.7e308]
     _assert_encoded(numbers, statistics.Numbers(mean, deviation, has_missing))

@@ -8,12 +8,10 @@ import shutil
 import numpy as np
 import pytest
 
-from bandits import run_federated
 from bandits.evaluation import betting, bounds, private, private_sums
 from data import interaction_log
 from data.errors import UsageError
 from optimization.privacy import ledger, mechanisms
-from optimization.study import frame, run_folder
 from scripts import evaluate_policy as command
 from tests.bandits import whole_runs
 from tests.bandits.evaluation.tables_of_logs import COLUMNS, by_estimator, evaluated, weighted, write_log
@@ -170,8 +168,7 @@ def test_a_log_that_is_saved_apart_from_its_run_records_how_cohorts_were_sampled
     numbers = {"actions": np.tile([0, 1], 12), "rewards": np.linspace(0, 1, 24), "propensities": np.full(24, 0.5)}
     numbers |= {"rounds": np.tile(np.arange(1, 9), 3), "periods": np.tile(np.repeat([0, 1], 4), 3)}
     log = interaction_log.ordered(["a", "b", "c"], np.repeat([0, 1, 2], 8), None, ["0", "1"], numbers)
-    (settings,) = frame.plan(run_federated.STUDY, frame.flag_set(run_federated.STUDY).parse(["run_federated"]))
-    config = {"format": run_folder.FORMAT, "flags": dict(settings) | {"cache": "persistent", **flags}}
+    config = {"flags": {"cache": "persistent", "client_selection": "uniform", **flags}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     report, saved = {betting.COHORTS: betting.cohorts(str(tmp_path))}, tmp_path / "log.parquet"
     (tmp_path / "config.json").unlink()

@@ -66,18 +66,6 @@ def test_a_process_that_dies_is_replaced_and_failures_and_bad_usage_are_distingu
     assert "Continuing after round 1" in _log(dying)
 
 
-def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
-    executor = executors.Local(1)
-    jobs = [_job(tmp_path, name, f"--waits_for={tmp_path}/never") for name in ("a", "b")]
-    for job in jobs:
-        executor.submit(job)
-    while not list((tmp_path / "a").glob("checkpoints/round_*2.npz")):
-        time.sleep(0.02)
-    executor.stop()
-    executor.close()
-    assert not (tmp_path / "b").exists()
-
-
 # In a process of its own: Ray ends the process that uses it, if on a busy machine its own ones are late.
 _RAY = """
 import json, sys

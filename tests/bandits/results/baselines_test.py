@@ -15,12 +15,11 @@ CEILING = {0: 0.90, 1: 0.91, 2: 0.90, 3: 0.89}
 
 
 def _known(uniform=None, fixed=None, full_feedback=None):
-    pairs = zip(Baseline, (uniform, fixed, full_feedback), strict=True)
-    return {
-        baseline: configuration("", one) if isinstance(one, dict) else ReferenceValue("", one)
-        for baseline, one in pairs
-        if one is not None
-    }
+    known = {}
+    for baseline, one in zip(Baseline, (uniform, fixed, full_feedback), strict=True):
+        if one is not None:
+            known[baseline] = configuration("", one) if isinstance(one, dict) else ReferenceValue("", one)
+    return known
 
 
 def _word(numbers, better="up", **known):
@@ -42,17 +41,11 @@ def test_the_normalized_score_in_words(numbers, word, chance):
     assert _word(numbers, uniform=chance, full_feedback=CEILING).summary == word
 
 
-@pytest.mark.parametrize(
-    ("constant", "word"),
-    [
-        (0.3, ""),
-        (0.5, ", not significantly different from the best fixed action"),
-        (0.7, ", below the best fixed action"),
-    ],
-)
-def test_the_best_fixed_action_is_another_baseline(constant, word):
-    one = _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, fixed=constant, full_feedback=CEILING)
-    assert one.summary == "at a normalized score of 0.50" + word
+def test_the_best_fixed_action_is_another_baseline():
+    equal, below = "not significantly different from the best fixed action", "below the best fixed action"
+    for constant, word in ((0.3, ""), (0.5, f", {equal}"), (0.7, f", {below}")):
+        one = _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, fixed=constant, full_feedback=CEILING)
+        assert one.summary == f"at a normalized score of 0.50{word}"
 
 
 def test_without_full_feedback_only_the_uniform_policy_is_compared():
