@@ -58,16 +58,13 @@ def _against(values, uniform=0.1, best_fixed=None, **more) -> Findings:
     """Findings of strategies with these rewards, and these baselines."""
     decisions = more.pop("decisions", math.nan)
     results = {name: _results(name, reward, decisions=decisions) for name, reward in values.items()}
-    pairs = zip(Baseline, (uniform, best_fixed), strict=False)
-    known = {baseline: _reference(str(baseline), value) for baseline, value in pairs if value is not None}
-    verdict = findings.verdict(results, known)
-    return Findings(configurations=results, baselines=known, verdict=verdict, **more)
-
-
-def _reference(name, value):
-    if isinstance(value, dict):
-        return dataclasses.replace(_results(GREEDY, value), name=name)
-    return value if isinstance(value, ReferenceValue) else ReferenceValue(name, value)
+    known = {}
+    for baseline, value in zip(Baseline, (uniform, best_fixed), strict=False):
+        if isinstance(value, dict):
+            known[baseline] = configuration.of_values(str(baseline), findings.REWARD, value)
+        elif value is not None:
+            known[baseline] = value if isinstance(value, ReferenceValue) else ReferenceValue(str(baseline), value)
+    return Findings(configurations=results, baselines=known, verdict=findings.verdict(results, known), **more)
 
 
 def _near(mean: float, step: float = 0.01, **more) -> dict[int, float]:
@@ -98,7 +95,6 @@ UNCLEAR, CLEAR, CLEARLY_WORSE = (
     )
 )
 SAMPLE = ReferenceValue("", 0.1, 0.001, 2000), ReferenceValue("", 0.58, 0.02, 2000)
-OWN = _values(0.5, spread=5)  # Each seed's own data: its reward follows its best fixed action.
 UNSURE = {GREEDY: {2000: 0.5, 2001: 0.9}, SOFTMAX: {2000: 0.52, 2001: 0.49}, UNIFORM: {2000: 0.5, 2001: 0.4}}
 CLOSE = {GREEDY: _values(0.5, spread=2), SOFTMAX: _near(0.505, 0.001, spread=2)}
 # Four seeds: the best by its mean, not on the seeds that it shares with others.
@@ -168,7 +164,8 @@ def test_a_strategy_is_recommended_or_none_with_the_reason(found, recommended, h
 
 
 def test_baselines_by_seed_are_each_seeds_own():
-    found = _against({GREEDY: OWN, SOFTMAX: _near(0.51, 0.001, spread=5)}, _values(0.1), OWN)
+    own = _values(0.5, spread=5)  # Each seed's own data: its reward follows its best fixed action.
+    found = _against({GREEDY: own, SOFTMAX: _near(0.51, 0.001, spread=5)}, _values(0.1), own)
     assert found.verdict.than(SOFTMAX, BEST_FIXED).wins
     assert " But the best fixed action" not in answers.strategy(_context(_against(BETTER, 0.1, 0.58)))
     lost = _findings({GREEDY: _values(0.5), SOFTMAX: _values(0.9) | {2003: math.nan}, "falcon": _values(0.49)})

@@ -76,11 +76,10 @@ def test_doubly_robust_estimates_equal_those_of_the_replica_and_the_model_learns
     # The log's rows are sorted by the names of clients.
     source = np.concatenate([np.flatnonzero(log.frame.who == name) for name in read.client_ids])
     predicted = np.zeros(log.offered.shape)
-    columns = [log.actions.id.tolist().index(name) for name in read.action_names]
-    for row, actions in enumerate(np.broadcast_to(read.slot_actions, by_slot.shape)):
-        for slot, action in enumerate(actions):
-            if action >= 0:
-                predicted[source[row], columns[action]] = by_slot[row, slot]
+    columns = np.array([log.actions.id.tolist().index(name) for name in read.action_names])
+    slot_actions = np.broadcast_to(read.slot_actions, by_slot.shape)
+    rows, slots = np.nonzero(slot_actions >= 0)
+    predicted[source[rows], columns[slot_actions[rows, slots]]] = by_slot[rows, slots]
     target = target_of(log, "uniform")
     values = by_estimator(found)
     expected = replica(log, target, predicted)

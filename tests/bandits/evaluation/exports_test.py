@@ -21,7 +21,6 @@ ROWS = pd.DataFrame(
         "od280/od315 (mean)": [30.0, None, 50.0, 41.5, np.inf, -3.25],
         "city or town": ["b", "a", "", "größe", "unknown", "NA"],
         "is_member": ["True", "False", "True", "", "False", "True"],
-        "year": [2015, 2016, 2012, 2013, 2020, 2015],
         "price in cents": [1999, 0, 5000, 200000, -9, 123],
     }
 ).assign(constant=7.0, empty=None)
@@ -29,12 +28,11 @@ COLUMNS = {
     "od280/od315 (mean)": {"mean": 40.0, "deviation": 10.0, "has_missing": True},
     "city or town": {"categories": ["a", "b", "größe", "<missing>"]},
     "is_member": {"categories": ["False", "True"]},
-    "year": {"mean": 2015.3, "deviation": 2.5, "has_missing": False},
     "price in cents": {"mean": 2500.0, "deviation": 1700.0, "has_missing": True},
     "empty": None,
     "constant": {"mean": 7.0, "deviation": 0.0, "has_missing": False},
 }
-KNOWN, FEATURES = STATISTICS | {"columns": COLUMNS}, 2 + 4 + 2 + 1 + 2 + 1
+KNOWN, FEATURES = STATISTICS | {"columns": COLUMNS}, 2 + 4 + 2 + 2 + 1
 
 
 def _weights(*sizes: int) -> list[np.ndarray]:

@@ -48,22 +48,19 @@ def test_the_best_fixed_action_is_another_baseline():
         assert one.summary == f"at a normalized score of 0.50{word}"
 
 
-def test_without_full_feedback_only_the_uniform_policy_is_compared():
+def test_without_full_feedback_or_with_one_seed_of_it_there_is_no_score():
     assert _word([0.50, 0.49], uniform=0.1).summary == "above the uniform policy"
     assert _word([0.50, 0.49], fixed=0.1).summary == "above the best fixed action"
     assert _word([0.50, 0.49]).summary == ""
+    one = _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, full_feedback={0: 0.5})
+    assert one.summary == "above the uniform policy"
+    assert math.isnan(one.score)
 
 
 @pytest.mark.parametrize(("numbers", "word"), [([0.5], "one seed: not judged"), ([0.5, 0.5, math.nan], "not judged")])
 def test_one_seed_or_a_diverged_one_has_no_verdict(numbers, word):
     one = _word(numbers, uniform=0.1)
     assert (one.summary, one.uniform.is_significant, one.uniform.wins) == (word, False, False)
-
-
-def test_a_full_feedback_baseline_of_one_seed_gives_no_score():
-    one = _word([0.50, 0.49, 0.51, 0.50], uniform=0.1, full_feedback={0: 0.5})
-    assert one.summary == "above the uniform policy"
-    assert math.isnan(one.score)
 
 
 def test_the_best_of_many_uniform_policies_is_not_significantly_better():
