@@ -67,9 +67,6 @@ def test_the_data_has_the_facts_that_searches_need():
     assert (data.held_out, data.unit[:32]) == ("5 of 25 clients", "one value of column 'cellar' wit")
 
 
-DATA = types.SimpleNamespace(has_learned_bounds=False)
-
-
 def _deployment(*arguments, clients=60, cohort=20):
     flags = cli.FlagSet("x")
     flags.group("Privacy", inputs.Privacy)
@@ -85,9 +82,10 @@ def _deployment(*arguments, clients=60, cohort=20):
     ],
 )
 def test_no_cost_is_reported_where_delta_makes_epsilon_meaningless(arguments, clients, reason):
-    reason_now = inputs.no_guarantee(_deployment(*arguments, clients=clients, cohort=5), DATA)
-    assert reason_now.startswith(reason)
-    assert bool(reason_now) == bool(reason)
+    data = types.SimpleNamespace(has_learned_bounds=False)
+    found = inputs.no_guarantee(_deployment(*arguments, clients=clients, cohort=5), data)
+    assert found.startswith(reason)
+    assert bool(found) == bool(reason)
 
 
 def test_the_cohort_of_a_deployment_is_a_hundredth_of_its_population_and_no_smaller_than_that_of_the_data():

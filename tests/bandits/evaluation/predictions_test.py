@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import special
 
 from data.errors import UsageError
 from tests.bandits.evaluation.finished_runs import BIAS, KERNEL, STATISTICS, finished_run
@@ -15,11 +16,10 @@ ENCODED = np.array([[-1, 0, 1], [0, 1, 0], [1, 0, 0]])
 def test_predictions_are_of_the_runs_own_encoding_model_and_policy(tmp_path):
     found = finished_run(tmp_path, bandits_temperature=0.5).predict(FRAME)
     rewards = ENCODED @ KERNEL + BIAS
-    exponentials = np.exp(rewards / 0.5)
     assert list(found.index) == [7, 8, 9]
     assert list(found["predicted_reward"].columns) == list(found["probability"].columns) == ["no", "yes"]
     np.testing.assert_allclose(found["predicted_reward"], rewards, rtol=1e-6)
-    np.testing.assert_allclose(found["probability"], exponentials / exponentials.sum(axis=1, keepdims=True), rtol=1e-6)
+    np.testing.assert_allclose(found["probability"], special.softmax(rewards / 0.5, axis=1), rtol=1e-6)
 
 
 def test_texts_are_words_of_the_runs_own_vocabulary(tmp_path):

@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+from scipy import special
 
 from bandits import flags, run_federated
 from bandits.evaluation import target_policies
@@ -59,17 +60,12 @@ def _run_model(*words):
     return target_policies.RunModel(phase, 3, _MODEL, _WEIGHTS)
 
 
-def _softmax(predicted):
-    exponentials = np.exp(predicted)
-    return exponentials / exponentials.sum(axis=1, keepdims=True)
-
-
 def test_a_policy_explores_on_the_models_predictions(monkeypatch):
     monkeypatch.setattr(target_policies, "_BATCH", 2)
     predicted = np.array([[0, 1, 0.5], [2, 0, 0.5], [0, 0, 0.5]])
     found = _run_model("--bandits_type=softmax", "--bandits_temperature=0.5").probabilities(_CONTEXTS, 3)
     assert found.dtype == np.float64
-    np.testing.assert_allclose(found, _softmax(predicted / 0.5), rtol=1e-6)
+    np.testing.assert_allclose(found, special.softmax(predicted / 0.5, axis=1), rtol=1e-6)
     np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-15)
     greedy = _run_model("--bandits_type=greedy")
     np.testing.assert_array_equal(greedy.probabilities(_CONTEXTS, 3), np.eye(3)[[1, 0, 2]])
@@ -81,8 +77,9 @@ def test_the_loss_determines_the_predicted_rewards():
     of_logits = _run_model("--bandits_type=softmax_ce", "--bandits_temperature=1")
     logits = np.array([[0, 1, 0.5]])
     assert of_logits.loss.cross_entropy
-    predicted = 1 / (1 + np.exp(-logits)) if of_logits.loss.sigmoid else _softmax(logits)
-    np.testing.assert_allclose(of_logits.probabilities(_CONTEXTS[:1], 1), _softmax(predicted), rtol=1e-6)
+    predicted = special.expit(logits) if of_logits.loss.sigmoid else special.softmax(logits, axis=1)
+    expected = special.softmax(predicted, axis=1)
+    np.testing.assert_allclose(of_logits.probabilities(_CONTEXTS[:1], 1), expected, rtol=1e-6)
 
 
 def test_a_periods_policy_has_the_scheduled_parameter():

@@ -69,8 +69,7 @@ def test_a_process_that_dies_is_replaced_and_failures_and_bad_usage_are_distingu
 # In a process of its own: Ray ends the process that uses it, if on a busy machine its own ones are late.
 _RAY = """
 import json, sys
-from bandits import studies
-from bandits.plans import executors, plan, sweep
+from bandits.plans import executors
 executor = executors.Ray(None, workers=1, cores=1)
 try:
     jobs = [executors.Job(module, tuple(arguments), *rest) for module, arguments, *rest in json.loads(sys.argv[1])]
