@@ -106,11 +106,10 @@ def _results(task, rewards, uniform, full_feedback):
 
 def _two(more=lambda task: {}, bounds=BOUNDS):
     """Results of two tasks, and what further configurations each has."""
-    return [
-        result
-        for task in range(2)
-        for result in _results(f"task {task}", {"arm": REWARDS[:, task].tolist()} | more(task), *bounds[task])
-    ]
+    found = []
+    for task in range(2):
+        found += _results(f"task {task}", {"arm": REWARDS[:, task].tolist()} | more(task), *bounds[task])
+    return found
 
 
 def _over(results, better="up"):
