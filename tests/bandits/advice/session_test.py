@@ -26,7 +26,8 @@ def test_the_folder_of_another_recommendation_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "printed"),
     [
-        ({"stages": {"search": {}}}, "damaged. Delete it to make a new plan"),
+        ({"pace": 3}, "damaged. Delete it to make a new plan"),
+        ({"stages": {"search": {}}}, "damaged. Delete it"),
         ({"identity": None}, "damaged. Delete it"),
         ({"spent": float("nan")}, "damaged. Delete it"),
         ({"format": 2}, "of format 2"),

@@ -53,6 +53,7 @@ def test_a_round_without_an_evaluation_has_the_value_of_the_nearest_one_for_eval
     [
         ("config.json", None, "is damaged: it has no config.json"),
         ("config.json", '{"flags": {}}', "config.json is damaged: it records no versions"),
+        ("config.json", '{"format": 2, "versions": {}}', "holds a run of format 2, but .* reads only format 3"),
         ("config.json", '{"format": 3, "versions": {"tensorflow": "1.15"}}', "was made with tensorflow 1.15; the curr"),
         (executors.FINISHED_FILE, "{}", "finished.json is damaged"),
     ],
