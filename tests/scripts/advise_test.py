@@ -71,6 +71,10 @@ def test_a_recommendation_continues_after_a_kill_and_is_printed_again(tmp_path, 
     parsed = [part for text in advice["sentences"].values() for part in answers.paragraphs(text)]
     assert all(line in out for paragraph, items in parsed for line in (paragraph, *items))
     assert next(iter(advice["configurations"]["greedy"]["values"]["bandits/average_rewards"])) == "2000"
+    rewards = {kind: one["values"]["bandits/average_rewards"] for kind, one in advice["federation"].items()}
+    assert list(rewards["alone"]) == list(rewards["federated"])
+    assert rewards["alone"] != rewards["federated"]
+    assert sum(advice["by_client"]["shares"].values()) == pytest.approx(1)
     page = (folder / "advice.html").read_text()
     assert page.index("Does exploration pay?") < page.index("Other statistics")
     if advice["command"]:

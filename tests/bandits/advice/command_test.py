@@ -18,9 +18,9 @@ def recommended(monkeypatch) -> list:
 
 
 def test_a_frame_becomes_a_file_of_its_content(recommended, tmp_path):
-    where = {"client_column": "store", "label_column": "bought", "root_output_dir": tmp_path}
+    columns = {"client_column": "store", "label_column": "bought"}
     for table in (TABLE, TABLE.copy(), TABLE.assign(age=0.0)):
-        bandits.advise(table=table, minutes=2.5, **where)
+        bandits.advise(table=table, minutes=2.5, root_output_dir=tmp_path, **columns)
     first, again, other = (settings for settings, _ in recommended)
     assert (first.minutes, first.root_output_dir) == (2.5, str(tmp_path))
     assert first.run_flags == again.run_flags != other.run_flags

@@ -22,15 +22,13 @@ _TABLE = f"""round_num,{metrics.AVERAGE_REWARD},{metrics.HELD_OUT_REWARD},{metri
 """
 
 
-def _read(folder, rounds: int, reward: float = 0.0, seed: int = 2000, **bounds) -> Configuration:
+def _read(folder, rounds: int, reward: float = 0.0) -> Configuration:
     """Reads a run of four rounds, evaluated after the second and the last, as one of so many rounds."""
-    (run,) = planning.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, seed, 1)
+    (run,) = planning.runs((f"--total_rounds={rounds}", "--task_type=digits"), "greedy", _POINT, 2000, 1)
     (folder / run.name).mkdir(parents=True)
     (folder / run.name / "metrics.csv").write_text(_TABLE)
-    described = {"format": run_folder.FORMAT, "flags": {"seed": seed}, "command": "run"}
+    described = {"format": run_folder.FORMAT, "flags": {"seed": 2000}, "command": "run"}
     (folder / run.name / "config.json").write_text(json.dumps(described))
-    if bounds:
-        (folder / run.name / "bounds.json").write_text(json.dumps({"participating": bounds}))
     return findings.with_runs("greedy", _POINT, [sweep.Outcome(run, sweep.FINISHED, rounds, reward)], folder)
 
 
@@ -43,14 +41,6 @@ def test_only_the_planned_rounds_of_a_run_count_and_none_of_a_diverged_one(tmp_p
     lost = _read(tmp_path / "diverged", rounds, reward=math.nan)
     assert lost.diverged == {2000}
     assert math.isnan(lost.by_seed(metrics.HELD_OUT_REWARD)[2000])
-
-
-def test_baselines_are_those_of_each_seed_if_seeds_have_different_data(tmp_path):
-    numbers = {"chance": 0.1, "clients": 9, "population": 9}
-    results = {str(seed): _read(tmp_path, 4, seed=seed, constant=seed / 4, **numbers) for seed in (1, 2)}
-    known = findings.recorded_baselines(results)
-    assert known[Baseline.uniform_policy].mean == 0.1
-    assert known[Baseline.best_fixed_action].by_seed(findings.REWARD) == {1: 0.25, 2: 0.5}
 
 
 def _verdict(values, uniform, best_fixed=None):

@@ -67,13 +67,10 @@ def test_the_data_has_the_facts_that_searches_need():
     assert (data.held_out, data.unit[:32]) == ("5 of 25 clients", "one value of column 'cellar' wit")
 
 
-DATA = types.SimpleNamespace(has_learned_bounds=False)
-
-
-def _settings(*arguments: str) -> cli.Settings:
+def _deployment(*arguments, clients=60, cohort=20):
     flags = cli.FlagSet("x")
     flags.group("Privacy", inputs.Privacy)
-    return flags.parse(["x", *arguments])
+    return inputs.deployment(flags.parse(["x", *arguments]), clients, cohort, ())
 
 
 @pytest.mark.parametrize(
@@ -85,17 +82,17 @@ def _settings(*arguments: str) -> cli.Settings:
     ],
 )
 def test_no_cost_is_reported_where_delta_makes_epsilon_meaningless(arguments, clients, reason):
-    reason_now = inputs.no_guarantee(inputs.deployment(_settings(*arguments), clients, 5, ()), DATA)
-    assert reason_now.startswith(reason)
-    assert bool(reason_now) == bool(reason)
+    data = types.SimpleNamespace(has_learned_bounds=False)
+    found = inputs.no_guarantee(_deployment(*arguments, clients=clients, cohort=5), data)
+    assert found.startswith(reason)
+    assert bool(found) == bool(reason)
 
 
 def test_the_cohort_of_a_deployment_is_a_hundredth_of_its_population_and_no_smaller_than_that_of_the_data():
     for population, cohort in ((5000, 50), (1500, 20), (10_000_000, 1000)):
-        assert inputs.deployment(_settings(f"--population={population}"), 60, 20, ()).cohort == cohort
-    given = _settings("--population=5000", "--population_clients_per_round=700")
-    assert inputs.deployment(given, 60, 20, ()).cohort == 700
+        assert _deployment(f"--population={population}").cohort == cohort
+    assert _deployment("--population=5000", "--population_clients_per_round=700").cohort == 700
     with pytest.raises(UsageError, match="--population=50 is less than the 60 clients"):
-        inputs.deployment(_settings("--population=50"), 60, 20, ())
+        _deployment("--population=50")
     with pytest.raises(UsageError, match="--population_clients_per_round=19 is less than"):
-        inputs.deployment(_settings("--population=5000", "--population_clients_per_round=19"), 60, 20, ())
+        _deployment("--population=5000", "--population_clients_per_round=19")

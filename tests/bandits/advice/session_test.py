@@ -6,13 +6,12 @@ import time
 import pytest
 
 from bandits.advice import plan, session
-from data import files
 from data.errors import UsageError
 
 
-def _change(folder, changes):
+def _change(folder, **changes):
     content = json.loads((folder / session.PLAN_FILE).read_text())
-    files.replace(folder / session.PLAN_FILE, json.dumps(content | changes).encode())
+    (folder / session.PLAN_FILE).write_text(json.dumps(content | changes))
 
 
 def test_the_folder_of_another_recommendation_is_refused(tmp_path):
@@ -36,7 +35,7 @@ def test_the_folder_of_another_recommendation_is_refused(tmp_path):
 )
 def test_a_damaged_plan_is_refused_with_the_remedy(tmp_path, changes, printed):
     session.State(tmp_path, {}, 5.0).save()
-    _change(tmp_path, changes)
+    _change(tmp_path, **changes)
     with pytest.raises(UsageError, match=printed):
         session.State(tmp_path, {}, 5.0)
 
@@ -57,7 +56,7 @@ def test_other_minutes_give_another_plan_with_the_measured_pace(tmp_path):
     state.pace = plan.Pace(0.1, 2.0, 3.0, 2)
     state.stages["search"] = decided = plan.Plan(rounds=9, deploy_every=3)
     state.save()
-    _change(tmp_path, {"spent": 60.0})
+    _change(tmp_path, spent=60.0)
     assert session.State(tmp_path, {}, 5.0).stages == {"search": decided}
     again = session.State(tmp_path, {}, 9.0)
     assert (again.stages, again.pace) == ({}, state.pace)
@@ -85,7 +84,7 @@ def test_runs_of_another_budget_do_not_raise_the_pace(tmp_path, monkeypatch, min
     state = session.State(tmp_path, {}, 30.0)
     state.pace = plan.Pace(0.1, 2.0, 3.0, 2)
     state.save()
-    _change(tmp_path, {"spent": 60.0})
+    _change(tmp_path, spent=60.0)
     made, _ = _session(tmp_path, minutes)
     made.begin(plan.SEARCH)
     planned = made.plan.seconds(made.pace, [plan.SEARCH])

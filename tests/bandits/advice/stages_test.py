@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from dp_accounting import rdp
 
-from bandits import metrics, studies
+from bandits import metrics
 from bandits.advice import findings, inputs, stages
-from bandits.advice import plan as planning
-from bandits.advice.plan import GREEDY, Plan
-from bandits.plans import sweep
+from bandits.advice.plan import GREEDY
 from bandits.references import References
-from bandits.results import configuration, runs
+from bandits.results import configuration
 from bandits.results.configuration import Baseline, ReferenceValue
 from optimization import options
 from optimization.privacy import mechanisms
@@ -22,16 +20,15 @@ from optimization.study import aggregation_flags, cli
 from optimization.study.intervals import Interval
 
 
-def _settings(*arguments: str) -> cli.Settings:
+def _deployment(*arguments, apart_from=()):
     flags = cli.FlagSet("x")
     flags.group("Privacy", inputs.Privacy)
-    return flags.parse(["x", *arguments])
+    return inputs.deployment(flags.parse(["x", *arguments]), 60, 20, apart_from)
 
 
 @pytest.mark.slow
 def test_runs_have_the_noise_of_the_deployment_that_is_accounted():
-    where = inputs.deployment(_settings("--population=342477", "--target_delta=1e-6"), 60, 20, ())
-    found = stages.noise(where, 150, 20, 3.0)
+    found = stages.noise(_deployment("--population=342477", "--target_delta=1e-6"), 150, 20, 3.0)
     z = found["noise_multiplier"]
     assert found["run_noise_multiplier"] / 20 == pytest.approx(z / 1000, rel=1e-5)
     groups = found["bands"]  # Each client is in one group. Groups take turns.
@@ -52,8 +49,7 @@ def test_runs_have_the_noise_of_the_deployment_that_is_accounted():
 
 @pytest.mark.slow
 def test_without_a_population_the_guarantee_is_for_the_clients_of_the_data():
-    where = inputs.deployment(_settings(), 60, 20, ("the means of 3 columns",))
-    found = stages.noise(where, 150, 20, 10.0)
+    found = stages.noise(_deployment(apart_from=("the means of 3 columns",)), 150, 20, 10.0)
     assert found["run_noise_multiplier"] == found["noise_multiplier"]
     assert "too small for a guarantee" in " ".join(found["guarantee"]["warnings"])
     assert "the means of 3 columns" in " ".join(found["guarantee"]["epsilon_assumes"])
@@ -83,47 +79,10 @@ def test_clients_train_alone_if_the_flags_and_their_number_allow_it():
     assert "1,000" in stages.refused_federation(many, 5000)
 
 
-class _Session:
-    """Executes runs in this process, on its worker."""
-
-    def __init__(self, folder):
-        self.folder, self.plan = folder, Plan(rounds=2, deploy_every=1, federation_seeds=2)
-        self.base = ("--task_type=digits", "--clients_per_round=4", "--rounds_per_eval=0", "--bandits_deploy_freq=1")
-
-    def run(self, folder, planned):
-        executed = {}
-        for run in planned:
-            where = (f"--root_output_dir={self.folder / folder}", f"--experiment_name={run.name}")
-            assert studies.program(run.module, studies.parse(run.module, [*run.arguments, *where])) == 0
-            reward = runs.read_metrics(self.folder / folder / run.name)[metrics.AVERAGE_REWARD].iloc[-1]
-            executed[run.name] = sweep.Outcome(run, sweep.FINISHED, 2, reward)
-        return executed
-
-
-def test_clients_alone_and_together_are_compared_over_equal_seeds(tff_worker, monkeypatch, tmp_path):
-    from optimization.runtime import worker
-
-    monkeypatch.setattr(worker, "start", lambda *_: tff_worker)
-    session = _Session(tmp_path)
-    space = planning.spaces(session.base, [GREEDY], 10)[GREEDY]
-    stage = stages.Stages(session, {GREEDY: space}, None, None, (), findings.Findings())
-    stage.results.configurations[GREEDY] = findings.with_point(GREEDY, space.tried_first[0])
-    stage.federate(session.plan)
-    rewards = {name: one.by_seed(findings.REWARD) for name, one in stage.results.federation.items()}
-    assert rewards["alone"].keys() == rewards["federated"].keys() == {2000, 2001}
-    assert rewards["alone"] != rewards["federated"]  # In the second round, clients act with trained models.
-    found = stage.results.by_client
-    assert sum(found["shares"].values()) == pytest.approx(1)
-    assert found["shares"]["equal"] > 0  # The clients of the first round alone.
-    assert found["lines"]
-
-
 @pytest.mark.parametrize(
     ("learned", "searched", "is_far"), [(0.5, 0.4, True), (0.7, 0.2, True), (0.7, 0.4, False), (math.nan, 0.4, True)]
 )
-def test_rounds_double_until_a_model_and_the_rewards_come_near_the_linear_model(
-    monkeypatch, tmp_path, learned, searched, is_far
-):
+def test_rounds_double_until_a_model_and_the_rewards_come_near_the_linear_model(monkeypatch, learned, searched, is_far):
     uniform = {Baseline.uniform_policy: ReferenceValue("", 0.1)}
     monkeypatch.setattr(findings, "recorded_baselines", lambda results: uniform)
     one = configuration.of_values(GREEDY, findings.REWARD, {1000: searched})
@@ -133,4 +92,4 @@ def test_rounds_double_until_a_model_and_the_rewards_come_near_the_linear_model(
     nothing_to_reach = References({}, Interval(0.0, -0.1, 0.1, 9), (0.1, 0.1))
     for references, expected in ((near, is_far), (None, False), (nothing_to_reach, False)):
         data = types.SimpleNamespace(references=references)
-        assert stages.Stages(_Session(tmp_path), {}, data, None, (), found)._is_far() is expected
+        assert stages.Stages(None, {}, data, None, (), found)._is_far() is expected

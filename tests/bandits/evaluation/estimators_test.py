@@ -15,14 +15,8 @@ from tests.bandits.evaluation.tables_of_logs import terms_of_rows, weighted
 # Two actions. Weights 0.5 / 0.25 = 2, 0.2 / 0.8 = 0.25, 1 / 0.5 = 2 and 0 / 0.5 = 0.
 _TARGET = np.array([[0.5, 0.5], [0.8, 0.2], [0.0, 1.0], [1.0, 0.0]])
 _PREDICTIONS = np.array([[1.0, 3.0], [0.0, 5.0], [7.0, 2.0], [4.0, 9.0]])
-_TOY = terms_of_rows(
-    np.array([0, 0, 1, 2]),
-    np.array([0, 1, 1, 1]),
-    np.array([3.0, 4.0, 1.0, 6.0]),
-    np.array([0.25, 0.8, 0.5, 0.5]),
-    _TARGET,
-    _PREDICTIONS,
-)
+_COLUMNS = ([0, 0, 1, 2], [0, 1, 1, 1], [3.0, 4.0, 1.0, 6.0], [0.25, 0.8, 0.5, 0.5])
+_TOY = terms_of_rows(*map(np.array, _COLUMNS), _TARGET, _PREDICTIONS)
 
 
 def _value(estimator, rows=_TOY):
@@ -95,14 +89,9 @@ def test_open_bandits_small_sample(open_bandit, log, clicks, clients, expected):
         shares = shares.reindex(columns=range(80), fill_value=0.0)
         target = shares.to_numpy()[frame.position.to_numpy() - 1, frame.item_id]
     rows = _of_frame(frame, target)
-    found = (
-        _value(Estimator("ips"), rows),
-        _value(Estimator("snips"), rows),
-        log_checks.effective_sample_size(rows.weights),
-        rows.weights.mean(),
-        rows.weights.max(),
-    )
-    assert found == pytest.approx(expected, rel=5e-6)
+    values = _value(Estimator("ips"), rows), _value(Estimator("snips"), rows)
+    overlap = log_checks.effective_sample_size(rows.weights), rows.weights.mean(), rows.weights.max()
+    assert values + overlap == pytest.approx(expected, rel=5e-6)
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +102,9 @@ def log():
     return weighted(clients, generator.gamma(1.0, size=300), rewards)
 
 
-def _clustered(values, regressors, weights, groups):
-    """Statsmodels' weighted regression, errors clustered by client; its correction is C / (C - 1) of one regressor."""
-    model = sm.WLS(values, regressors, weights=weights)
+def _clustered(values, weights, groups):
+    """Statsmodels' weighted mean, errors clustered by client; its correction is C / (C - 1) of one regressor."""
+    model = sm.WLS(values, np.ones(len(values)), weights=weights)
     return model.fit(cov_type="cluster", cov_kwds={"groups": groups}, use_t=True)
 
 
@@ -124,15 +113,16 @@ def test_intervals_are_those_of_regressions_with_clustered_errors(log, estimator
     found = interval(estimator.totals(log))
     values = log.weights * log.rewards if estimator == Estimator("ips") else log.rewards
     weights = log.weights if estimator == Estimator("snips") else np.ones(300)
-    fit = _clustered(values, np.ones(300), weights, log.clients)
+    fit = _clustered(values, weights, log.clients)
     assert found.mean == pytest.approx(fit.params[0], rel=1e-12)
     assert (found.low, found.high) == pytest.approx(tuple(fit.conf_int()[0]), rel=1e-9)
     assert found.size == 40
-    if estimator == Estimator("ips"):  # The difference is paired by client.
-        difference = interval(estimator.totals(log), Estimator("logged").totals(log))
-        fit = _clustered(values - log.rewards, np.ones(300), np.ones(300), log.clients)
-        assert difference.mean == pytest.approx(fit.params[0], rel=1e-12)
-        assert (difference.low, difference.high) == pytest.approx(tuple(fit.conf_int()[0]), rel=1e-9)
+
+
+def test_differences_are_paired_by_client(log):
+    difference = interval(Estimator("ips").totals(log), Estimator("logged").totals(log))
+    fit = _clustered(log.weights * log.rewards - log.rewards, np.ones(300), log.clients)
+    assert difference[:3] == pytest.approx((fit.params[0], *fit.conf_int()[0]), rel=1e-9)
 
 
 def _values(clients, weights, rewards):
@@ -163,13 +153,12 @@ def test_equal_rewards_make_no_difference_of_rounding_errors():
     assert interval(ips, logged).low < 0  # Weights alone vary.
 
 
-@pytest.mark.parametrize("shift", [1e7, 1e10])
 @pytest.mark.parametrize("estimator", [Estimator("logged"), Estimator("snips")])
-def test_a_large_mean_changes_no_interval(log, shift, estimator):
+def test_a_large_mean_changes_no_interval(log, estimator):
     near = interval(estimator.totals(log))
-    far = interval(estimator.totals(log._replace(rewards=log.rewards + shift)))
+    far = interval(estimator.totals(log._replace(rewards=log.rewards + 1e10)))
     assert far.high - far.low == pytest.approx(near.high - near.low, rel=1e-4)
-    assert far.mean - shift == pytest.approx(near.mean, abs=1e-4)
+    assert far.mean - 1e10 == pytest.approx(near.mean, abs=1e-4)
 
 
 def test_a_bootstrap_weight_is_a_function_of_client_draw_and_seed():

@@ -9,10 +9,9 @@ from data.errors import UsageError
 from data.schema import Schema
 from scripts import evaluate_policy
 from tests.bandits.evaluation import logs_of_sets
-from tests.bandits.evaluation.tables_of_logs import by_estimator, evaluated
+from tests.bandits.evaluation.tables_of_logs import by_estimator, evaluated, evaluated_rows
 
 _FAST = ("--model_rounds=40", "--model_clients_per_round=20", "--model_server_learning_rate=0.05", "--draws=0")
-_WEIGHTS = ("--nomodel", "--draws=0")
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +22,12 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def log(folder):
     return logs_of_sets.write(folder)
+
+
+def _evaluated(folder, output, frame, policy="uniform", *, with_features=True):
+    """Evaluates a policy on these rows without a model."""
+    flags = (*logs_of_sets.flags(folder, with_features=with_features), f"--policy={policy}", "--nomodel", "--draws=0")
+    return evaluated_rows(output, frame, *flags)
 
 
 def target_of(log, policy: str) -> np.ndarray:
@@ -50,8 +55,7 @@ def replica(log, target, predicted=None) -> dict[str, float]:
 @pytest.mark.parametrize("with_features", [True, False], ids=["features", "availability"])
 @pytest.mark.parametrize("policy", ["uniform", "constant:item 3"])
 def test_weighted_estimates_equal_those_of_the_replica(folder, log, tmp_path, policy, with_features):
-    flags = (*logs_of_sets.flags(folder, with_features=with_features), *_WEIGHTS)
-    found = evaluated(tmp_path / "out", f"--log={folder}/log.csv", *flags, f"--policy={policy}")
+    found = _evaluated(folder, tmp_path, log.frame, policy, with_features=with_features)
     expected = replica(log, target_of(log, policy))
     values = by_estimator(found)
     assert {name: values[name] for name in expected} == pytest.approx(expected, abs=1e-10)
@@ -72,11 +76,10 @@ def test_doubly_robust_estimates_equal_those_of_the_replica_and_the_model_learns
     # The log's rows are sorted by the names of clients.
     source = np.concatenate([np.flatnonzero(log.frame.who == name) for name in read.client_ids])
     predicted = np.zeros(log.offered.shape)
-    columns = [log.actions.id.tolist().index(name) for name in read.action_names]
-    for row, actions in enumerate(np.broadcast_to(read.slot_actions, by_slot.shape)):
-        for slot, action in enumerate(actions):
-            if action >= 0:
-                predicted[source[row], columns[action]] = by_slot[row, slot]
+    columns = np.array([log.actions.id.tolist().index(name) for name in read.action_names])
+    slot_actions = np.broadcast_to(read.slot_actions, by_slot.shape)
+    rows, slots = np.nonzero(slot_actions >= 0)
+    predicted[source[rows], columns[slot_actions[rows, slots]]] = by_slot[rows, slots]
     target = target_of(log, "uniform")
     values = by_estimator(found)
     expected = replica(log, target, predicted)
@@ -88,8 +91,7 @@ def test_doubly_robust_estimates_equal_those_of_the_replica_and_the_model_learns
 
 
 def test_output_says_what_a_fixed_action_does_where_it_is_not_offered(folder, log, tmp_path, capsys):
-    flags = (*logs_of_sets.flags(folder), "--policy=constant:item 3", *_WEIGHTS)
-    evaluated(tmp_path / "out", f"--log={folder}/log.csv", *flags)
+    _evaluated(folder, tmp_path, log.frame, "constant:item 3")
     printed = capsys.readouterr().out
     missing = (~log.offered[:, 3]).sum()
     assert f"{missing} of {len(log.frame)} rows do not offer 'item 3': there, the policy is uniform over" in printed
@@ -107,45 +109,27 @@ def test_private_values_are_close_to_the_replica(folder, log, tmp_path):
     assert "divided by the number of offered actions, is" in " ".join(found["sentences"])
 
 
-def test_betting_intervals_and_sequences_work_on_sets(folder, log, tmp_path):
-    frame = log.frame.assign(paid=(log.frame.index % 97 == 0).astype(int), when=log.frame.groupby("who").cumcount())
-    frame.to_csv(tmp_path / "log.csv", index=False)
-    flags = (*logs_of_sets.flags(folder), "--policy=uniform", "--nomodel", "--round_column=when", "--anytime")
-    flags += ("--largest_weight=10", "--max_rows_per_client=1", "--ignore_columns=warm")
-    found = evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *flags)
-    (row,) = [row for row in found["estimates"] if row["estimator"] == "ips"]
-    assert row["interval"] == "betting"
-    assert 0 <= row["low"] < row["value"] < row["high"] <= 1
-    assert found["anytime"]["lows"][-1] <= found["anytime"]["highs"][-1]
-
-
 def test_columns_of_probabilities_may_not_choose_actions_that_are_not_offered(folder, log, tmp_path):
     target = target_of(log, "uniform")
     columns = {f"pi_{name}": target[:, place] for place, name in enumerate(log.actions.id)}
-    flags = (*logs_of_sets.flags(folder, with_features=False), f"--policy=column:{','.join(columns)}", *_WEIGHTS)
-    log.frame.assign(**columns).to_csv(tmp_path / "log.csv", index=False)
-    found = evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *flags)
+    policy = f"column:{','.join(columns)}"
+    found = _evaluated(folder, tmp_path, log.frame.assign(**columns), policy, with_features=False)
     assert by_estimator(found)["ips"] == pytest.approx(replica(log, target)["ips"], abs=1e-10)
-    log.frame.assign(**dict.fromkeys(columns, 1 / len(columns))).to_csv(tmp_path / "log.csv", index=False)
+    equal = log.frame.assign(**dict.fromkeys(columns, 1 / len(columns)))
     with pytest.raises(UsageError, match="chooses actions that are not offered in 600 rows"):
-        evaluated(tmp_path / "other", f"--log={tmp_path}/log.csv", *flags)
+        _evaluated(folder, tmp_path / "other", equal, policy, with_features=False)
 
 
 def test_propensities_of_a_policy_over_all_actions_are_refused(folder, log, tmp_path):
-    log.frame.assign(p=1 / len(log.actions)).to_csv(tmp_path / "log.csv", index=False)
-    flags = (*logs_of_sets.flags(folder), "--policy=uniform", *_WEIGHTS)
-    found = evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *flags)
+    found = _evaluated(folder, tmp_path, log.frame.assign(p=1 / len(log.actions)))
     assert found["refusal"]["name"] == "weights"
     (inverse,) = [finding for finding in found["findings"] if finding["name"] == "propensities"]
     assert inverse["is_warning"]
 
 
 def test_offered_actions_that_were_never_logged_are_named(folder, log, tmp_path):
-    frame = log.frame[log.frame["item"] != "item 7"]
-    frame.to_csv(tmp_path / "log.csv", index=False)
-    flags = (*logs_of_sets.flags(folder), "--policy=uniform", *_WEIGHTS)
-    found = evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *flags)
-    (support,) = [finding for finding in found["findings"] if finding["name"] == "support"]
     kept = (log.frame["item"] != "item 7").to_numpy()
+    found = _evaluated(folder, tmp_path, log.frame[kept])
+    (support,) = [finding for finding in found["findings"] if finding["name"] == "support"]
     share = target_of(log, "uniform")[kept, 7].mean()
     assert f"does not contain 'item 7', which the policy chooses in {share:.2%} of interactions" in support["text"]

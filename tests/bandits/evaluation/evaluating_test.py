@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.bandits.evaluation.tables_of_logs import COLUMNS, by_estimator, evaluated, write_log
+from tests.bandits.evaluation.tables_of_logs import COLUMNS, by_estimator, evaluated_rows, write_log
 
 
-def _timed(path, clients=60, rows=10):
+def _timed(clients=60, rows=10):
     """A log of two equally likely actions whose better one changes halfway, on days 1 to 10 of each client."""
     generator = np.random.default_rng(0)
     day = np.tile(np.arange(1, rows + 1), clients)
@@ -16,15 +16,14 @@ def _timed(path, clients=60, rows=10):
     frame = pd.DataFrame({"shown": np.where(is_blue, "blue", "red"), "paid": paid, "p": 0.5})
     frame["who"] = np.repeat([f"user {number}" for number in range(clients)], rows)
     frame["day"] = [f"2023-01-{each:02d}" for each in day]
-    frame.to_csv(path, index=False)
     return frame
 
 
 @pytest.mark.slow
 def test_a_best_action_that_changes_halfway_is_warned_of_and_both_parts_can_be_evaluated(tmp_path, capsys):
-    table = _timed(tmp_path / "log.csv")
-    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=0")
-    found = evaluated(tmp_path / "all", *flags, "--time_column=day")
+    table = _timed()
+    flags = (*COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=0", "--time_column=day")
+    found = evaluated_rows(tmp_path / "all", table, *flags)
     printed = capsys.readouterr().out
     assert printed.startswith("No significant difference between constant:blue and the log's policy")
     warning, other = [finding for finding in found["findings"] if finding["name"] == "change"]
@@ -32,7 +31,7 @@ def test_a_best_action_that_changes_halfway_is_warned_of_and_both_parts_can_be_e
     assert not other["is_warning"]
     assert "Warning: Significant change of the difference between constant:blue and the log" in printed
     assert "with --until=2023-01-07 and --from=2023-01-07" in printed
-    late = evaluated(tmp_path / "late", *flags, "--time_column=day", "--from=2023-01-08")
+    late = evaluated_rows(tmp_path / "late", table, *flags, "--from=2023-01-08")
     part = table[table.day >= "2023-01-08"]
     assert late["rows"] == len(part)
     assert by_estimator(late)["snips"] == pytest.approx(part.paid[part.shown == "blue"].mean())
@@ -40,12 +39,11 @@ def test_a_best_action_that_changes_halfway_is_warned_of_and_both_parts_can_be_e
 
 
 def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, capsys):
-    table = _timed(tmp_path / "log.csv")
+    table = _timed()
     table["paid"] = table.paid.astype(object).where(table.day != "2023-01-09", None)
-    table.to_csv(tmp_path / "log.csv", index=False)
     bounds = ("--largest_weight=2", "--max_rows_per_client=10", "--noise_multiplier=1e-6", "--policy=constant:blue")
     selection = ("--time_column=day", "--from=2023-01-08", "--unobserved_rewards=drop")
-    found = evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *COLUMNS, "--private", *bounds, *selection)
+    found = evaluated_rows(tmp_path, table, *COLUMNS, "--private", *bounds, *selection)
     part = table[(table.day >= "2023-01-08") & table.paid.notna()]
     expected = (2 * (part.shown == "blue") * part.paid).mean()
     assert by_estimator(found)["ips"] == pytest.approx(expected, abs=0.01)
@@ -57,10 +55,9 @@ def test_private_values_of_a_selection_are_those_of_the_selected_rows(tmp_path, 
 
 @pytest.mark.slow
 def test_a_model_gives_all_estimators(tmp_path):
-    write_log(tmp_path / "log.csv")
-    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--ignore_columns=played", "--policy=uniform", "--shrinkage=4")
-    quick = ("--model_rounds=40", "--model_server_learning_rate=0.05", "--draws=20", "--tau=1", "--clip=2")
-    found = evaluated(tmp_path / "out", *flags, *quick)
+    flags = (*COLUMNS, "--ignore_columns=played", "--policy=uniform", "--shrinkage=4", "--tau=1", "--clip=2")
+    quick = ("--model_rounds=40", "--model_server_learning_rate=0.05", "--draws=20")
+    found = evaluated_rows(tmp_path, write_log(tmp_path / "log.csv"), *flags, *quick)
     values = by_estimator(found)
     assert list(values) == ["logged", "ips", "snips", "clipped_ips", "dm", "dr", "switch_dr", "dros"]
     truth = 0.5 * (0.3 + 0.25) + 0.5 * 0.4
@@ -79,8 +76,7 @@ def unit_log(request, tmp_path_factory):
     folder, generator = tmp_path_factory.mktemp("unit"), np.random.default_rng(int(1000 * request.param))
     table = write_log(folder / "log.csv", clients=60, rows=20)
     table["paid"] = (generator.random(len(table)) < request.param * (1 + table.warm)).astype(float)
-    table.to_csv(folder / "log.csv", index=False)
-    return table, evaluated(folder / "out", f"--log={folder}/log.csv", *COLUMNS, *_ALL)
+    return table, evaluated_rows(folder, table, *COLUMNS, *_ALL)
 
 
 _ALL = (
@@ -91,20 +87,17 @@ _ALL = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("factor", "offset"), [(2, -1), (50, 1000), (-300, 40)])
-def test_rewards_and_bounds_that_are_transformed_together_change_no_conclusion(
-    tmp_path, unit_log, factor, offset, capsys
-):
+def test_rewards_and_bounds_that_are_transformed_together_change_no_conclusion(tmp_path, unit_log, factor, offset):
     table, plain = unit_log
-    table.assign(paid=offset + factor * table.paid).to_csv(tmp_path / "log.csv", index=False)
     low, high = sorted((offset, offset + factor))
     bounds = [f"--reward_bounds={low},{high}"] if factor != 2 else []  # Rewards of -1 and 1 are recognized.
-    found = evaluated(tmp_path / "out", f"--log={tmp_path}/log.csv", *COLUMNS, *_ALL, *bounds)
+    found = evaluated_rows(tmp_path, table.assign(paid=offset + factor * table.paid), *COLUMNS, *_ALL, *bounds)
     assert found["reward_bounds"] == [low, high]
     assert found["headline"] == plain["headline"]
+    names = _INTERVALS if factor > 0 else [_INTERVALS[place] for place in (0, 2, 1, 3, 5, 4)]
     for before, after in zip(plain["estimates"], found["estimates"], strict=True):
         if factor < 0 and before["estimator"] in ("ips", "clipped_ips"):
             continue  # They count from the lower bound.
-        names = _INTERVALS if factor > 0 else [_INTERVALS[place] for place in (0, 2, 1, 3, 5, 4)]
         for name, mirrored in zip(_INTERVALS, names, strict=True):
             expected = before[mirrored]
             if expected is not None:
@@ -121,10 +114,9 @@ def test_rewards_and_bounds_that_are_transformed_together_change_no_conclusion(
 @pytest.mark.slow
 def test_a_column_from_after_the_action_leaves_no_conclusion(tmp_path, capsys):
     table = write_log(tmp_path / "log.csv", clients=300)
-    times = table.paid.map({1: "2025-01-02 06:07:35", 0: None})
-    table.assign(converted_at=times).to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--ignore_columns=played", "--policy=constant:blue", "--draws=0")
-    found, printed = evaluated(tmp_path / "out", *flags, "--estimators=dr"), capsys.readouterr().out
+    table["converted_at"] = table.paid.map({1: "2025-01-02 06:07:35", 0: None})
+    flags = (*COLUMNS, "--ignore_columns=played", "--policy=constant:blue", "--draws=0")
+    found, printed = evaluated_rows(tmp_path, table, *flags, "--estimators=dr"), capsys.readouterr().out
     conclusion, reason, by_weights = printed.splitlines()[:3]
     assert conclusion == "No conclusion about constant:blue."
     assert "The features of 'converted_at' depend on the chosen action" in reason
@@ -133,7 +125,7 @@ def test_a_column_from_after_the_action_leaves_no_conclusion(tmp_path, capsys):
     assert "converted_at" in found["refusal"]["text"]
     assert [row["estimator"] for row in found["estimates"]] == ["logged", "ips", "snips"]
     assert "  converted_at  feature  date with times" in printed
-    found, printed = evaluated(tmp_path / "one", *flags, "--nomodel"), capsys.readouterr().out
+    found, printed = evaluated_rows(tmp_path / "one", table, *flags, "--nomodel"), capsys.readouterr().out
     assert printed.startswith("constant:blue earns more")  # No estimator reads the column.
     assert found["refusal"] is None
 
@@ -142,13 +134,12 @@ def test_a_column_from_after_the_action_leaves_no_conclusion(tmp_path, capsys):
 def test_sets_of_actions_leave_no_conclusion_about_policies_over_all_actions(tmp_path, capsys):
     table = write_log(tmp_path / "log.csv")
     table["available"] = table.shown + np.where(table.warm, "|green", "|blue|red")
-    table.to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--draws=0")
-    found, printed = evaluated(tmp_path / "out", *flags, "--policy=uniform"), capsys.readouterr().out
+    flags = (*COLUMNS, "--draws=0")
+    found, printed = evaluated_rows(tmp_path, table, *flags, "--policy=uniform"), capsys.readouterr().out
     assert printed.startswith("No conclusion about uniform.")
     assert "in column 'available'" in found["refusal"]["text"]
     assert [row["estimator"] for row in found["estimates"]] == ["logged"]
-    found, printed = evaluated(tmp_path / "column", *flags, "--policy=column:played"), capsys.readouterr().out
+    found, printed = evaluated_rows(tmp_path / "b", table, *flags, "--policy=column:played"), capsys.readouterr().out
     assert found["refusal"] is None  # The probability of the logged action is enough.
     assert "(column 'available')" in printed
     assert "--policy=column" not in printed

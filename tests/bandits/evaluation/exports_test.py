@@ -21,8 +21,6 @@ ROWS = pd.DataFrame(
         "od280/od315 (mean)": [30.0, None, 50.0, 41.5, np.inf, -3.25],
         "city or town": ["b", "a", "", "größe", "unknown", "NA"],
         "is_member": ["True", "False", "True", "", "False", "True"],
-        "year": [2015, 2016, 2012, 2013, 2020, 2015],
-        "extra": [1, 2, 3, 4, 5, 6],
         "price in cents": [1999, 0, 5000, 200000, -9, 123],
     }
 ).assign(constant=7.0, empty=None)
@@ -30,12 +28,11 @@ COLUMNS = {
     "od280/od315 (mean)": {"mean": 40.0, "deviation": 10.0, "has_missing": True},
     "city or town": {"categories": ["a", "b", "größe", "<missing>"]},
     "is_member": {"categories": ["False", "True"]},
-    "year": {"mean": 2015.3, "deviation": 2.5, "has_missing": False},
     "price in cents": {"mean": 2500.0, "deviation": 1700.0, "has_missing": True},
     "empty": None,
     "constant": {"mean": 7.0, "deviation": 0.0, "has_missing": False},
 }
-KNOWN, FEATURES = STATISTICS | {"columns": COLUMNS}, 2 + 4 + 2 + 1 + 2 + 1
+KNOWN, FEATURES = STATISTICS | {"columns": COLUMNS}, 2 + 4 + 2 + 2 + 1
 
 
 def _weights(*sizes: int) -> list[np.ndarray]:
@@ -64,10 +61,8 @@ def test_both_files_predict_as_the_run_does(tmp_path):
         assert len(found) == 4
         for name, values in found.items():
             file, output = name.split(" ")
-            atol = 1e-5 if file == "saved" else 1e-4
-            np.testing.assert_allclose(
-                values, expected[output], rtol=0, atol=atol, err_msg=f"{EXPORTED[place][1]} {name}"
-            )
+            atol, what = 1e-5 if file == "saved" else 1e-4, f"{EXPORTED[place][1]} {name}"
+            np.testing.assert_allclose(values, expected[output], rtol=0, atol=atol, err_msg=what)
 
 
 @pytest.mark.slow
@@ -80,8 +75,8 @@ def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     with pytest.raises(UsageError, match="an earlier version did not save"):
         run.predict(ROWS)
-    layers = [tf.keras.layers.Dense(5, activation="relu"), tf.keras.layers.Dense(2)]
-    model = tf.keras.Sequential([tf.keras.Input(FEATURES), *layers])
+    layers = [tf.keras.Input(FEATURES), tf.keras.layers.Dense(5, activation="relu"), tf.keras.layers.Dense(2)]
+    model = tf.keras.Sequential(layers)
     (tmp_path / "run" / "architecture.json").write_text(model.to_json())
     np.testing.assert_allclose(run.predict(ROWS), expected, rtol=1e-6)
     (found,) = predicted(ROWS.astype(object), run.export(tmp_path / "model"))
@@ -118,8 +113,7 @@ def test_dates_and_texts_are_not_exported(tmp_path, column, what):
 
 
 def test_a_model_without_features_is_not_exported(tmp_path):
-    weights = [np.array([[0.5, 0.25]], np.float32), np.zeros(2, np.float32)]
-    run = finished_run(tmp_path, weights, None, label_column=None, reward_columns="one,other")
+    run = finished_run(tmp_path, _weights(1, 2), None, label_column=None, reward_columns="one,other")
     with pytest.raises(UsageError, match="no feature column to export"):
         run.export(tmp_path / "model")
 
@@ -155,7 +149,7 @@ def _assert_encoded(cells, known: statistics.OfColumn, missing_values=None, atol
 
 
 @pytest.mark.parametrize("has_missing", [True, False])
-@pytest.mark.parametrize(("mean", "deviation"), [(3.0, 2.0), (1.7e9, 50.0), (5.0, 0.0), (0.0, 1e-300), (1e308, 1e300)])
+@pytest.mark.parametrize(("mean", "deviation"), [(1.7e9, 50.0), (5.0, 0.0), (0.0, 1e-300), (1e308, 1e300)])
 def test_numbers_are_standardized(mean, deviation, has_missing):
     numbers = [mean, mean + deviation, mean - 7 * deviation, np.nan, np.inf, -np.inf, 0.0, 1.7e308]
     _assert_encoded(numbers, statistics.Numbers(mean, deviation, has_missing))

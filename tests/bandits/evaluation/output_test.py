@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.bandits.evaluation.tables_of_logs import COLUMNS, estimate, evaluated, write_log
+from tests.bandits.evaluation.tables_of_logs import COLUMNS, estimate, evaluated_rows, write_log
 
 
 @pytest.mark.slow
@@ -19,9 +19,8 @@ from tests.bandits.evaluation.tables_of_logs import COLUMNS, estimate, evaluated
 )
 def test_without_a_headline_the_reason_is_printed(tmp_path, capsys, paid, flags, missing, why):
     table = write_log(tmp_path / "log.csv")
-    table.assign(paid=table.shown.map({"red": paid[0], "blue": paid[1]})).to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--nomodel", "--draws=0", "--policy=constant:blue", *flags)
-    found = evaluated(tmp_path / "out", *flags)
+    table["paid"] = table.shown.map({"red": paid[0], "blue": paid[1]})
+    found = evaluated_rows(tmp_path, table, *COLUMNS, "--nomodel", "--draws=0", "--policy=constant:blue", *flags)
     assert found["headline"] is None
     assert sum(row["value"] is row["low"] is None for row in found["estimates"]) == missing
     line = capsys.readouterr().out.splitlines()[0]
@@ -32,36 +31,31 @@ def test_without_a_headline_the_reason_is_printed(tmp_path, capsys, paid, flags,
 def test_an_action_without_a_success_is_not_significantly_worse(tmp_path, capsys):
     table = write_log(tmp_path / "log.csv", clients=100)
     table["paid"] = np.where((table.shown == "red") & (np.arange(len(table)) % 100 == 0), 1, -1)
-    table.to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=20")
-    found = evaluated(tmp_path / "out", *flags)
+    flags = (*COLUMNS, "--policy=constant:blue", "--nomodel", "--draws=20")
+    found = evaluated_rows(tmp_path, table, *flags)
     printed = capsys.readouterr().out
     assert printed.startswith("No significant difference between constant:blue and the log's policy: -0.0")
     assert "Finite-sample intervals (betting, rewards from -1 to 1): " in printed
     snips = estimate(found, "snips")
     assert (snips["interval"], snips["difference_interval"]) == ("betting", "betting")
     assert snips["value"] == snips["low"] == -1 < snips["high"] < -0.7
-    table.assign(paid=3.0 * table.paid).to_csv(tmp_path / "log.csv", index=False)
-    found = evaluated(tmp_path / "unknown", *flags)
-    printed = capsys.readouterr().out
-    assert printed.startswith("The difference between constant:blue and the log's policy cannot be estimated. No inter")
-    assert "--reward_bounds=LOW,HIGH" in printed.splitlines()[0]
-    assert estimate(found, "snips")["difference_low"] is None
+    evaluated_rows(tmp_path / "unknown", table.assign(paid=3.0 * table.paid), *flags)
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith("The difference between constant:blue and the log's policy cannot be estimated. No inter")
+    assert "--reward_bounds=LOW,HIGH" in line
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("draws", "words"), [(200, "intervals come from the bootstrap"), (0, "leave out --draws=0")])
 def test_few_effective_clients_have_the_bootstraps_intervals_and_a_warning(tmp_path, capsys, draws, words):
     table = write_log(tmp_path / "log.csv", clients=60)
-    table[(table.who <= "user 12") | (table.index % 12 == 0)].to_csv(tmp_path / "log.csv", index=False)
-    flags = (f"--log={tmp_path}/log.csv", *COLUMNS, "--policy=column:played", f"--draws={draws}")
-    found = evaluated(tmp_path / "out", *flags)
+    flags = (*COLUMNS, "--policy=column:played", f"--draws={draws}")
+    found = evaluated_rows(tmp_path, table[(table.who <= "user 12") | (table.index % 12 == 0)], *flags)
     snips = estimate(found, "snips")
     assert (snips["low"] == snips["bootstrap_low"]) == bool(draws)
     assert snips["difference_low"] < snips["difference"] < snips["difference_high"]
     assert [finding["is_warning"] for finding in found["findings"] if finding["name"] == "few clients"] == [True]
     assert words in capsys.readouterr().out
     table = write_log(tmp_path / "log.csv")
-    pd.concat([table, *[table[table.who == "user 3"]] * 90]).to_csv(tmp_path / "log.csv", index=False)
-    evaluated(tmp_path / "one", *flags)
+    evaluated_rows(tmp_path / "one", pd.concat([table, *[table[table.who == "user 3"]] * 90]), *flags)
     assert "one client dominates" in capsys.readouterr().out

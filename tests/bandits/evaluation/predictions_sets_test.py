@@ -26,13 +26,11 @@ def folder(tmp_path_factory):
     log = logs_of_sets.write(folder, clients=20)
     rows, actions = np.nonzero(log.offered)
     long = log.frame.loc[rows, ["who", "warm"]].assign(decision=rows, paid=log.expected[rows, actions])
-    long.reset_index(drop=True).join(log.actions.iloc[actions].reset_index(drop=True)).to_csv(
-        folder / "long.csv", index=False
-    )
+    long = long.reset_index(drop=True).join(log.actions.iloc[actions].reset_index(drop=True))
+    long.to_csv(folder / "long.csv", index=False)
     best = np.where(log.offered, log.expected, -np.inf).argmax(axis=1)
-    log.frame.assign(best=log.actions.id[best].to_numpy()).drop(columns=["item", "paid", "p"]).to_csv(
-        folder / "wide.csv", index=False
-    )
+    wide = log.frame[["who", "warm", "items"]].assign(best=log.actions.id[best].to_numpy())
+    wide.to_csv(folder / "wide.csv", index=False)
     return folder
 
 
@@ -50,13 +48,13 @@ def run_without_features(tff_worker, folder):
 
 def encoded(frame, known) -> np.ndarray:
     """Numbers and categories of a frame, encoded by hand."""
-    blocks = []
+    columns = []
     for name, column in known.items():
         if "categories" in column:
-            blocks.append(np.stack([frame[name] == each for each in column["categories"]], axis=1))
+            columns += [frame[name] == each for each in column["categories"]]
         else:
-            blocks.append(((frame[name] - column["mean"]) / column["deviation"]).to_numpy()[:, np.newaxis])
-    return np.concatenate(blocks, axis=1).astype(float)
+            columns.append((frame[name] - column["mean"]) / column["deviation"])
+    return np.stack(columns, axis=1).astype(float)
 
 
 def linear_scores(run, long) -> np.ndarray:
@@ -109,11 +107,8 @@ def test_an_exported_model_predicts_the_same(wide_run, run_without_features, fol
     run = bandits.load(wide_run) if with_features else run_without_features
     frame, actions = pd.read_csv(folder / "wide.csv").head(7)[["warm", "items"]], pd.read_csv(folder / "actions.csv")
     found, ids = run.predict(frame), frame["items"].str.split("|")
-    slots = ids.map(len).max() if with_features else len(actions)
-    padded = np.full((len(frame), slots), "", object)
     if with_features:
-        for row, names in enumerate(ids):
-            padded[row, : len(names)] = names
+        padded = pd.DataFrame(ids.tolist()).fillna("").to_numpy()
     else:
         names = found["probability"].columns
         padded = np.array([[name if name in offered else "" for name in names] for offered in ids])
@@ -129,8 +124,7 @@ def test_an_exported_model_predicts_the_same(wide_run, run_without_features, fol
 
 
 def test_frames_without_what_is_offered_are_refused(wide_run, folder):
-    run = bandits.load(wide_run)
-    frame = pd.read_csv(folder / "wide.csv").head(3)
+    run, frame = bandits.load(wide_run), pd.read_csv(folder / "wide.csv").head(3)
     with pytest.raises(UsageError, match=r"lacks columns that the run's model needs: items\."):
         run.predict(frame.drop(columns="items"))
     with pytest.raises(UsageError, match=r"'item 99' .* is not an action of --action_table"):

@@ -74,13 +74,13 @@ def test_noise_has_the_deviation_that_is_accounted():
     assert low < np.square(noises / (0.7 * _QUERY.norm)).sum() < high
     assert scipy.stats.kstest(noises.ravel() / (0.7 * _QUERY.norm), "norm").pvalue > 1e-4
     assert np.abs(np.corrcoef(noises.T) - np.eye(private_sums.SIZE)).max() < 0.1
+
     # And epsilon is that of Gaussian noise of so many norms (Balle and Wang 2018, Theorem 8).
-    phi = scipy.stats.norm.cdf
-    exact = scipy.optimize.brentq(
-        lambda epsilon: phi(0.5 / 0.7 - epsilon * 0.7) - math.exp(epsilon) * phi(-0.5 / 0.7 - epsilon * 0.7) - 1e-5,
-        0,
-        99,
-    )
+    def excess(epsilon):
+        low, high = scipy.stats.norm.cdf([-0.5 / 0.7 - epsilon * 0.7, 0.5 / 0.7 - epsilon * 0.7])
+        return high - math.exp(epsilon) * low - 1e-5
+
+    exact = scipy.optimize.brentq(excess, 0, 99)
     guarantees = dataclasses.replace(own, delta=1e-5).report(1)["guarantees"]
     assert guarantees[0]["neighbours"] == "one client's contributions set to zero"
     assert exact <= guarantees[0]["epsilon_pld"] <= 1.002 * exact
@@ -107,8 +107,7 @@ def test_intervals_hold_the_value_at_least_as_often_as_they_say(noise, largest):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.05, 0.3, 0.47, 1.0])
-@pytest.mark.parametrize("events", [0, 1, 5, 15])
-@pytest.mark.parametrize("is_mirrored", [False, True])
+@pytest.mark.parametrize(("events", "is_mirrored"), [(0, False), (1, False), (1, True), (5, False), (15, True)])
 def test_intervals_hold_the_value_with_few_events(noise, events, is_mirrored):
     """200 logs of 400 clients, of whom so many are expected to have rewards of 1, the others of 0, or the reverse."""
     generator, clients, rows = np.random.default_rng(7), 400, 3
@@ -145,17 +144,13 @@ def test_noise_that_drowns_the_rows_leaves_nothing(rows):
 
 
 def test_looks_add_up_and_each_model_counts_once(tmp_path):
-    ledger_file = tmp_path / "ledger"
-    own = private.mechanism(1000, 5.0)
-    model = Spent("a model", _MODEL, 10)
-    first = private.pay(ledger_file, own)
-    second = private.pay(ledger_file, own, [model])
-    third = private.pay(ledger_file, own, [model])
-    assert [paid["looks"] for paid in (first, second, third)] == [1, 2, 3]
-    assert third["models"] == ["a model"]
-    spent = [paid["epsilon"] for paid in (first, second, third)]
+    ledger_file, own, model = tmp_path / "ledger", private.mechanism(1000, 5.0), Spent("a model", _MODEL, 10)
+    paid = [private.pay(ledger_file, own, models) for models in ([], [model], [model])]
+    assert [one["looks"] for one in paid] == [1, 2, 3]
+    assert paid[2]["models"] == ["a model"]
+    spent = [one["epsilon"] for one in paid]
     assert spent[0] == pytest.approx(own.epsilon(1))
-    with_model = dataclasses.replace(own, pretraining=dataclasses.replace(_MODEL), pretraining_rounds=10)
+    with_model = dataclasses.replace(own, pretraining=_MODEL, pretraining_rounds=10)
     assert spent[2] == pytest.approx(with_model.epsilon(3), rel=1e-9)
     assert spent[0] < spent[1] < spent[2]
 

@@ -26,14 +26,12 @@ def log():
     return interaction_log.ordered(_NAMES, owners, contexts, names, numbers), truth
 
 
-def _settings(**values):
-    fast = {"seed": 1, "model_rounds": 40, "model_client_learning_rate": 0.3, "model_server_learning_rate": 0.05}
-    words = fast | {"model_clients_per_round": 20} | values
-    return evaluate_policy.define().parse(["", *(f"--{name}={value}" for name, value in words.items())])
-
-
 def _fitted(log, rounds=40, **changes):
-    return reward_models.predictions(_settings(model_rounds=rounds), dataclasses.replace(log[0], **changes))
+    flags = ["--seed=1", "--model_client_learning_rate=0.3", "--model_server_learning_rate=0.05"]
+    flags += ["--model_clients_per_round=20", f"--model_rounds={rounds}"]
+    return reward_models.predictions(
+        evaluate_policy.define().parse(["", *flags]), dataclasses.replace(log[0], **changes)
+    )
 
 
 @pytest.fixture(scope="module")

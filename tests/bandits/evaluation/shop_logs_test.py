@@ -43,31 +43,32 @@ def _rule(device, past_orders):
 
 def _visits(draw):
     """Yields the visits of one log, customer by customer, with the customer, device and offer as numbers."""
-    devices = np.cumsum(_SHARES)
+
+    def sample(probabilities):
+        cumulated = np.cumsum(probabilities)
+        return int(cumulated.searchsorted(draw.random() * cumulated[-1], side="right"))
+
     for customer in range(120):
         leaning = draw.normal(0, _LEANING)
         past_orders = int(draw.poisson(_PAST_ORDERS))
         for _ in range(int(draw.integers(10, 31))):
-            device = int(devices.searchsorted(draw.random() * devices[-1], side="right"))
+            device = sample(_SHARES)
             basket = round(float(draw.gamma(2, 20)), 2)
             probabilities = _logging_policy(device, past_orders)
-            cumulated = probabilities.cumsum()
-            offer = int(cumulated.searchsorted(draw.random() * cumulated[-1], side="right"))
-            pays = np.clip(_values(device, past_orders)[offer] + leaning, *_PAYS)
-            bought = int(draw.random() < pays)
+            offer = sample(probabilities)
+            bought = int(draw.random() < np.clip(_values(device, past_orders)[offer] + leaning, *_PAYS))
             rule = _rule(device, past_orders)[offer]
             yield customer, device, past_orders, basket, offer, bought, probabilities[offer], rule
 
 
 def test_the_shipped_log_is_repeated_byte_for_byte():
-    rows = pd.DataFrame(_visits(keys.generator(0, keys.Purpose.LOGGED_REWARDS, 0)), columns=_VISIT)
-    written = {
-        "customer": (rows["customer"] + 1).map("customer_{:03d}".format),
-        "device": rows["device"].map(dict(enumerate(_DEVICES))),
-        "offer": rows["offer"].map(dict(enumerate(_OFFERS))),
-    }
-    formats = {"basket": "{:.2f}", "propensity": "{:.6f}", "rule": "{:g}"}
-    table = rows.assign(**written, **{name: rows[name].map(form.format) for name, form in formats.items()})
+    table = pd.DataFrame(_visits(keys.generator(0, keys.Purpose.LOGGED_REWARDS, 0)), columns=_VISIT)
+    table["customer"] += 1
+    for name, words in {"device": _DEVICES, "offer": _OFFERS}.items():
+        table[name] = table[name].map(dict(enumerate(words)))
+    formats = {"customer": "customer_{:03d}", "basket": "{:.2f}", "propensity": "{:.6f}", "rule": "{:g}"}
+    for name, form in formats.items():
+        table[name] = table[name].map(form.format)
     content = table.to_csv(index=False, lineterminator="\n").encode()
     assert (files.EXAMPLES / "shop_log.csv").read_bytes() == content
 

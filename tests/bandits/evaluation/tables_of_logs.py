@@ -40,6 +40,13 @@ def evaluated(folder: pathlib.Path, *flags: str) -> dict:
     return json.loads((folder / "evaluation.json").read_text())
 
 
+def evaluated_rows(folder: pathlib.Path, rows: pd.DataFrame, *flags: str) -> dict:
+    """Writes these rows as a log, evaluates it, and returns the content of `evaluation.json`."""
+    folder.mkdir(exist_ok=True)
+    rows.to_csv(folder / "log.csv", index=False)
+    return evaluated(folder / "out", f"--log={folder}/log.csv", *flags)
+
+
 def by_estimator(evaluation: dict, name: str = "value") -> dict[str, float | None]:
     """Values, or another number, of each estimator of an `evaluation.json`."""
     return {row["estimator"]: row[name] for row in evaluation["estimates"]}

@@ -36,7 +36,7 @@ def one():
     executor.close()
 
 
-def _play(executor, *jobs):
+def _execute(executor, *jobs):
     for job in jobs:
         executor.submit(job)
     return dict(executor.wait() for _ in jobs)
@@ -44,7 +44,7 @@ def _play(executor, *jobs):
 
 def test_one_process_executes_one_run_after_the_other_each_with_its_own_log(one, tmp_path):
     jobs = [_job(tmp_path, name) for name in ("a", "b")]
-    assert _play(one, *jobs) == dict.fromkeys(jobs, executors.Result(0))
+    assert _execute(one, *jobs) == dict.fromkeys(jobs, executors.Result(0))
     first, second = map(_log, jobs)
     assert first.startswith("pid ")
     assert first == second
@@ -55,34 +55,21 @@ def test_one_process_executes_one_run_after_the_other_each_with_its_own_log(one,
 def test_a_process_that_dies_is_replaced_and_failures_and_bad_usage_are_distinguished(one, tmp_path):
     dying, failing = _job(tmp_path, "a", f"--dies_in={tmp_path}"), _job(tmp_path, "b", "--fails_at=0.1")
     refused = _job(tmp_path, "c", "--rate=0")
-    results = _play(one, dying, failing, refused)
+    results = _execute(one, dying, failing, refused)
     assert results[dying] == (1, f"Its process ended (signal 9); see {tmp_path}/a/log.txt.")
     assert results[failing] == (1, "ValueError: this rate fails")
     assert "Traceback" in _log(failing)
     assert results[refused].status == 2
     assert results[refused].message.startswith("--rate=0.0: 0 is not a number above 0")
     assert not (tmp_path / "b" / executors.FINISHED_FILE).exists()
-    assert _play(one, dying)[dying].status == 0
+    assert _execute(one, dying)[dying].status == 0
     assert "Continuing after round 1" in _log(dying)
-
-
-def test_stopping_ends_the_runs_in_progress_and_those_that_wait(tmp_path):
-    executor = executors.Local(1)
-    jobs = [_job(tmp_path, name, f"--waits_for={tmp_path}/never") for name in ("a", "b")]
-    for job in jobs:
-        executor.submit(job)
-    while not list((tmp_path / "a").glob("checkpoints/round_*2.npz")):
-        time.sleep(0.02)
-    executor.stop()
-    executor.close()
-    assert not (tmp_path / "b").exists()
 
 
 # In a process of its own: Ray ends the process that uses it, if on a busy machine its own ones are late.
 _RAY = """
 import json, sys
-from bandits import studies
-from bandits.plans import executors, plan, sweep
+from bandits.plans import executors
 executor = executors.Ray(None, workers=1, cores=1)
 try:
     jobs = [executors.Job(module, tuple(arguments), *rest) for module, arguments, *rest in json.loads(sys.argv[1])]
@@ -97,12 +84,9 @@ print(json.dumps([results[job] for job in jobs]))
 
 def test_a_ray_task_is_repeated_when_its_process_dies_and_a_failed_run_is_reported(tmp_path):
     jobs = [_job(tmp_path, "a", f"--dies_in={tmp_path}"), _job(tmp_path, "b"), _job(tmp_path, "c", "--fails_at=0.1")]
-    done = subprocess.run(
-        [sys.executable, "-c", _RAY, json.dumps(jobs)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", _RAY, json.dumps(jobs)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [[0, ""], [0, ""], [1, "ValueError: this rate fails"]]
     assert "Continuing after round 1" in _log(jobs[0])

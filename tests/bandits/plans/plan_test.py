@@ -36,20 +36,10 @@ def test_seeds_of_a_point_share_its_folder_also_if_each_has_another_partition():
     assert len(set(_points(_build("--resplit", binary="run_client_selection", repeat=2)))) == 1
 
 
-@pytest.mark.parametrize(
-    "same",
-    [
-        ["--noadaptive_clipping", "--adaptive_clipping"],
-        ["--bandits_temperature=0.050"],
-        ["--max_concurrent_threads=1", "--rounds_per_checkpoint=3"],
-        ["--total_rounds=7"],
-    ],
-)
-def test_equivalent_command_lines_have_the_same_key(same):
-    assert _points(_build("--clients_per_round=10", *same)) == _points(_build("--clients_per_round=10"))
-
-
-def test_other_flags_give_other_keys():
+def test_equivalent_command_lines_have_the_same_key_and_others_other_keys():
+    repeated, default = ["--noadaptive_clipping", "--adaptive_clipping"], ["--bandits_temperature=0.050"]
+    for same in (repeated, default, ["--max_concurrent_threads=1", "--rounds_per_checkpoint=3"], ["--total_rounds=7"]):
+        assert _points(_build("--clients_per_round=10", *same)) == _points(_build("--clients_per_round=10"))
     points = _points(_build()) + _points(_build("--clients_per_round=10")) + _points(_build("--cache=persistent"))
     points += _points(_build(sweeps=["total_rounds=5,10"]))  # Rounds belong to the key only where they are swept.
     assert len(set(points)) == 5
@@ -112,20 +102,18 @@ def test_flags_given_beside_a_published_grid_win_and_a_preset_chooses_its_algori
 
 
 # Rows "Init (supervised)" of Tables 2 to 4 and 6 to 8.
-@pytest.mark.parametrize(
-    ("name", "scenario", "initial"),
-    [
-        ("appendix_a2_emnist", "scratch", (None, None)),
-        ("appendix_a2_emnist", "init", (0.5, 0.5)),
-        ("appendix_a2_emnist", "init_shift", (0.5, 0.5)),
-        ("appendix_a2_so", "init", (0.05, 0.2)),
-        ("appendix_a2_so", "init_shift", (0.05, 0.05)),
-    ],
-)
-def test_a_published_grid_has_the_initial_rates_of_its_scenarios_table(name, scenario, initial):
-    grid = _build(f"--scenario={scenario}", grid=name)
-    settings = studies.resolve(grid.binary, (*grid.base, "--bandits_type=greedy"))
-    assert (settings.init_server_learning_rate, settings.init_client_learning_rate) == initial
+INITIAL_RATES = {
+    "appendix_a2_emnist": {"scratch": (None, None), "init": (0.5, 0.5), "init_shift": (0.5, 0.5)},
+    "appendix_a2_so": {"init": (0.05, 0.2), "init_shift": (0.05, 0.05)},
+}
+
+
+@pytest.mark.parametrize("name", INITIAL_RATES)
+def test_a_published_grid_has_the_initial_rates_of_its_scenarios_table(name):
+    for scenario, initial in INITIAL_RATES[name].items():
+        grid = _build(f"--scenario={scenario}", grid=name)
+        settings = studies.resolve(grid.binary, (*grid.base, "--bandits_type=greedy"))
+        assert (settings.init_server_learning_rate, settings.init_client_learning_rate) == initial
 
 
 def test_fewer_rounds_are_refused_where_they_would_not_be_the_first_of_the_whole_run():

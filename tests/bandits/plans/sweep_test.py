@@ -42,9 +42,8 @@ def test_a_finished_folder_has_its_rounds_and_the_metrics_of_any_round(tmp_path)
 
 
 def test_a_round_without_an_evaluation_has_the_value_of_the_nearest_one_for_evaluated_metrics_only(tmp_path):
-    folder = _finished(
-        tmp_path, f"round_num,{metrics.ACCURACY},{metrics.AVERAGE_REWARD}\n1,,0.5\n2,0.5,\n3,,0.5\n4,0.75,0.5\n"
-    )
+    names = f"round_num,{metrics.ACCURACY},{metrics.AVERAGE_REWARD}"
+    folder = _finished(tmp_path, f"{names}\n1,,0.5\n2,0.5,\n3,,0.5\n4,0.75,0.5\n")
     assert [sweep.read_value(folder, metrics.ACCURACY, rounds) for rounds in (1, 2, 3, 4)] == [0.5, 0.5, 0.5, 0.75]
     assert math.isnan(sweep.read_value(folder, metrics.AVERAGE_REWARD, 2))
 

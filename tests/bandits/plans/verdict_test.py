@@ -1,10 +1,10 @@
 """Tests of bandits.plans.verdict."""
 
+import dataclasses
 import json
 import math
 import re
 
-import pandas as pd
 import pytest
 
 from bandits import metrics
@@ -17,17 +17,17 @@ BOUNDS = {"participating": {"chance": 0.1, "constant": 0.3}}
 
 def _outcomes(folder, point, values, configuration="", first=0, **flags):
     """Returns the outcomes of a point's seeds, and writes their folders."""
-    found = []
-    for seed, value in enumerate(values, first):
-        settings = cli.Settings({"seed": seed, "total_rounds": 1, **flags}, frozenset())
-        run = plan.Run("bandits.run_federated", f"{point}-0123456789ab", seed, configuration, (), (), settings)
-        path = folder / run.name
+    found = [
+        _point(f"{point}-0123456789ab", value, configuration, seed, 1, **flags)
+        for seed, value in enumerate(values, first)
+    ]
+    for outcome in found:
+        path = folder / outcome.run.name
         path.mkdir(parents=True)
-        pd.DataFrame({"round_num": [1], metrics.AVERAGE_REWARD: [value]}).to_csv(path / "metrics.csv", index=False)
-        config = {"format": run_folder.FORMAT, "flags": {"seed": seed, **flags}, "command": "run"}
+        (path / "metrics.csv").write_text(f"round_num,{metrics.AVERAGE_REWARD}\n1,{outcome.value}\n")
+        config = {"format": run_folder.FORMAT, "flags": {"seed": outcome.run.seed, **flags}, "command": "run"}
         (path / "config.json").write_text(json.dumps(config))
         (path / "bounds.json").write_text(json.dumps(BOUNDS))
-        found.append(sweep.Outcome(run, sweep.FINISHED, 1, value))
     return found
 
 
@@ -38,12 +38,11 @@ def _text(folder, some, reported=None, reference=None):
     return verdict.text(best, ranked, reported, reference).splitlines()
 
 
-def _point(point, value, configuration="", seed=0, **flags):
-    """Outcome of a run of ten rounds, without a folder."""
-    flags = {"client_learning_rate": 0.1, "seed": seed, "total_rounds": 10} | flags
-    settings = cli.Settings(flags, frozenset())
-    run = plan.Run("toy", point, seed, configuration, tuple(flags), (), settings)
-    return sweep.Outcome(run, sweep.FINISHED, 10, value)
+def _point(point, value, configuration="", seed=0, rounds=10, **flags):
+    """Outcome of a run, without a folder."""
+    settings = cli.Settings({"client_learning_rate": 0.1, "seed": seed, "total_rounds": rounds} | flags, frozenset())
+    run = plan.Run("bandits.run_federated", point, seed, configuration, tuple(flags), (), settings)
+    return sweep.Outcome(run, sweep.FINISHED, rounds, value)
 
 
 def _ranking(some, *swept):
@@ -69,11 +68,10 @@ def _configurations(folder, rewards):
 
 
 def test_points_of_a_search_are_compared_on_fresh_seeds_only(tmp_path):
-    rewards = {("softmax", 0): 0.5, ("softmax", 1): 0.9, ("greedy", 0): 0.2, ("greedy", 1): 0.1}
-    search = [
-        _outcomes(tmp_path, f"{bandit}{place}", [reward], f"bandits_type={bandit}")[0]
-        for (bandit, place), reward in rewards.items()
-    ]
+    search = []
+    for bandit, rewards in {"softmax": (0.5, 0.9), "greedy": (0.2, 0.1)}.items():
+        for place, reward in enumerate(rewards):
+            search += _outcomes(tmp_path, f"{bandit}{place}", [reward], f"bandits_type={bandit}")
     printed = _text(tmp_path, search)
     assert printed[0].startswith("These results are optimistically biased, because the points")
     assert "Comparisons:" not in printed
@@ -92,20 +90,17 @@ def test_points_of_a_search_are_compared_on_fresh_seeds_only(tmp_path):
     assert difference.startswith("+0.313 (")
 
 
-def test_fresh_seeds_rank_no_point(tmp_path):
-    (tuning,) = _outcomes(tmp_path, "a", [0.5])
-    (fresh,) = _outcomes(tmp_path, "a", [0.9], first=1)
-    fresh.is_reporting = True
+def test_fresh_seeds_rank_no_point():
+    tuning, fresh = _point("a", 0.5), dataclasses.replace(_point("a", 0.9, seed=1), is_reporting=True)
     ((point,),) = sweep.rank([tuning, fresh], smallest=False).values()
     assert sweep.mean(point) == 0.5
-    table = verdict.results_table([tuning, fresh], [], metrics.AVERAGE_REWARD)
-    assert table["used_for"].tolist() == ["tuning", "reporting"]
-    assert "used_for" not in verdict.results_table([tuning], [], metrics.AVERAGE_REWARD)
+    assert verdict.results_table([tuning, fresh], [], "score")["used_for"].tolist() == ["tuning", "reporting"]
+    assert "used_for" not in verdict.results_table([tuning], [], "score")
 
 
 def test_points_have_verdicts_against_the_baselines(tmp_path):
-    values = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=supervised_mse": [0.9, 0.89, 0.91]}
-    outcomes = _configurations(tmp_path, values)
+    rewards = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=supervised_mse": [0.9, 0.89, 0.91]}
+    outcomes = _configurations(tmp_path, rewards)
     ranked = sweep.rank(outcomes, smallest=False)
     points = {point[0].run.point: point for several in ranked.values() for point in several}
     words = verdict.verdicts_by_point(verdict.comparable(points, tmp_path, metrics.AVERAGE_REWARD))
@@ -120,11 +115,11 @@ def test_points_have_verdicts_against_the_baselines(tmp_path):
 def test_configurations_without_a_search_are_compared_with_the_first_if_none_is_greedy(tmp_path):
     rewards = {"bandits_type=softmax": [0.5, 0.52, 0.51], "bandits_type=falcon": [0.6, 0.63, 0.61]}
     found = _configurations(tmp_path, rewards)
+    printed = _text(tmp_path, found)
     first = "No configuration is greedy, so softmax (the first) is the reference; --reference sets another."
-    assert _text(tmp_path, found)[0] == first
-    ((*_, word),) = _comparisons(_text(tmp_path, found))
+    assert printed[0] == first
+    ((*_, word),) = _comparisons(printed)
     assert word == "better"
-    assert not any("selected" in line for line in _text(tmp_path, found))
     named = _text(tmp_path, found, reference="falcon")
     assert [row[:2] for row in _comparisons(named)] == [["softmax", "falcon"]]
 
@@ -146,14 +141,12 @@ def test_rewards_of_other_tasks_are_not_compared(tmp_path, reference):
 
 
 def test_a_grid_whose_runs_all_failed_has_no_results(tmp_path):
-    settings = cli.Settings({"seed": 0, "total_rounds": 1}, frozenset())
-    run = plan.Run("bandits.run_federated", "a-0123456789ab", 0, "bandits_type=softmax", (), (), settings)
-    assert _text(tmp_path, [sweep.Outcome(run, sweep.FAILED)]) == []
+    failed = _point("a-0123456789ab", math.nan, "bandits_type=softmax")
+    assert _text(tmp_path, [sweep.Outcome(failed.run, sweep.FAILED)]) == []
 
 
 def test_diverged_points_are_last_and_marked():
-    lost = _point("lost", math.nan, client_learning_rate=10.0)
-    lost.status = sweep.DIVERGED
+    lost = dataclasses.replace(_point("lost", math.nan, client_learning_rate=10.0), status=sweep.DIVERGED)
     lines = _ranking([lost, _point("low", 1.0, client_learning_rate=0.3)], "client_learning_rate")
     assert lines == ["rank client_learning_rate score status rounds", "1 0.3 1.0000 10", "2 10 - diverged 10"]
 
@@ -180,7 +173,6 @@ def test_the_table_has_one_row_per_run_with_the_flags_as_columns_and_the_swept_o
 def test_a_search_over_private_runs_reports_the_privacy_that_it_spends(tmp_path):
     found = [_point(f"p{place}", 0.5) for place in range(3)]
     mechanism = mechanisms.Mechanism("dpsgd", 1.0, 1000, 10, "poisson")
-    assert not verdict.privacy_summary(found, tmp_path)
     for outcome in found[:2]:
         (tmp_path / outcome.run.name).mkdir(parents=True)
         (tmp_path / outcome.run.name / "privacy.json").write_text(json.dumps(mechanism.report(5)))

@@ -53,15 +53,15 @@ def test_a_plot_has_the_chosen_band(read):
     figure = bandits.plot([read["greedy"], read["softmax"][0]], metrics.ROUND_REWARD, band="ci")
     (axes,) = figure.axes
     assert [line.get_ydata()[0] for line in axes.lines][:2] == pytest.approx([0.375, 0.5])
-    low, high = (fraction for fraction in stats.t.interval(0.95, 2, 0.375, 0.125 / 3**0.5))
     heights = axes.collections[0].get_paths()[0].vertices[:, 1]
-    assert (heights.min(), heights.max()) == pytest.approx((low, high))
+    expected = stats.t.interval(0.95, 2, 0.375, 0.125 / 3**0.5)
+    assert (heights.min(), heights.max()) == pytest.approx(expected)
     with pytest.raises(UsageError, match="band='wide'"):
         bandits.plot(read.values(), band="wide")
 
 
-@pytest.mark.parametrize("several", [[], [[]], "runs/a", 3, [None]])
-def test_what_is_no_run_is_refused(several):
-    for function in (bandits.compare, bandits.report, bandits.plot):
+@pytest.mark.parametrize("function", [bandits.compare, bandits.report, bandits.plot])
+def test_other_objects_than_runs_are_refused(function):
+    for several in ([], [[]], "runs/a", 3, [None]):
         with pytest.raises(UsageError, match=r"bandits\.run or bandits\.load"):
             function(several)

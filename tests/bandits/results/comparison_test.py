@@ -49,7 +49,6 @@ def test_a_reference_of_a_sample_is_compared_by_welchs_test_as_scipy_has_it():
 
 def test_a_paired_difference_equals_scipy():
     found = _family(VALUES)
-    assert list(found) == ["softmax", "falcon"]
     for arm, numbers in (("softmax", SOFTMAX), ("falcon", FALCON)):
         differences = np.subtract(numbers, GREEDY)
         ends = stats.t.interval(0.95, 7, loc=differences.mean(), scale=stats.sem(differences))
@@ -79,8 +78,7 @@ def test_one_seed_is_not_judged():
     one = _one([0.6], [0.5])
     assert one.difference == pytest.approx(0.1)
     assert all(map(math.isnan, (one.low, one.high, one.p, one.adjusted_p, one.detectable, one.seeds_needed)))
-    assert (one.significance, one.notes) == ("not significantly different", ("only one seed to compare",))
-    assert not one.is_judged
+    assert (one.is_judged, one.notes) == (False, ("only one seed to compare",))
 
 
 @pytest.mark.parametrize("unpaired", [(), ("arm",)])
@@ -110,18 +108,9 @@ def test_a_configuration_that_diverged_with_a_seed_is_not_judged_and_counts_in_n
     assert math.isnan(found["lost"].adjusted_p)
     assert all(found[arm].adjusted_p == without[arm].adjusted_p for arm in without)
     assert found["softmax"].level == 0.025
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unpaired", [(), ("arm",)])
-def test_intervals_hold_a_known_difference_as_often_as_they_say(unpaired):
-    """2000 studies: a difference of 0.1 between arms whose seeds share what they vary by, or share nothing."""
-    generator = np.random.default_rng(18)
-    shared = generator.normal(0.5, 0.05, (2000, 5)) if not unpaired else np.full((2000, 5), 0.5)
-    first = shared + 0.1 + generator.normal(0, 0.03, (2000, 5))
-    second = shared + generator.normal(0, 0.06, (2000, 5))
-    found = [_one(*rows, unpaired=unpaired) for rows in zip(first, second, strict=True)]
-    assert 0.93 <= np.mean([one.low <= 0.1 <= one.high for one in found]) <= 0.97
+    missing = configuration("short", [0.5, NAN, 0.4], diverged=frozenset())
+    (one,) = comparison.compare([(missing, configuration("greedy", GREEDY))], REWARD)
+    assert (one.is_judged, one.notes[0]) == (False, "short has no value for seed 1: not tested")
 
 
 def test_holm_by_hand():
@@ -179,22 +168,9 @@ def test_estimate_is_the_mean_over_seeds_with_students_interval():
     assert estimate.mean == pytest.approx(0.65)
     assert estimate.high - estimate.mean == pytest.approx(4.302653 * 0.1322876 / math.sqrt(3))
     assert one.estimate("unknown").size == 0
-
-
-def test_a_diverged_seed_counts_in_the_mean_but_not_in_tests():
     lost = configuration("lost", [0.5, 0.6, 0.1], diverged=frozenset([2]))
-    assert lost.estimate(REWARD).mean == pytest.approx(0.4)
+    assert lost.estimate(REWARD).mean == pytest.approx(0.4)  # A diverged seed counts here, but not in tests.
     assert lost.by_seed(REWARD) == pytest.approx({0: 0.5, 1: 0.6, 2: NAN}, nan_ok=True)
-
-
-def test_a_missing_value_is_not_called_diverged():
-    pair = configuration("short", [0.5, NAN, 0.4], diverged=frozenset()), configuration("greedy", GREEDY)
-    (one,) = comparison.compare([pair], REWARD)
-    assert not one.is_judged
-    assert one.notes[0] == "short has no value for seed 1: not tested"
-
-
-def test_a_value_that_is_never_reached_has_no_interval():
-    estimate = configuration("slow", [10.0, math.inf]).estimate(REWARD)
-    assert estimate.mean == math.inf
-    assert math.isnan(estimate.low)
+    never_reached = configuration("slow", [10.0, math.inf]).estimate(REWARD)
+    assert never_reached.mean == math.inf
+    assert math.isnan(never_reached.low)

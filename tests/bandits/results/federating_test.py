@@ -38,8 +38,7 @@ def test_clients_are_compared_on_the_seeds_and_clients_that_both_have(tmp_path):
     np.testing.assert_allclose(values[0], [0.2, -0.1, 0, 0.2], atol=1e-12)
     np.testing.assert_allclose(values[1], [0.2, -0.1, 0, math.nan], atol=1e-12)
     assert federating.mean(values) == pytest.approx((0.2 - 0.1 + 0 + 0.2) / 4)
-    shares = [federating.share(sign, values) for sign in (1, 0, -1)]
-    assert shares == pytest.approx([3 / 7, 2 / 7, 2 / 7])
+    assert [federating.share(sign, values) for sign in (1, 0, -1)] == pytest.approx([3 / 7, 2 / 7, 2 / 7])
     assert federating.worst_tenth(values) == pytest.approx(-0.1)
     assert any(line.startswith("federated - alone: +0.075") for line in federating.lines(table))
     # A client without an example in half B has no value.

@@ -17,8 +17,6 @@ from optimization.study import run_folder
 from scripts import report as command
 from tests.bandits.results.tables import write_run
 
-_CHROMIUM = pathlib.Path("/usr/bin/chromium")
-_CHROMEDRIVER = pathlib.Path("/usr/bin/chromedriver")
 _OPTIONS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
@@ -33,7 +31,7 @@ def _write(folder, rewards, **flags):
             write_run(folder / bandit / f"seed_{seed}", value, bandits_type=bandit, seed=seed, **flags)
 
 
-def _report(tmp_path, *arguments) -> tuple[int, str]:
+def _report(tmp_path, *arguments) -> str:
     output = tmp_path / "report.html"
     status = command.program(command.define().parse(["report", *map(str, arguments), f"--output={output}"]))
     return status, output.read_text()
@@ -107,8 +105,7 @@ def test_a_page_opens_with_its_finding_the_differences_and_one_table(tmp_path):
 
 
 def test_the_verdict_rests_on_all_rounds_and_not_on_the_last_ones(tmp_path):
-    softmax = [[reward] * 3 for reward in (0.7, 0.71, 0.72)]
-    _write(tmp_path, {"greedy": [[0.5, 0.5, 0.8]] * 3, "softmax": softmax})
+    _write(tmp_path, {"greedy": [[0.5, 0.5, 0.8]] * 3, "softmax": [[reward] * 3 for reward in (0.7, 0.71, 0.72)]})
     _, page = _report(tmp_path, tmp_path)
     _, first, second = _tables(page)[0]
     assert (first[0], second[0]) == ("softmax", "greedy")
@@ -170,9 +167,10 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     (part,) = _data(page)
     assert [style["label"] for style in part["configurations"]] == ["lr 0.1", "lr 0.05"]
+    panels = _panels(page)
     # Not epsilon, which is never finite, or metrics that no study declares.
-    assert list(_panels(page)) == [metrics.AVERAGE_REWARD, metrics.ROUND_REWARD, "seconds"]
-    panel = _panels(page)[metrics.ROUND_REWARD]
+    assert list(panels) == [metrics.AVERAGE_REWARD, metrics.ROUND_REWARD, "seconds"]
+    panel = panels[metrics.ROUND_REWARD]
     one, many = panel["curves"]
     assert _numbers(one["mean"]) == [0.5, 0.75]
     assert "low" not in one
@@ -183,12 +181,12 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
 
 
 def test_regret_to_full_feedback_is_shown_if_there_is_such_a_baseline(tmp_path):
-    # Full feedback is trained, too: softmax earns 0.3 and 0.2 less (paired mean 0.25), falcon 0.1 and 0.3 more.
-    _write(tmp_path, {"softmax": (0.6, 0.8), "supervised_mse": (0.9, 1.0), "falcon": (1.0, 1.3)})
+    # Softmax earns 0.3 and 0.2 less, with a paired mean of 0.25.
+    _write(tmp_path, {"softmax": (0.6, 0.8), "supervised_mse": (0.9, 1.0)})
     _, page = _report(tmp_path, tmp_path)
     head, *rows = _tables(page)[1]
     place = head.index("Regret relative to full feedback")
-    assert {row[place] for row in rows} == {"–", "0.2  -0.4 to 0.9", "-0.2  -1.5 to 1.1"}
+    assert {row[place] for row in rows} == {"–", "0.2  -0.4 to 0.9"}
     _, page = _report(tmp_path, tmp_path / "softmax")
     assert "Regret relative to full feedback" not in page
 
@@ -205,7 +203,6 @@ def test_configurations_on_several_tasks_have_a_section_and_lines_over_tasks(tmp
     title, output = "Over 2 tasks (run_federated: digits; run_federated: unipen62)", capsys.readouterr().out
     assert f"<h2>{title}</h2>" in page
     assert f"{title}:" in output
-    assert "  softmax        5                   0.50" in output
 
 
 def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
@@ -213,12 +210,9 @@ def test_the_results_say_what_an_epsilon_assumes_and_what_is_proven(two_runs):
     (two_runs / "one" / "privacy.json").write_text(json.dumps(spent))
     _, page = _report(two_runs, two_runs / "one")
     head, cells = _tables(page)[1]
-    proven = spent["guarantees"][1]["epsilon_pld"]
-    assert dict(zip(head, cells, strict=True))["Epsilon"].split("  ") == [
-        f"{proven:.3g}",
-        "delta 1e-05",
-        f"{spent['epsilon']:.3g} if Poisson sampling, though cohorts have a fixed size",
-    ]
+    proven = f"{spent['guarantees'][1]['epsilon_pld']:.3g}  delta 1e-05"
+    assumed = f"{spent['epsilon']:.3g} if Poisson sampling, though cohorts have a fixed size"
+    assert cells[head.index("Epsilon")] == f"{proven}  {assumed}"
 
 
 def test_what_comes_from_files_is_escaped(tmp_path):
@@ -233,24 +227,17 @@ def test_what_comes_from_files_is_escaped(tmp_path):
     assert (look["label"], look["name"]) == (name, "&lt;script&gt;alert(1)&lt;")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "output"),
-    [
-        ("bounds.json", {"participating": {"chance": "x"}}, "bounds.json is damaged"),
-        (
-            "config.json",
-            {"format": run_folder.FORMAT, "command": "run", "flags": {"seed": "x"}},
-            "config.json is damaged: its flag seed has an invalid value.",
-        ),
-    ],
-)
-def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, capsys, name, content, output):
-    (two_runs / "one" / name).write_text(json.dumps(content))
+def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, capsys):
+    content = {"format": run_folder.FORMAT, "command": "run", "flags": {"seed": "x"}}
+    (two_runs / "one" / "config.json").write_text(json.dumps(content))
+    (two_runs / "many" / "seed_0" / "bounds.json").write_text('{"participating": {"chance": "x"}}')
     status, page = _report(two_runs, two_runs / "one", two_runs / "many")
     assert status == 1
-    assert output in capsys.readouterr().err
-    assert f"one/{output}" in page
-    assert "2 runs in 1 configuration" in page
+    printed = capsys.readouterr().err
+    for text in ("one/config.json is damaged: its flag seed has an invalid value.", "seed_0/bounds.json is damaged"):
+        assert text in printed
+        assert text in page
+    assert "1 run in 1 configuration" in page
 
 
 @pytest.mark.parametrize(
@@ -259,8 +246,7 @@ def test_a_run_with_a_damaged_file_is_named_and_the_others_reported(two_runs, ca
 def test_diverged_runs_are_named_and_those_that_ended_sound_apart(two_runs, clients, head):
     path = two_runs / "many" / "seed_1" / "metrics.csv"
     pd.read_csv(path).assign(**{metrics.NONFINITE_CLIENTS: clients}).to_csv(path, index=False)
-    status, page = _report(two_runs, two_runs / "one", two_runs / "many")
-    assert status == 0
+    _, page = _report(two_runs, two_runs / "one", two_runs / "many")
     assert f"{head}:<ul><li>lr 0.05 (seed 1): Training diverged: in 1 of 2 rounds" in page
     assert ("Diverged runs" in page) == (clients[-1] == 3)
 
@@ -280,17 +266,18 @@ def test_runs_without_a_finished_round_are_counted_and_a_page_is_there_before_an
 
 @pytest.fixture
 def browser(tmp_path):
-    if not (_CHROMIUM.exists() and _CHROMEDRIVER.exists()):
+    chromium, driver = pathlib.Path("/usr/bin/chromium"), pathlib.Path("/usr/bin/chromedriver")
+    if not (chromium.exists() and driver.exists()):
         pytest.skip("there is no Chromium")
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
-    options.binary_location = str(_CHROMIUM)
+    options.binary_location = str(chromium)
     for option in [*_OPTIONS.split(), f"--user-data-dir={tmp_path / 'chromium'}"]:
         options.add_argument(option)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(executable_path=str(_CHROMEDRIVER)))
+    driver = webdriver.Chrome(options=options, service=Service(executable_path=str(driver)))
     yield driver
     driver.quit()
 
@@ -335,8 +322,7 @@ def test_the_page_works_in_a_browser(two_runs, browser):
     # The statistics that were folded are unfolded until the page is printed.
     unfolded = "return document.querySelectorAll('details[data-print][open]').length"
     assert script(unfolded) == 0
-    script("dispatchEvent(new Event('beforeprint'))")
-    assert script(unfolded) == 1
-    script("dispatchEvent(new Event('afterprint'))")
-    assert script(unfolded) == 0
+    for event, count in (("beforeprint", 1), ("afterprint", 0)):
+        script(f"dispatchEvent(new Event('{event}'))")
+        assert script(unfolded) == count
     assert browser.get_log("browser") == []
