@@ -3,9 +3,10 @@
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -30,6 +31,27 @@ def _own_download_folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def write_database() -> Callable[[pathlib.Path, Mapping[str, Mapping[str, Sequence[bytes]]]], pathlib.Path]:
+    """Writes a database in the form of TFF's data sets: split -> client -> its serialized examples."""
+
+    def write(path: pathlib.Path, splits: Mapping[str, Mapping[str, Sequence[bytes]]]) -> pathlib.Path:
+        connection = sqlite3.connect(path)
+        connection.execute("CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)")
+        connection.execute("CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER)")
+        for split, members in splits.items():
+            for client, examples in members.items():
+                connection.execute("INSERT INTO client_metadata VALUES (?, ?, ?)", (client, split, len(examples)))
+                connection.executemany(
+                    "INSERT INTO examples VALUES (?, ?, ?)", [(split, client, example) for example in examples]
+                )
+        connection.commit()
+        connection.close()
+        return path
+
+    return write
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Rehearsals of the paper's figures, on small files in the format of TFF's data sets."""
 
 import json
-import sqlite3
 
 import numpy as np
 import pandas as pd
@@ -34,24 +33,16 @@ def _post() -> bytes:
     return _example(tokens=_text(words[:6]), title=_text(words[6:]), tags=_text([f"t{DRAW.integers(60)}"]))
 
 
-def _write(path, splits, num_clients, make) -> None:
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE examples (split_name TEXT, client_id TEXT, serialized_example_proto BLOB)")
-        database.execute("CREATE TABLE client_metadata (client_id TEXT, split_name TEXT, num_examples INTEGER)")
-        for split in splits:
-            for client in (f"c{number:03d}" for number in range(num_clients)):
-                database.execute("INSERT INTO client_metadata VALUES (?, ?, 4)", (client, split))
-                rows = [(split, client, make()) for _ in range(4)]
-                database.executemany("INSERT INTO examples VALUES (?, ?, ?)", rows)
-    database.close()
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, write_database):
     """A folder with EMNIST's files of 20 writers, and Stack Overflow's of 200 users."""
     made = tmp_path_factory.mktemp("tff")
-    _write(made / handwriting.FILE_NAME, ("all_train", "all_test"), 20, _character)
-    _write(made / tags.FILE_NAME, ("train", "heldout"), 200, _post)
+    for name, splits, size, make in (
+        (handwriting.FILE_NAME, ("all_train", "all_test"), 20, _character),
+        (tags.FILE_NAME, ("train", "heldout"), 200, _post),
+    ):
+        clients = {split: {f"c{n:03d}": [make() for _ in range(4)] for n in range(size)} for split in splits}
+        write_database(made / name, clients)
     (made / tags.WORD_COUNTS).write_text("".join(f"w{index} {99 - index}\n" for index in range(60)))
     (made / tags.TAG_COUNTS).write_text(json.dumps({f"t{index}": 99 - index for index in range(60)}))
     return made

@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 import json
 
@@ -85,18 +86,20 @@ def test_successive_halving_runs_only_the_better_points_to_the_end(reproduce, tm
     assert reproduce(figure, "--repeat=1", "--report_only") == 0
     assert records.read_bytes() == before
     far = Configuration("far", ("far",), ("--total_rounds=8", "--rate=1"))
-    assert play(dataclasses.replace(figure, configurations=(*arms, far)), "--repeat=1", "--configurations=far") == 0
+    assert (
+        reproduce(dataclasses.replace(figure, configurations=(*arms, far)), "--repeat=1", "--configurations=far") == 0
+    )
     assert set(pd.read_csv(records)["arm"]) == {"searched", "far"}
 
 
-def test_a_job_array_of_successive_halving_holds_the_runs_of_one_rung(play, tmp_path, capfd):
+def test_a_job_array_of_successive_halving_holds_the_runs_of_one_rung(reproduce, tmp_path, capfd):
     arms = (Configuration("searched", ("searched",), ("--total_rounds=8",), sweeps=("rate=0.01;0.1;1;10",)),)
     figure = toy_figure(configurations=arms, published=(), claims=(), curves=(), halving=2, tuning_seeds=(100,))
-    assert play(figure, "--executor=slurm_script") == 0
+    assert reproduce(figure, "--executor=slurm_script") == 0
     commands = (tmp_path / "r" / "commands.txt").read_text().splitlines()
     assert len(commands) == sum("--total_rounds=2" in line for line in commands) == 4
     # The best of two finished rungs runs twice more, with other seeds: 4 x 2 + 2 x 2 + 4 + 2 x 8 rounds.
-    assert play(figure, "--estimate") == 0
+    assert reproduce(figure, "--estimate") == 0
     assert "toy_binary: 6 runs, 32 rounds of " in capfd.readouterr().out
 
 
