@@ -135,18 +135,6 @@ def test_a_pages_commands_are_understood(commands, path):
             _check_data_file(_settings(words[1], words[2:]))
 
 
-def test_git_ignores_what_the_commands_write(commands):
-    words = {word for command in itertools.chain(*commands.values()) for word in command}
-    written = {name for word in words if word.startswith(("--output=", "--report=")) for name in word[9:].split(",")}
-    written |= {
-        name for page in PAGES for block in _blocks(page, "python") for name in re.findall(r'savefig\("(.+)"', block)
-    }
-    written = {name for name in written if "/" not in name and "." in name}
-    ignored = subprocess.run(["git", "check-ignore", *written], cwd=ROOT, capture_output=True, text=True).stdout
-    assert {"report.html", "falcon.png"} <= written
-    assert written - set(ignored.split()) == set()
-
-
 @pytest.mark.slow
 def test_no_command_meets_the_run_of_another(commands):
     planned: dict[str, cli.Settings] = {}

@@ -2,9 +2,7 @@
 
 import json
 import math
-import os
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -32,21 +30,6 @@ for number in range(len(lines), int(flags["--total_rounds"]) + 1):
 metrics.write_text("\\n".join(lines) + "\\n")
 with open(here / "started.txt", "a") as started:
     print(" ".join(sys.argv[1:]), file=started)
-"""
-
-# Saves a checkpoint as runs do.
-SAVES = """
-import collections, pathlib, sys
-import numpy as np
-import tensorflow as tf
-from optimization.study.run_folder import RunFolder
-Server = collections.namedtuple("Server", "weights")
-State = collections.namedtuple("State", "server rounds")
-folder = RunFolder(sys.argv[1])
-(pathlib.Path(sys.argv[1]) / "checkpoints").mkdir()
-state = State(Server([np.ones(2), np.zeros(2)]), 3)
-folder._config = {"has_checkpoints": True}
-folder.save_checkpoint(1, [np.asarray(leaf) for leaf in tf.nest.flatten(state)])
 """
 
 
@@ -118,15 +101,6 @@ def test_checkpoints_are_compared_by_field_in_whatever_order_they_are_numbered(t
     assert found == [f"checkpoints/round_1.npz {words}" for words in ("rate is missing", "learning_rate is new")]
 
 
-@pytest.mark.slow
-def test_fields_are_named_by_the_structure_of_the_state(tmp_path, monkeypatch):
-    (tmp_path / "program.py").write_text(SAVES)
-    words = [sys.executable, FIELDS, "program", str(tmp_path)]
-    root = str(pathlib.Path(FIELDS).parents[1])
-    subprocess.run(words, cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": root})
-    assert json.loads((tmp_path / "fields.json").read_text()) == ["server/weights/0", "server/weights/1", "rounds"]
-
-
 def test_the_settings_have_every_study():
     settings = compare_versions.known_settings().values()
     studies = {f"run_{study}" for study in ("ads", "client_selection", "federated", "mab_fl", "posterior")}
@@ -192,11 +166,3 @@ def test_different_checkouts_are_reported(compare, capsys):
         "loose: same, except as expected: it is not seeded",
         "named: same, except as expected: worth is new",
     ]
-
-
-def test_a_failed_run_is_reported_and_the_others_run(compare, capsys):
-    assert compare("0.5", "fails", "--settings=short,loose") == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(": failed: ")[0] for line in lines] == ["short", "loose"]
-    assert lines[0].endswith("short/whole_log.txt.")
-    assert " ended with status 1: see " in lines[0]
