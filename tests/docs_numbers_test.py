@@ -49,10 +49,6 @@ def _sources(path: pathlib.Path) -> Iterator[list[str]]:
     return (line for line in _lines(path) if line[0] != "premise")
 
 
-def _premises(path: pathlib.Path) -> Iterator[list[str]]:
-    return (line for line in _lines(path) if line[0] == "premise")
-
-
 def _text(path: pathlib.Path) -> str:
     return " ".join(path.read_text().split())
 
@@ -131,6 +127,7 @@ def _unmet(path: pathlib.Path) -> Iterator[tuple[str, str, frozenset[str]]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_a_comparison_is_quoted_with_its_premise(path):
-    stated = {(file, measure, frozenset(arms)): quote for _, file, measure, *arms, quote in _premises(path)}
+    premises = (line[1:] for line in _lines(path) if line[0] == "premise")
+    stated = {(file, measure, frozenset(arms)): quote for file, measure, *arms, quote in premises}
     assert set(_unmet(path)) == set(stated)
     assert [quote for quote in stated.values() if quote not in _text(path)] == []

@@ -98,7 +98,7 @@ def test_a_job_array_of_successive_halving_holds_the_runs_of_one_rung(reproduce,
     assert reproduce(figure, "--executor=slurm_script") == 0
     commands = (tmp_path / "r" / "commands.txt").read_text().splitlines()
     assert len(commands) == sum("--total_rounds=2" in line for line in commands) == 4
-    # The best of two finished rungs runs twice more, with other seeds: 4 x 2 + 2 x 2 + 4 + 2 x 8 rounds.
+    # Two points run 2 rounds, one 4, one 8, and two other seeds 8.
     assert reproduce(figure, "--estimate") == 0
     assert "toy_binary: 6 runs, 32 rounds of " in capfd.readouterr().out
 

@@ -11,9 +11,8 @@ def test_only_rounds_that_remain_count_including_those_of_an_initial_training(tm
     flags = ["--total_rounds=9", "--scenario=init", "--init_rounds=4"]
     (run,) = plan.build(flags, sweeps=(), binary="run_federated").runs()
     assert estimate.remaining_rounds(run, tmp_path) == 13
-    folder = tmp_path / run.name
-    folder.mkdir(parents=True)
-    (folder / "metrics.csv").write_text("round_num\n1\n2\n")
+    (tmp_path / run.name).mkdir(parents=True)
+    (tmp_path / run.name / "metrics.csv").write_text("round_num\n1\n2\n")
     assert estimate.remaining_rounds(run, tmp_path) == 7
 
 
