@@ -28,7 +28,7 @@ def run_each(process: Any, pairs: Sequence[tuple[fed_avg.State, Any]]) -> list[t
 
 
 class AloneState(NamedTuple):
-    """State of the server, which only counts rounds, and each client's participation.
+    """The state of a server that only counts rounds, together with a record of each client's participation.
 
     Attributes:
       round_num: int32, number of finished rounds.

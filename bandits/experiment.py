@@ -255,7 +255,7 @@ class SampledClients:
         return cohorts.secret_seed() if self.secrets else ()
 
     def next(self, secret_seed: Any, server: fed_avg.State, round_num: int) -> tuple[Cohort, Any]:
-        """Cohort of a round, which is read while the worker computes the previous round, and the new state."""
+        """The cohort of a round (read while the worker computes the previous round), and the new state."""
         seed = cohorts.as_integer(secret_seed) if len(secret_seed) else self._phase.seed
         return self._ahead(round_num, seed), secret_seed
 

@@ -129,7 +129,7 @@ class Evaluation:
 
         Args:
           server: Final state of the server.
-          action: Index of the best fixed action; not used for sets of actions, like `name`.
+          action: Index of the best fixed action. For sets of actions, neither `action` nor `name` is used.
           name: Name of that action.
 
         Returns:

@@ -170,7 +170,7 @@ class _Linear(policies.Policy):
 
 @dataclasses.dataclass(frozen=True)
 class LinUcb(_Linear):
-    """Chooses the action with the largest upper confidence bound (Li et al. 2010); tied actions share it equally."""
+    """Chooses the action with the largest upper confidence bound (Li et al. 2010); ties are equally probable."""
 
     def probabilities(self, predicted_rewards, representation, statistics):
         projected, width = self.projected(representation, statistics)

@@ -62,4 +62,4 @@ def check(settings: cli.Settings) -> None:
         if name in settings.set_by_user:
             raise UsageError(f"--{name} has no effect with {flag}, which trains on the log without acting.")
     if settings.learn_from == "dr" and (settings.noise_multiplier or settings.target_epsilon):
-        raise UsageError(f"{flag} fits a regression to the log without noise: for privacy, use regression or ips.")
+        raise UsageError(f"{flag} fits a reward model without noise: for privacy, use --learn_from=regression or ips.")

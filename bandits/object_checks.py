@@ -31,8 +31,8 @@ def check_policy(policy: policies.Policy, task: tasks.Task, heads: int) -> None:
       heads: Number of heads of the model.
 
     Raises:
-      UsageError: If the policy fails, a row is not a distribution, actions are sampled without their probabilities, or
-        statistics are not declared as `Policy` describes.
+      UsageError: If the policy fails, a row is not a distribution, the policy samples actions without their
+        probabilities, or statistics are not declared as `Policy` describes.
     """
     name, model = f"policy {policy.name}", models.of_task(task, heads)
     is_declared = not policy.reads or policy.at_deployment in (policies.ACCUMULATE, policies.RESTART, policies.WITHIN)
@@ -96,7 +96,8 @@ def _checked_sums(policy: policies.Policy, more: Mapping[str, Any]) -> dict[str,
     """The policy's statistics for a log.
 
     Raises:
-      ValueError: If the statistics of two parts do not add up to those of the whole.
+      ValueError: If a statistic of two parts does not add up to that of the whole, is not float32, or has a reserved
+        name.
     """
     log, summed = {each: more[each] for each in policy.reads}, tf.function(policy.statistics, autograph=False)
     parts = [tf.nest.map_structure(lambda each, rows=rows: each[rows], log) for rows in (slice(5), slice(5, None))]

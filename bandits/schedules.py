@@ -83,7 +83,7 @@ class Power(Schedule):
     Attributes:
       scale: Value at t = 1.
       exponent: Power of t.
-      counts_interactions: Whether t is the number of planned interactions before the deployment, and at least 1, as
+      counts_interactions: Whether t is the number of planned interactions before the deployment (at least 1), just as
         Vowpal Wabbit counts examples. Otherwise, t is the number of the deployment, from 1.
     """
 
@@ -120,12 +120,12 @@ class FalconEpochs(Schedule):
 
 
 def complexity(log_class_size: float, delta: float, times: float = 1.0) -> float:
-    """Returns ln(|F| times / delta), for `times` bounds that hold jointly with a probability of at least 1 - delta."""
+    """Returns ln(|F| m / delta), for m = `times` bounds that hold jointly with a probability of at least 1 - delta."""
     return log_class_size + math.log(times / delta)
 
 
 def falcon_gamma(num_actions: int, log_term: float, samples: float, fed_opt: float = 0.0, scale: float = 1.0) -> float:
-    """FALCON's gamma in an epoch, scale sqrt(K / (ln(|F| I / delta) / (n (i - 1)) + epsilon_fed-opt)).
+    """FALCON's gamma in an epoch: scale * sqrt(K / (ln(|F| I / delta) / (n (i - 1)) + epsilon_fed-opt)).
 
     See Simchi-Levi and Xu 2022, Algorithm 1, whose constants differ. The term epsilon_fed-opt is from Agarwal et al.
     2023, section 6.

@@ -21,7 +21,7 @@ import tqdm
 from data import action_sets, files, keys, text
 from data.errors import Failure, UsageError
 
-OTHER_SIZE = "other_size"  # Key of a report on data that has another size than the published data set.
+OTHER_SIZE = "other_size"  # Key of a report on data whose size differs from that of the published data set.
 _CHECKED_END_BYTES = 128 << 20
 _MAX_ROW = 2**63 - 1
 _QUERY = (
@@ -96,8 +96,9 @@ class ArrayClients(ClientData):
 class SqliteClients(ClientData):
     """One split of a database with the tables `examples` and `client_metadata`, the format of TFF's data sets.
 
-    Clients are sorted by name, and their examples are read when they are loaded. If `examples` has no index of clients,
-    as in TFF's files, the first opening finds the rows of each client, and stores them in a file beside the database.
+    Clients are sorted by name, and their examples are read when they are loaded. If `examples` has no index on clients,
+    as in TFF's files, the rows of each client are found when the database is first opened, and stored in a file beside
+    it.
     """
 
     def __init__(self, path: str | os.PathLike, split: str, parse: Callable[[list[bytes]], Examples]):
@@ -140,7 +141,7 @@ class SqliteClients(ClientData):
             return self._parse([row[0] for row in rows])
 
     def _find_rows(self) -> np.ndarray:
-        """First and last row of each client, int64 [clients, 2]; the last precedes the first if it has no rows."""
+        """First and last row of each client, int64 [clients, 2]; without rows, the last precedes the first."""
         known_rows = self._path.with_name(f"{self._path.name}.{self._split}.rows.npz")
         with contextlib.suppress(UsageError, KeyError):  # It is missing or damaged.
             known = files.read_arrays(known_rows)
@@ -214,7 +215,7 @@ class RandomClients(ClientData):
 
 
 def size_report(name: str, sizes: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-    """Compares the size of a file with that of the published data set whose format it has; warns if they differ.
+    """Compares a file's size with that of the published data set in the same format; warns if they differ.
 
     Args:
       name: Name of the data set.
@@ -265,7 +266,7 @@ def chosen(clients: ClientData, indices: Sequence[int], max_examples: int, seed:
 
 
 def second_half(seed: int, client: int, rows: np.ndarray) -> np.ndarray:
-    """Returns whether a client's examples are in half B, bool [rows]. A random one of examples 2n and 2n + 1 is.
+    """Returns whether a client's examples are in half B, bool [rows]. Of examples 2n and 2n + 1, one at random is.
 
     Args:
       seed: Seed of the run.
@@ -278,7 +279,7 @@ def second_half(seed: int, client: int, rows: np.ndarray) -> np.ndarray:
 
 
 def joined(parts: Sequence[Examples]) -> Examples:
-    """Joins at least one part, in order."""
+    """Joins parts in order; there must be at least one."""
     features, labels = zip(*parts, strict=True)
     return Examples(action_sets.joined(features), np.concatenate(labels))
 

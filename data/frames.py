@@ -1,4 +1,4 @@
-"""Gives pandas data frames in memory names like those of files, so that they can be used as tables.
+"""Names in-memory pandas data frames the way files are named, so that they can be used as tables.
 
 A name includes a digest of the content. A run's folder records the name, so that the run cannot continue with a
 different table.
@@ -48,7 +48,7 @@ def save(frame: "pd.DataFrame", folder: pathlib.Path) -> str:
 
 
 def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFrame":
-    """Frame with numbered rows: a named index becomes a column, and plain row numbers are dropped.
+    """Frame with numbered rows: a named index becomes a column, and an index without a name is dropped.
 
     Args:
       frame: The frame, which is not changed.
@@ -65,7 +65,7 @@ def with_index(frame: "pd.DataFrame", path: str = "the DataFrame") -> "pd.DataFr
 
 
 def checksum(frame: "pd.DataFrame") -> str:
-    """Digest of a frame's columns, types, values and index, if the index has a name.
+    """Digest of a frame's columns, types and values, and of its index if that has a name.
 
     Raises:
       UsageError: See `with_index`.

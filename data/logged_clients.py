@@ -179,8 +179,8 @@ def halves(num_clients: int) -> np.ndarray:
 def learn(log: interaction_log.InteractionLog, num_features: int) -> Rewards:
     """Fits the reward models on the rows of at least two training clients.
 
-    The penalty of each regression is tuned on every fourth of its clients. If actions have features, a regression is on
-    pairs of a context and an action, as if there were a single action.
+    The penalty of each regression is tuned on one in four of its clients. If actions have features, each regression
+    takes (context, action) pairs as contexts, and has a single action.
     """
     fold_of_row = halves(len(log.client_ids))[log.clients]
     most_products = min(_MOST_PRODUCTS, _MOST_NUMBERS // len(log))
@@ -219,7 +219,7 @@ def predictions(regression: Regression, log: interaction_log.InteractionLog) -> 
 
 
 def _logged(log: interaction_log.InteractionLog, most_products: int) -> tuple[Any, np.ndarray, int]:
-    """Contexts, logged actions and number of actions for a regression; the only action of `pairs` is 0."""
+    """Contexts, logged actions and number of actions for a regression; with features of actions, 0 is the only one."""
     if log.catalogue is None:
         return log.plain_contexts, log.actions, len(log.action_names)
     actions = log.catalogue[log.contexts.entries[np.arange(len(log)), log.actions]]

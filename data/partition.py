@@ -39,7 +39,8 @@ def hold_out(client_of_row: np.ndarray, num_clients: int, seed: int, fraction: f
       client_of_row: int [rows].
       num_clients: Number of clients, each with at least one row.
       seed: Seed of the choice.
-      fraction: Fraction of clients, or of each client's rows, to hold out; at least one of several, and never all.
+      fraction: Fraction of clients, or of each client's rows, to hold out: at least one if there are two or more, but
+        never all.
 
     Raises:
       UsageError: If nothing can be held out.

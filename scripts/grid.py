@@ -110,7 +110,7 @@ def ranked_by(settings: cli.Settings, binary: str) -> Metric:
 
 
 def program(settings: cli.Settings) -> int:
-    """Runs the grid; returns 0, 1 if a run failed, or 128 + the signal that stopped it."""
+    """Runs the grid; returns 0 for success, 1 if a run failed, or 128 + the signal that stopped it."""
     settings = settings.checked()
     grid = plan.build(
         settings.run_flags, sweeps=settings.sweep, repeat=settings.repeat, binary=settings.binary, grid=settings.grid

@@ -19,7 +19,7 @@ Simulates a federated multi-armed bandit over ads: clients pull locally, and the
 estimates. A centralised bandit runs beside it on the same impressions.
 
   run_ads --data_file=Ads_CTR_Optimisation.csv
-  run_ads --preset=gradient_epsilon --repeat=20           # a remedy that the paper lists
+  run_ads --preset=gradient_epsilon --repeat=20           # a variant that the slides propose
   run_ads --rates=0.05,0.1,0.2 --clients=1000 --decision_rule=federated_ucb
 """
 
@@ -28,7 +28,8 @@ _RULES_OF_STUDY = {
         "bandits.ads.experiment:GradientEpsilon",
         dict(registry.RULES["epsilon_greedy"].parameters)
         | {"epsilon_step": Parameter(0.02, "step size: a reward lowers epsilon by step size * (best - mean estimate)")},
-        "epsilon-greedy with a learned exploration rate, which the server averages, too; only noise can raise it",
+        "epsilon-greedy with a learned exploration rate, which the server averages, too; only privacy noise can raise "
+        "the rate",
     ),
     "federated_ucb": PolicyEntry(
         "bandits.ads.experiment:FederatedUcb",
@@ -55,12 +56,12 @@ class _Weights:
         "Weight of each client in the mean of differentials",
         {
             "uniform": "equal weights",
-            "exploration": "1, plus a weight for each pull of an action without the client's highest estimate",
+            "exploration": "1, plus a weight for each pull of an action whose estimate is not the client's highest",
         },
     )
     exploration_weight: Positive = setting(
         None,
-        "Weight of each pull of an action without the client's highest estimate",
+        "Weight of each pull of an action whose estimate is not the client's highest",
         only={"client_weighting": ("exploration",)},
         applied_default=1.0,
         unset=0.0,
@@ -140,7 +141,8 @@ class AdsOptions(_Weights, _RoundsAndClients, _Data):
       rule: The decision rule of every client, and of the centralised bandit.
       tries_all_first: Whether the rule shows every ad once per round before it chooses.
       cohorts: Sampling of the clients that participate in a round.
-      aggregation: Mean of the differentials over shards, or of clipped ones over clients, with optional noise.
+      aggregation: Mean of the differentials of shards (batches of clients); with a clip norm, that of the clients'
+        clipped differentials.
       rates: Click rates of synthetic impressions; empty for a table.
       rounds_per_checkpoint: Number of rounds between checkpoints.
     """

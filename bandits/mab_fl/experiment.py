@@ -220,7 +220,7 @@ class MabFlRounds(runner.Rounds):
         auc: np.float64,
         round_num: int,
     ) -> tuple[RoundState, Mapping[str, Any]]:
-        """The state, completed by its model's AUC and by the best model so far; and the round's metrics."""
+        """The new state, now with its model's AUC and the best model so far, and the round's metrics."""
         after = after._replace(global_auc=auc)
         if auc > before.best_auc:
             after = after._replace(

@@ -6,8 +6,8 @@ from optimization.study.metrics import Metric, declared
 ACTION = Metric("bandits/action", "Row of combinations.csv whose average became the global model")
 ESTIMATED_BEST = Metric(
     "bandits/estimated_best",
-    "Row of combinations.csv with the highest estimated reward; the number of rows if there is a tie; empty if "
-    "nothing is chosen",
+    "Row of combinations.csv with the highest estimated reward; the number of rows if there is a tie; empty if there "
+    "is only one combination",
 )
 CORRUPTED = Metric(
     "bandits/corrupted",

@@ -38,7 +38,7 @@ def find_target(options: MabFlOptions, participants: silos.Silos) -> int:
     if name not in participants.names:
         raise UsageError(f"--target={name} is not among the participants {', '.join(participants.names)}.")
     target = participants.names.index(name)
-    for part, flag in (("validation", "--validation_fraction"), ("test", "--train_fraction, --validation_fraction")):
+    for part, flag in (("validation", "--validation_fraction"), ("test", "--train_fraction or --validation_fraction")):
         labels = getattr(participants.silos[target], part).labels
         if not len(labels):
             raise UsageError(f"--target={name} has no {part} row: change {flag}.")

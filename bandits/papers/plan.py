@@ -118,7 +118,7 @@ class Measure:
 
 
 def _shortened(number: int, rounds: int, total: int) -> int:
-    """A number of rounds, scaled to a run with `rounds` instead of `total`; rounded up, so that it is above 0."""
+    """A number of rounds, scaled to a run with `rounds` instead of `total`; rounded up, so that only 0 becomes 0."""
     return -(-number * min(rounds, total) // total)
 
 
@@ -149,7 +149,7 @@ class Published:
       measure: Name of the measure; empty for an epsilon.
       value: The number.
       place: Section or table of the paper.
-      unit: Unit of the last digit, at the precision of the table's other numbers.
+      unit: Place value of the last digit, such as 0.01, at the precision of the table's other numbers.
       other_settings: Whether this project's settings differ from the paper's, so that numbers are not comparable.
       privacy_flags: Flags of `scripts.privacy_budget`, which computes an epsilon without a run.
     """
@@ -277,7 +277,7 @@ class Figure:
         return f"{kind}: {self.data}." if self.data else ""
 
     def measure_of(self, operand: str) -> Measure:
-        """Measure that an operand of a claim names, or else the first. Values selected by a search are not measures."""
+        """Measure that a claim's operand names, or else the first; a value that a search selected has no column."""
         _, name = parse_operand(operand)
         known = {measure.name: measure for measure in self.measures}
         return known.get(name, Measure(name, "")) if name else self.measures[0]
@@ -312,7 +312,8 @@ class Figure:
           configuration: The configuration.
           repeat: Number of seeds.
           base: Flags that all runs share.
-          folder: Folder of all runs, where equal runs of figures share a subfolder; None to get only the first point.
+          folder: Folder of all runs, where identical runs of figures share a subfolder; None to get only the first
+            point.
 
         Raises:
           UsageError: If a configuration's flags are invalid; the message names the figure and the configuration.
@@ -328,7 +329,7 @@ class Figure:
         return self.runs_of(configuration, 1, (), None)[0]
 
     def marked(self, rounds: int) -> "Figure":
-        """The figure marked as a rehearsal with this many rounds: without claims, published numbers and a reference."""
+        """The figure marked as a rehearsal with this many rounds: without claims, published numbers or a reference."""
         about = f"Rehearsal of {rounds} rounds, no result: {self.about}"
         return dataclasses.replace(self, rehearsal=rounds, about=about, claims=(), published=(), reference=None)
 

@@ -296,12 +296,12 @@ def read(figure: Figure, path: pathlib.Path) -> "Results":
 
 
 def figure_of(figure: Figure, table: pd.DataFrame) -> Figure:
-    """The figure as its records mark it: as a rehearsal, or as one on data that only has the format of the paper's."""
+    """The figure as its records mark it: as a rehearsal, or as run on data with the paper's format but another size."""
     if REHEARSAL in table and not figure.rehearsal:
         figure = figure.marked(int(table[REHEARSAL].max()))
     if _OTHER_DATA in table and table[_OTHER_DATA].eq(1).any():
         data = (
-            "a file in the format of the paper's data, which has another size; the runs' config.json states both sizes"
+            "a file in the format of the paper's data, but of a different size; the runs' config.json states both sizes"
         )
         figure = dataclasses.replace(figure, data_kind=STAND_IN, data=data)
     return figure
@@ -350,7 +350,7 @@ def joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _provenance(folder: pathlib.Path) -> dict[str, Any]:
-    """Checksum of a run's data, and whether it has another size than the published data; commit, and this machine."""
+    """A run's data checksum, whether the data's size differs from the published one, the commit, and this machine."""
     content = runs.read_json(folder / "config.json") if (folder / "config.json").exists() else {}
     commit = (content.get("git_commit") or "")[:_COMMIT_LENGTH]
     other = {_OTHER_DATA: 1} if OTHER_SIZE in (content.get("data_report") or {}) else {}
@@ -433,10 +433,11 @@ def _known_baselines(figure: Figure, found: Mapping[str, Configuration]) -> dict
     """Baselines of each configuration, by label.
 
     The rewards of the uniform policy and of the best fixed action are those that runs recorded over all their rounds.
-    They are exact, or estimated from a sample of the clients. If a configuration has no such record, or if the measure
-    covers only the last rounds, the record of the uniform policy's runs is used. They have the same clients and data,
-    and a single environment. Without any record, the uniform policy's reward is measured in its runs. A full-feedback
-    baseline has the same deployment period and environment as the configuration.
+    They are exact, or estimated from a sample of the clients. If a configuration has no such record, the record of the
+    uniform policy's runs is used; for the best fixed action in a changing environment, also if the measure covers only
+    the last rounds. They have the same clients and data, and a single environment. Without any record, the uniform
+    policy's reward is measured in its runs. A full-feedback baseline has the same deployment period and environment as
+    the configuration.
     """
     first = figure.measures[0]
     planned = [one for one in figure.configurations if one.label in found and first.name in found[one.label].values]

@@ -84,7 +84,7 @@ def page(found: runs.Found, title: str, reference: str | None = None, top: str =
       title: Title of the page.
       reference: Configuration to compare the others with; see `ComparableRuns.compared`.
       top: HTML to put at the top of the page. If it is not empty, it has the verdicts, so the page shows none.
-      script: Name of the file beside the page with the script of its curves; empty to embed the script.
+      script: Name of the file with the curves' script, in the page's folder; empty to embed the script.
 
     Raises:
       UsageError: If no configuration matches the reference.
@@ -95,7 +95,8 @@ def page(found: runs.Found, title: str, reference: str | None = None, top: str =
     if reference and not any(part.named(reference) for part in parts):
         known = "; ".join(configuration.name for part in parts for configuration in part.configurations)
         raise UsageError(f"--reference={reference} is not a configuration of these runs: {known}.")
-    # Each curve has four arrays: rounds, means and both edges of its band. All share the page's maximum of points.
+    # Each curve has four arrays: rounds, means and both edges of its band. The page's maximum number of points is
+    # divided among all arrays.
     lines = sum(4 * len(_drawn(part)) * min(len(part.configurations), _MOST_DRAWN) for part in parts)
     limit = max(2, min(_CURVE_POINTS, _PAGE_POINTS // max(lines, 1)))
     shown = [_part(part, limit, reference) for part in parts]

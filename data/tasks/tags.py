@@ -116,7 +116,7 @@ def _counts(name: str, data_dir: str | None, cache_dir: str | None) -> Iterator[
 
 
 def _first_words(lines: Iterable[bytes], size: int) -> tuple[str, ...]:
-    """First distinct words of lines `word count`, most frequent first."""
+    """The first `size` distinct words of a file whose lines are `WORD COUNT`, most frequent first."""
     distinct: dict[str, None] = {}
     for line in lines:
         distinct[line.decode().partition(" ")[0].strip()] = None
@@ -128,7 +128,7 @@ def _first_words(lines: Iterable[bytes], size: int) -> tuple[str, ...]:
 
 
 def _most_frequent_tags(content: bytes, size: int) -> dict[str, int]:
-    """Most frequent tags of a JSON object tag -> count, most frequent first, and their counts."""
+    """The most frequent tags with their counts, most frequent first, from a JSON object of counts by tag."""
     counts = json.loads(content)
     if not all(isinstance(count, int) and count > 0 for count in counts.values()) or len(counts) < 2:
         raise ValueError("not two or more tags with whole numbers above 0")
@@ -242,7 +242,7 @@ def _parse_line(line: bytes) -> dict[str, Any]:
 
 
 def _read(path: pathlib.Path) -> tuple[list[str], np.ndarray, text.Words, list[tuple[str, ...]]]:
-    """Returns the users in alphabetical order, each post's position in them, int64 [posts], its words, and its tags."""
+    """Returns the users in alphabetical order and, for each post, its user's index, int64 [posts], words and tags."""
     authors, words, tags = [], text.Words(), []
     for post in read_jsonl(path):
         authors.append(sys.intern(post["user"]))

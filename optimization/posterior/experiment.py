@@ -92,7 +92,7 @@ class PosteriorRounds(training.TrainingRounds):
         return self._cached(("rounds", work, size, factory), lambda: self.definition(work, size).build())
 
     def _mixed(self, examples: clients.Examples, round_num: int) -> clients.Examples:
-        """Shuffles the examples, because batches should resemble the whole data if a model normalizes over a batch."""
+        """Shuffles the examples, so that batches resemble the data as a whole if a model normalizes over a batch."""
         draw = keys.generator(self._options.seed, keys.Purpose.EVALUATION, round_num, 1)
         return examples.take(draw.permutation(len(examples.labels)))
 
@@ -202,7 +202,7 @@ class PosteriorRounds(training.TrainingRounds):
         return metrics.measure(np.concatenate(batches), examples.labels)
 
     def _diagnose(self, updates: algorithms.CohortUpdates, state: RoundState, round_num: int) -> None:
-        """Writes tests of the cohort's models for normality to the run's folder, if at least two models are finite."""
+        """Tests the finite models for normality, if there are two or more; writes the results to the run's folder."""
         has_finite_update = updates.sums["nonfinite_clients"][updates.sums["examples"] > 0] == 0
         trained = updates.deltas[has_finite_update] + algorithms.flat(state.server.weights)
         if len(trained) < 2:

@@ -51,8 +51,8 @@ class ChainSgd:
       sgd: Options of the steps, with `epochs` and not `steps`.
       steps_per_sample: Number of steps over which a sample is averaged, K in Algorithm 6; 0 for one epoch. The last
         sample also averages the remaining steps.
-      shrinkage: Shrinkage of the samples' covariance, whose inverse FedPA multiplies with their mean (Algorithm 5).
-        None for an update to the samples' mean.
+      shrinkage: Shrinkage of the samples' covariance; FedPA applies its inverse to their mean (Algorithm 5).
+        None to use their mean as the update.
     """
 
     sgd: client_work.LocalSgd

@@ -19,8 +19,8 @@ _MOST_OPTIMIZED_ROUNDS = 10_000  # With more rounds, the optimization would take
 def banded_column(bands: int) -> np.ndarray:
     """Toeplitz square root of the matrix of prefix sums, truncated to its first bands, with norm 1.
 
-    Before normalization, entry j is binomial(2j, j) / 4^j (Fichtenberger et al. 2023). If each client participates
-    once, this minimizes the largest error (Dvijotham et al. 2024).
+    Before normalization, entry j is binomial(2j, j) / 4^j (Fichtenberger et al. 2023). With as many bands as rounds,
+    and one participation per client, this minimizes the largest error (Dvijotham et al. 2024).
 
     Returns:
       float64 [bands], positive and decreasing.
@@ -155,7 +155,7 @@ def tree_nodes(first: int, last: int, size: int) -> int:
 
 
 def _different_nodes(one: int, other: int) -> int:
-    """Number of nodes that only one of two prefixes of a tree has. Both have the nodes above the first unequal bit."""
+    """Number of nodes in only one of two prefixes of a tree; those above the highest bit that differs are in both."""
     digits = (1 << (one ^ other).bit_length()) - 1
     return (one & digits).bit_count() + (other & digits).bit_count()
 

@@ -6,8 +6,8 @@ any of the parent's streams open.
 
 TFF's binary listens on all addresses. If the system allows it, a helper (`isolation_helper`) therefore moves to a new
 network namespace, starts the worker there, and relays a Unix socket that only this user can open. The helper ends when
-a pipe from this process closes, however the process ends, and the worker ends with the helper. A parent-death
-signal would not work instead: it is sent when the thread that started the helper ends, which may be long before the
+a pipe from this process closes, however the process ends, and the worker ends with the helper. A parent-death signal
+could not replace the pipe: it is sent when the thread that started the helper ends, which may be long before the
 program ends.
 """
 
@@ -36,7 +36,7 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL("libc.so.6")
 # These settings make glibc keep freed memory instead of returning it to the system: every round allocates models and
 # messages of the same sizes again, and page faults would take a fifth of a round. Updates pass between threads, so few
-# heaps are better. But with fewer than one for each active client and two for messages, threads wait for each other.
+# heaps are better. But each active client needs one, and messages need two: with fewer, threads wait for each other.
 # The keys are names in the worker's environment; the values are the arguments of mallopt in this process.
 _MALLOC = {"MMAP_MAX_": (-4, 0), "TRIM_THRESHOLD_": (-1, 1 << 30), "ARENA_MAX": (-8, len(os.sched_getaffinity(0)) + 2)}
 
@@ -47,7 +47,7 @@ _ISOLATED_PORT = 9000  # In a separate network every port is free.
 
 
 class RefusedError(Exception):
-    """A command cannot be started, or not in a separate network; the message gives the reason."""
+    """A command cannot be started at all, or cannot be started in a separate network; the message gives the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,8 +208,9 @@ def launch(port: int, max_concurrent_calls: int = 0, *, isolate: bool = False) -
     package = importlib.util.find_spec("tensorflow_federated").origin  # type: ignore[union-attr]
     binary = pathlib.Path(str(package)).parent / "data" / "worker_binary"
     # By default, as many clients run in parallel as there are cores. Each uses the threads of one core, so none waits.
-    # A client's operations run one after the other in its own thread (-1): most take less time than waking another.
-    # By default, TensorFlow does not use oneDNN on processors without AVX-512 VNNI, although it halves the time there.
+    # A client's operations run one after the other in its own thread (-1): most take less time than waking another
+    # thread. By default, TensorFlow does not use oneDNN on processors without AVX-512 VNNI, although it halves the time
+    # there.
     environment = dict(
         {"TF_NUM_INTEROP_THREADS": "-1", "TF_ENABLE_ONEDNN_OPTS": "1"} | os.environ,
         TF_NUM_INTRAOP_THREADS=str(max(1, cores // calls)),

@@ -8,7 +8,9 @@ import numpy as np
 from data import clients, keys
 from data.settings import Count, Fraction, none_of, setting
 
-KINDS: Mapping[str, str] = {"diurnal": "each client with a probability that varies over the day of its time zone"}
+KINDS: Mapping[str, str] = {
+    "diurnal": "each client with a probability that depends on the time of day in its time zone"
+}
 _KINDS = {"availability": tuple(KINDS)}
 MIDNIGHT, NOON = 0.1, 0.9  # Probability of being available.
 

@@ -58,7 +58,7 @@ def print_line(words: str) -> None:
 def answered(how: Callable[[int], None]) -> Iterator[None]:
     """Calls `how` on the first signal to a program. A second signal goes to the previous handler.
 
-    If `install` was not called, only `answer` delivers signals.
+    If `install` was not called, only `answer` and `stop` deliver signals.
 
     Raises:
       KeyboardInterrupt: If `stop` was already called for this thread.
@@ -78,7 +78,7 @@ def answered(how: Callable[[int], None]) -> Iterator[None]:
 def held() -> Iterator[list[int]]:
     """Yields a list of the signals that `hold` delays until the end of the block.
 
-    A nested block in the same thread shares the list of the outer block, which also delays its signals.
+    A nested block in the same thread shares the outer block's list, whose signals are held until the outer block ends.
     """
     thread = threading.current_thread()
     if thread in _held:
@@ -91,7 +91,7 @@ def held() -> Iterator[list[int]]:
 
 
 def hold(words: str) -> list[int]:
-    """Delays the first signal until `release` or the end of the enclosing `held` block, and returns the block's list.
+    """Records the first signal before `release` or the end of the `held` block; returns the block's list of signals.
 
     Args:
       words: Text that is printed when the signal arrives.
@@ -122,7 +122,7 @@ def answer(signum: int) -> bool:
 
 
 def stop(thread: threading.Thread) -> bool:
-    """Passes SIGINT to the newest handler of a thread, and refuses later ones; returns whether there was a handler."""
+    """Passes SIGINT to a thread's newest handler, and refuses later handlers; returns whether there was a handler."""
     _stopped.add(thread)
     for entry in [entry for entry in _answers if entry[0] is thread][-1:]:
         with contextlib.suppress(ValueError):  # A signal arrived first.

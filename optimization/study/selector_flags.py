@@ -94,7 +94,7 @@ def voids(selection: selectors.Selection) -> str:
 
 
 def options(settings: Mapping[str, Any]) -> selectors.Selection:
-    """Builds the options of client selection from flags, of which `--client_selection` names a single selector."""
+    """Builds the options of client selection from flags; `--client_selection` must name a single selector."""
     name = settings["client_selection"]
     values = {}
     if name == "ucb_cs":
