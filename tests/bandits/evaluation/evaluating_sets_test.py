@@ -105,7 +105,7 @@ def test_private_values_are_close_to_the_replica(folder, log, tmp_path):
     flags = (*logs_of_sets.flags(folder), "--policy=uniform", "--private", *bounds)
     flags += (f"--privacy_ledger={tmp_path}/ledger.jsonl", "--clip_norm=100")
     found = evaluated(tmp_path / "out", f"--log={folder}/log.csv", *flags)
-    assert by_estimator(found)["snips"] == pytest.approx(replica(log, target_of(log, "uniform"))["snips"], abs=1e-3)
+    assert by_estimator(found)["snips"] == pytest.approx(replica(log, target_of(log, "uniform"))["snips"], abs=5e-3)
     assert "divided by the number of offered actions, is" in " ".join(found["sentences"])
 
 
