@@ -4,8 +4,8 @@
 the round trains on its output, with `feedback="logged"` in `process.BanditProcess`. The results are the same as if the
 clients acted during the round.
 
-**Pooled logs.** Each client acts as in a federated round. For training, the whole cohort counts as one client who has
-all logs.
+**Pooled logs.** Each client acts as in a federated round. The cohort's logs are then pooled, and train the model as those
+of a single client.
 """
 
 import dataclasses
@@ -218,7 +218,7 @@ class PooledRounds(round_parts.FederatedRounds):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PooledProcess(process.BanditProcess):
-    """Definition of rounds of one client who has the logs of a whole cohort; see `process.BanditProcess`."""
+    """Defines rounds that train on the pooled logs of a cohort; see `process.BanditProcess`."""
 
     @property
     def client_type(self) -> tff.Type:

@@ -118,7 +118,7 @@ class ClientOutput(NamedTuple):
     Attributes:
       delta: The client's update, followed by its statistics if `Process.joint_clip_norm` is set.
       weight: float32, its weight in a weighted aggregation.
-      sums: Its contributions to the fields of `RoundMetrics` that are sums.
+      sums: The client's contributions to the summed fields of `RoundMetrics`.
       statistics: See `Log`.
     """
 
@@ -375,7 +375,7 @@ def server_step(
 
     Args:
       optimizer: TFF's optimizer on the server.
-      optimizer_state: Its state before the step.
+      optimizer_state: The optimizer's state before the step.
       weights: Model before the step, in the order of `Model.shapes`.
       delta: Aggregated client deltas, new minus old.
 

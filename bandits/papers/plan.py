@@ -234,7 +234,8 @@ class Figure:
       repeat: Number of seeds.
       published_seeds: Number of seeds in the paper.
       tuning_seeds: Seeds on which searches select their points.
-      halving: Number of rounds of the lowest rung, if searches are by successive halving; 0 if all points run in full.
+      halving: Minimum number of rounds of the lowest rung, if searches are by successive halving, which ranks by the
+        study's metric; 0 if all points run in full.
       measures: Measures of each run; searches optimize the first.
       curves: Columns that are plotted over rounds.
       published: Numbers of the paper.

@@ -203,7 +203,7 @@ def _calibrated(mechanism: mechanisms.Mechanism, rounds: int, target_epsilon: fl
     def spent(log_noise):
         return dataclasses.replace(mechanism, noise_multiplier=math.exp(log_noise)).epsilon(rounds, proven=proven)
 
-    def excess(log_noise):  # Its root is in the middle of the tolerated 0.1%.
+    def excess(log_noise):  # Zero in the middle of the tolerated 0.1%.
         return math.log(max(spent(log_noise), 1e-300) / target_epsilon) + 5e-4
 
     least, most = map(math.log, _NOISE_RANGE)

@@ -80,7 +80,7 @@ class Mechanism:
       accountant: One of `ACCOUNTANTS`, which determines the headline epsilon.
       may_be_absent: Whether clients of a cohort may be unavailable or drop out. The remaining clients are then not a
         uniform sample, so privacy is not amplified, and every client is assumed to participate as often as it can. A
-        client who misses a turn must wait for the next one.
+        client that misses its turn waits for the next one.
 
     Raises:
       ValueError: If a value is out of range, or the mechanism cannot be accounted for.

@@ -240,7 +240,7 @@ def test_digits_by_counting_them(digits):
     counts = np.bincount(labels)
     best = int(counts.argmax())
     here = found["participating"]
-    # Its clients have 23 or 24 examples: a round's mean is nearly that of all.
+    # Clients have 23 or 24 examples, so a round's mean is close to the mean over all.
     assert (here.chance_error, here.constant_error) == (0.0, 0.0)  # All clients are read.
     assert here == Bounds(pytest.approx(0.1), pytest.approx(counts[best] / len(labels), abs=1e-4), best, 60, 60)
     held_out = digits.held_out.load(0).labels

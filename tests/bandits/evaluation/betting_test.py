@@ -94,7 +94,7 @@ def _logs():
     target = generator.uniform(0.05, 0.95, _CLIENTS)  # Probability of action 1.
     value = (sizes * (means[:, 0] * (1 - target) + means[:, 1] * target)).sum() / sizes.sum()
     earned, missed, rows = np.zeros((3, _LOGS, _LOOKS))
-    wins = np.ones((2, _LOGS))  # Of each action.
+    wins = np.ones((2, _LOGS))  # One row per action.
     for look in range(_LOOKS):
         logging = (0.2 + 0.6 * wins[1] / wins.sum(axis=0))[:, None, None]
         first = generator.integers(_CLIENTS, size=_LOGS)

@@ -15,7 +15,7 @@ def make_participant(number: int, size: int, num_validation: int) -> process.Par
     labels = draw.integers(0, 2, size).astype(np.int32)
     features = draw.normal(size=(size, NUM_FEATURES)).astype(np.float32)
     validation = draw.normal(size=(num_validation, NUM_FEATURES)).astype(np.float32)
-    shares, key = np.array([0.5, 0.0], np.float32), np.array([number, 9], np.int32)  # Of two combinations.
+    shares, key = np.array([0.5, 0.0], np.float32), np.array([number, 9], np.int32)  # Shares of two combinations.
     alternating = (np.arange(num_validation) % 2).astype(np.int32)
     return process.ParticipantInput(features, labels, validation, alternating, shares, key)
 

@@ -19,7 +19,7 @@ MEASURES = Measure("score", "score"), Measure("loss", "loss", smallest=True)
 @dataclasses.dataclass(frozen=True)
 class Values:
     label: str
-    numbers: Sequence[float] = ()  # By seed.
+    numbers: Sequence[float] = ()  # One per seed.
     measure: str = "score"
     fixed: float | None = None  # Recorded reward of its best fixed action, NaN where that is unknown.
     picked: float | None = None  # A searched rate.

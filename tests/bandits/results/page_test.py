@@ -175,7 +175,7 @@ def test_curves_are_means_with_intervals_over_seeds_and_say_so(two_runs):
     assert _numbers(one["mean"]) == [0.5, 0.75]
     assert "low" not in one
     low, mean, high = (_numbers(many[edge]) for edge in ("low", "mean", "high"))
-    half = 12.7062047 * np.array([0.5, 0.125])  # Of two seeds, t times half their distance.
+    half = 12.7062047 * np.array([0.5, 0.125])  # For two seeds: t times half their difference.
     np.testing.assert_allclose([mean, low, high], np.add([0.5, 0.625], [0 * half, -half, half]), rtol=1e-5)
     assert panel["caption"] == "line: mean, band: 95% interval over 2 seeds; without a band: one seed"
 
