@@ -4,8 +4,8 @@
 the round trains on its output, with `feedback="logged"` in `process.BanditProcess`. The results are the same as if the
 clients acted during the round.
 
-**Pooled logs.** Each client acts as in a federated round. The cohort's logs are then pooled, and train the model as those
-of a single client.
+**Pooled logs.** Each client acts as in a federated round. The cohort's logs are then pooled, and train the model as
+those of a single client.
 """
 
 import dataclasses
