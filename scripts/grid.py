@@ -11,7 +11,6 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
 import contextlib
 import dataclasses
-import os
 import pathlib
 import sys
 
@@ -119,11 +118,10 @@ def program(settings: cli.Settings) -> int:
         raise UsageError("--sweep is missing: give a flag and the values to try, such as client_learning_rate=0.1,1.")
     metric = ranked_by(settings, grid.binary)
     run_settings = studies.parse(grid.binary, settings.run_flags)
-    cores = len(os.sched_getaffinity(0))
+    cores = executors.cores_of_run(settings)
     if "max_concurrent_threads" in run_settings.set_by_user:
         cores = run_settings.max_concurrent_threads or cores
     elif executors.shares_cores(settings) and not run_settings.get("tff_workers"):
-        cores = executors.cores_of_run(settings)
         grid = dataclasses.replace(grid, base=(*grid.base, f"--max_concurrent_threads={cores}"))
     default_name = f"grid_{settings.grid or run_settings.get('preset') or settings.binary or 'runs'}"
     folder = pathlib.Path(settings.root_output_dir) / (settings.experiment_name or default_name)

@@ -241,13 +241,10 @@ def test_the_table_has_every_program():
     rows = _table()
     assert len(rows) >= 150
     assert len(set(rows)) == len(rows)
-    scripts = {path.stem for path in (pathlib.Path(__file__).parents[1] / "scripts").glob("*.py") if _has_flags(path)}
-    scripts |= {path.parent.name for path in (pathlib.Path(__file__).parents[1] / "scripts").glob("*/__main__.py")}
-    assert {program for program, _, _ in rows} == {*studies.STUDIES, *_OTHERS, *scripts}
-
-
-def _has_flags(path: pathlib.Path) -> bool:
-    return "cli.main(" in path.read_text()
+    scripts = pathlib.Path(__file__).parents[1] / "scripts"
+    programs = {path.stem for path in scripts.glob("*.py") if "cli.main(" in path.read_text()}
+    programs |= {path.parent.name for path in scripts.glob("*/__main__.py")}
+    assert {program for program, _, _ in rows} == {*studies.STUDIES, *_OTHERS, *programs}
 
 
 @pytest.mark.parametrize(("program", "flags", "named"), _table()[:: len(_table()) // 10 + 1])

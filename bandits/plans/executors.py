@@ -222,9 +222,10 @@ def running(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
 
 
 class _Process:
-    """A process that executes runs one after another."""
+    """A process that executes runs one after another, on the CPU cores `cores`."""
 
-    def __init__(self):
+    def __init__(self, cores: set[int]):
+        self.cores = cores
         paths = os.pathsep.join(filter(None, sys.path))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "scripts.grid_worker"],
@@ -235,6 +236,8 @@ class _Process:
             start_new_session=True,  # The parent process handles Ctrl-C.
             preexec_fn=worker_process.end_with_parent,
         )
+        # A run's processes wait for each other, so moving them between cores would only cost time.
+        os.sched_setaffinity(self.process.pid, cores)
         self.job: Job | None = None
 
     def fileno(self) -> int:
@@ -272,7 +275,7 @@ class _Process:
 
 
 class Local(Executor):
-    """Processes on this machine. A process that dies is replaced."""
+    """Processes on this machine, each with its share of the CPU cores. A process that dies is replaced."""
 
     executes = True
 
@@ -282,7 +285,8 @@ class Local(Executor):
         Args:
           workers: Maximum number of processes.
         """
-        self._workers = workers
+        cores = sorted(os.sched_getaffinity(0))
+        self._free = [set(cores[number % len(cores) :: workers]) for number in range(workers)]
         self._processes: list[_Process] = []
         self._queue: collections.deque[Job] = collections.deque()
 
@@ -294,9 +298,9 @@ class Local(Executor):
         while self._queue:
             idle = next((worker for worker in self._processes if worker.job is None), None)
             if idle is None:
-                if len(self._processes) == self._workers:
+                if not self._free:
                     return
-                idle = _Process()
+                idle = _Process(self._free.pop(0))
                 self._processes.append(idle)
             idle.start(self._queue.popleft())
 
@@ -308,6 +312,7 @@ class Local(Executor):
         job, result, lives = ready[0].result()
         if not lives:
             self._processes.remove(ready[0])
+            self._free.append(ready[0].cores)
             ready[0].end()
         self._assign()
         return job, result
@@ -327,6 +332,7 @@ class Local(Executor):
     def close(self) -> None:
         for worker in self._processes:
             worker.end()
+            self._free.append(worker.cores)
         self._processes.clear()
 
 

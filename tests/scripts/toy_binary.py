@@ -21,7 +21,6 @@ from optimization.study import cli, frame, interruption, loggers
 from optimization.study.metrics import Metric
 
 SCORE = Metric("score", "Score", better="up")
-THREADS = Metric("threads", "Threads")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +47,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
     presets = pathlib.Path(__file__).parent / "toy_presets"
     shown_in_presets = ("rate",)
     chosen = "kind"
-    columns = (SCORE, THREADS)
+    columns = (SCORE,)
     headline = ranked_by = SCORE
     rounds_per_checkpoint = 1
     name_help = "toy"
@@ -104,7 +103,7 @@ class ToyStudy(frame.Study[ToyOptions, ToyData]):
             if settings.dies_in and round_num == 2 and not mark.exists():
                 mark.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
-            log.on_round({"round_num": round_num, SCORE: total, THREADS: settings.max_concurrent_threads, "seconds": 0})
+            log.on_round({"round_num": round_num, SCORE: total, "seconds": 0})
             folder.save_checkpoint(round_num, [total])
         log.on_end(observed)
         print(f"pid {os.getpid()}")
