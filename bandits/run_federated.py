@@ -108,8 +108,10 @@ class BanditStudy(frame.Study[BanditOptions, tasks.Task]):
                 from bandits import process_factory
 
                 process_factory.check(task, phase, mechanism)
-            is_unknown = phase.has_noisy_sums and task.has_reward_labels and not options.task.reward_bounds
-            if is_unknown or (task.has_learned_bounds and phase.releases and mechanism.noise_multiplier):
+            is_unknown = phase.has_noisy_sums and task.has_reward_labels and not options.task.label_column
+            if (is_unknown and not options.task.reward_bounds) or (
+                task.has_learned_bounds and phase.releases and mechanism.noise_multiplier
+            ):
                 raise UsageError(
                     "Training with noise needs --reward_bounds=LOW,HIGH: bounds learned from the clients' rewards have "
                     "no noise, so a single outlier would affect every output. Give the smallest and the largest "

@@ -6,12 +6,13 @@ Errors that make every estimate meaningless raise a `UsageError` with the row an
 `check` tests the assumptions behind conclusions from a log: correct propensities, columns that were recorded before the
 action, and a single set of actions. With correct propensities p, the expectation of 1{A = a} / p * g is at most that of
 g, for each action a and each g >= 0 that is known before the action. If g was recorded after the action, such as
-whether there was a conversion, it can be larger. The expected weight of a policy is 1 if the log supports it.
+whether there was a conversion, it can be larger. The same holds for features of actions, with the sum over the offered
+actions on the right. The expected weight of a policy is 1 if the log supports it.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -298,8 +299,9 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
         features = values * (offered == action).any(axis=1, keepdims=True) if log.has_sets else values
         pvalues.append(_pvalues(log, (logged == action) / log.propensities, features))
     num_tests = sum(map(len, pvalues))
-    pvalues += [] if weights is None else [_pvalues(log, weights, values[:, :1], is_policys=True)]
-    family = np.concatenate([np.zeros(0), *pvalues])
+    of_actions, action_columns = _of_actions(log)
+    pvalues += [of_actions] + ([] if weights is None else [_pvalues(log, weights, values[:, :1], is_policys=True)])
+    family = np.concatenate(pvalues)
     if not len(family):
         return Finding("balance", False, "No action has enough rows and clients to test the propensities.")
     # Holm's step-down. statsmodels' multipletests runs the garbage collector, which takes seconds with TensorFlow.
@@ -308,16 +310,19 @@ def check(log: "InteractionLog", weights: np.ndarray | None = None) -> Finding:
     fails = np.zeros(len(family), bool)
     fails[order[np.minimum.accumulate(is_small)]] = True
     failed = np.flatnonzero(fails[:num_tests].reshape(-1, len(names)).any(axis=0))
+    num_tests += len(of_actions)
     how = f"{len(family):,} tests, Holm at level {LEVEL:g}"
     how += f"; the {len(names) - 1} of {count} features that vary most" * (len(names) - 1 < count)
-    columns = list(dict.fromkeys(names[place] for place in failed if place))
+    columns = [names[place] for place in failed if place]
+    columns += [action_columns[place] for place in np.flatnonzero(fails[num_tests - len(of_actions) : num_tests])]
+    columns = list(dict.fromkeys(columns))
     shown = first(list(map(repr, columns)), _NAMED)
     causes = "wrong propensities" + f", or columns that were recorded after the action: {shown}" * bool(columns) + "."
     if weights is not None and fails[num_tests:].any():
         text = f"The policy's weights, its probabilities divided by propensities, average {weights.mean():.3g}, not 1 "
         text += f"({how}). Possible causes: rows where an action of the policy was not available or very rare; "
         return Finding(PROPENSITIES, True, text + causes)
-    if 0 in failed or (len(columns) > 1 and 2 * len(columns) > len(set(names[1:]))):
+    if 0 in failed or (len(columns) > 1 and 2 * len(columns) > len({*names[1:], *action_columns})):
         text = f"Weighted by 1 / propensity, the rows of an action weigh more than all rows ({how}). Possible causes: "
         return Finding(PROPENSITIES, True, text + causes)
     if columns:
@@ -332,28 +337,64 @@ def rounding_unit(probabilities: np.ndarray) -> float:
 
 
 def _features(log: "InteractionLog") -> tuple[np.ndarray, list[str], int]:
-    """A constant 1 and features, float64 [rows, 1 + m]; the column of each; and the total number of features.
-
-    If there are many features, only those that vary most are included. Each is shifted, and flipped if needed, so that
-    the end of its range that is nearer to its mean becomes 0.
-    """
+    """A constant 1 and features, float64 [rows, 1 + m]; the column of each; and the total number of features."""
     contexts = log.plain_contexts
     if contexts is None or not (width := num_features(contexts, log.feature_names)):
         return np.ones((len(log), 1)), [""], 0
+    names = log.feature_names or [f"feature {place}" for place in range(width)]
+    most = _MOST_TESTS // len(log.action_names)
+    from_zero, varying = _varying(design(contexts, width), names, most, np.ones(len(log)))
+    columns = [column["name"] for column in log.report.get("columns", ()) if column["use"] == "feature"]
+    from_zero = np.hstack([np.ones((len(log), 1)), from_zero])
+    return from_zero, ["", *(_column(name, columns) for name in varying)], width
+
+
+class _Pairs(NamedTuple):
+    """Pairs of a row and an action that it offers: the client and the logged propensity of each, [pairs]."""
+
+    clients: np.ndarray
+    propensities: np.ndarray
+
+
+def _of_actions(log: "InteractionLog") -> tuple[np.ndarray, list[str]]:
+    """P-values of tests of the features of actions, and the column of each; empty if actions have no features."""
+    if log.catalogue is None:
+        return np.zeros(0), []
+    rows, slots = np.nonzero(log.contexts.entries >= 0)
+    entries = log.contexts.entries[rows, slots]
+    names = log.report.get("action_features") or [
+        f"action's feature {place}" for place in range(log.catalogue.shape[1])
+    ]
+    values, varying = _varying(log.catalogue, names, _MOST_TESTS, np.bincount(entries, minlength=len(log.catalogue)))
+    weights = (slots == log.actions[rows]) / log.propensities[rows]
+    pairs = _Pairs(log.clients[rows], log.propensities[rows])
+    pvalues = _pvalues(pairs, weights, values[entries])
+    columns = [column["name"] for column in log.report.get("columns", ()) if column["use"] == "of action"]
+    return pvalues, [_column(name, columns) for name in varying]
+
+
+def _varying(matrix: Any, names: Sequence[str], most: int, counts: np.ndarray) -> tuple[np.ndarray, list[str]]:
+    """The features that vary most, float64 [rows, features], and their names.
+
+    Each is shifted, and flipped if needed, so that the end of its range that is nearer to its mean becomes 0.
+
+    Args:
+      matrix: [rows, features], an array or a sparse matrix, which may have further columns.
+      names: Names of the features.
+      most: Maximum number of features.
+      counts: [rows], how often each row occurs. The more often, the fewer features are returned.
+    """
     from scipy import sparse
 
-    matrix = sparse.csc_matrix(design(contexts, width))
-    means = matrix.mean(axis=0).A1
-    variances = (matrix.power(2).mean(axis=0).A1 - means**2)[:width]
-    most = max(1, min(_MOST_TESTS // len(log.action_names), _MOST_NUMBERS // len(log)))
+    matrix = sparse.csc_matrix(matrix)[:, : len(names)]
+    means, squares = (powers.T @ counts / counts.sum() for powers in (matrix, matrix.power(2)))
+    variances = squares - means**2
+    most = max(1, min(most, _MOST_NUMBERS // int(counts.sum())))
     varying = [place for place in np.argsort(-variances, kind="stable")[:most] if variances[place] > 1e-9]
     chosen = matrix[:, varying].toarray()
     low, high = chosen.min(axis=0), chosen.max(axis=0)
     from_zero = np.where(2 * means[varying] <= low + high, chosen - low, high - chosen)
-    columns = [column["name"] for column in log.report.get("columns", ()) if column["use"] == "feature"]
-    names = log.feature_names or [f"feature {place}" for place in range(width)]
-    from_zero = np.hstack([np.ones((len(log), 1)), from_zero])
-    return from_zero, ["", *(_column(names[each], columns) for each in varying)], width
+    return from_zero, [names[place] for place in varying]
 
 
 def _column(feature: str, columns: list[str]) -> str:
@@ -362,7 +403,9 @@ def _column(feature: str, columns: list[str]) -> str:
     return max(starts, key=len, default=feature)
 
 
-def _pvalues(log: "InteractionLog", weights: np.ndarray, values: np.ndarray, *, is_policys: bool = False) -> np.ndarray:
+def _pvalues(
+    log: "InteractionLog | _Pairs", weights: np.ndarray, values: np.ndarray, *, is_policys: bool = False
+) -> np.ndarray:
     """P-values of tests of whether each value's weighted sum exceeds its plain sum, float64 [values].
 
     They are empty with too few rows or clients. For a policy's weights, the tests are two-sided, and any number
@@ -379,7 +422,7 @@ def _pvalues(log: "InteractionLog", weights: np.ndarray, values: np.ndarray, *, 
     if not is_policys and (len(rows) < _FEWEST_ROWS or len(np.unique(log.clients[rows])) < _FEWEST_CLIENTS):
         return np.zeros(0)
     w, part, squares = weights[rows], values[rows], np.square(values[rows])
-    by_client = sparse.csr_matrix((np.ones(len(log)), (log.clients, np.arange(len(log)))))
+    by_client = sparse.csr_matrix((np.ones(len(values)), (log.clients, np.arange(len(values)))))
     residuals = by_client[:, rows] @ (w[:, np.newaxis] * part) - by_client @ values
     allowed = (w * (1e-9 + np.minimum(rounding_unit(log.propensities) / 2 / log.propensities[rows], 1))) @ part
     of_clients, fourth = np.square(residuals).sum(0), (residuals**4).sum(0)

@@ -79,6 +79,7 @@ def read(
             **({"time_zone": rows.times.zone, "reward_window": rows.times.window} if rows.times else {}),
             "policy_columns": policy_columns,
             "action_sets": sets,
+            "action_features": list(actions.names),
             "propensity_columns": checked,
         },
     )

@@ -16,6 +16,7 @@ from data import columns, table_file
 from data.errors import UsageError
 from data.schema import Roles, Schema, listed
 
+IN_TABLE = " in --action_table"  # Ends the name of a feature in the table that the file has, too.
 _FLOAT32 = (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
 _MARKS = "|;,"  # Possible separators of ids. The first of these that occurs in a column is its separator.
 _BRACKETS = ("[]", "()", "{}")
@@ -149,14 +150,15 @@ class Source(NamedTuple):
         return pd.DataFrame({"decision": ids.index, "id": ids, "is_chosen": is_chosen})
 
     def _rewarded(self, frame: pd.DataFrame) -> pd.DataFrame:
-        flag, names = "--reward_columns", self.roles.rewards
-        each = {name: self.table.numbers(frame[name], flag, "reward", _FLOAT32) for name in names}
-        rewards = pd.DataFrame(each, frame.index)
-        ids = self.ids(frame) if self.schema.offered_column else rewards.stack().index.to_frame()[1].droplevel(1)
-        places = pd.Index(names).get_indexer(ids.astype(object))
+        flag, names = "--reward_columns", pd.Index(self.roles.rewards)
+        every = pd.Series(list(names) * len(frame), frame.index.repeat(len(names)))
+        ids = self.ids(frame) if self.schema.offered_column else every
+        places, rewards = names.get_indexer(ids.astype(object)), np.zeros(len(ids))
         refuse(places < 0, ids, self.table, "--offered_column", f"is not in {flag}")
-        values = rewards.to_numpy()[frame.index.get_indexer(ids.index), places]
-        return pd.DataFrame({"decision": ids.index, "id": columns.named(ids), "reward": values}, ids.index)
+        for place, name in enumerate(names):  # Actions that a row does not offer may lack a reward.
+            offered = places == place
+            rewards[offered] = self.table.numbers(frame.loc[ids.index[offered], name], flag, "reward", _FLOAT32)
+        return pd.DataFrame({"decision": ids.index, "id": columns.named(ids), "reward": rewards}, ids.index)
 
     def ids(self, frame: pd.DataFrame, known: Collection[str] = ()) -> pd.Series:
         """Ids that rows offer, with the index of these rows; the whole catalogue without `--offered_column`.
@@ -254,7 +256,11 @@ class Source(NamedTuple):
             shown, flag = offered["id"], "--offered_column" if self.schema.offered_column else "--action_column"
             flag = "--reward_columns" if self.roles.rewards and not self.schema.offered_column else flag
             names = names or columns.ordered(shown)
-            source = "--action_table: add its row" if self.catalogue else "the data or statistics that name the actions"
+            source = (
+                "--action_table: add its row, or write the id as the table does"
+                if self.catalogue
+                else "the data or statistics that name the actions"
+            )
             actions = columns.codes(shown, names)
             refuse(actions < 0, shown, self.table, flag, f"is not an action of {source}")
             is_twice = offered.duplicated(["decision", "id"])
@@ -266,7 +272,7 @@ class Source(NamedTuple):
         if self.catalogue:
             others = self.catalogue.features.iloc[of_entries]
             if self.roles.action_features:
-                features = features.join(others.set_index(features.index), rsuffix=" in --action_table")
+                features = features.join(others.set_index(features.index), rsuffix=IN_TABLE)
             else:
                 features, table = others, self.catalogue.table
         width = self.schema.largest_set or slots.max() + 1

@@ -139,7 +139,8 @@ def read(
     frame, dropped = _complete(table, schema, roles, path, known_labels)
     source = offers.Source(table, schema, roles, catalogue)
     if schema.decision_column:
-        roles, frame, each_action = source.decisions(frame, known.actions if known else ())
+        of_actions = set(known.actions) - set(known.columns) if known else ()
+        roles, frame, each_action = source.decisions(frame, of_actions)
     if known and not schema.is_log:
         _check_known(known, schema, roles, path)
     frame, times, notes = log_time.select(frame, table, schema)

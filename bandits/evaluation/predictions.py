@@ -132,8 +132,10 @@ def predict(run: results.Run, frame: pd.DataFrame) -> pd.DataFrame:
 def _sets(table: table_file.Table, predictor: Predictor) -> tuple[pd.Index, clients.Features, pd.DataFrame]:
     """The first row of each decision, the sets of actions, and all offered actions; see `offers`."""
     options, frame, known = predictor.task, table.frame, predictor.known
-    roles = schema.Roles([], None, [], {}, [], [], [], [name for name in known.actions if name in frame])
-    source = offers.Source(table, options, roles, offers.read_catalogue(options))
+    catalogue = offers.read_catalogue(options)
+    of_table = [name for name in catalogue.features if name + offers.IN_TABLE not in known.actions] if catalogue else []
+    of_frame = [name for name in known.actions if name in frame and name not in of_table]
+    source = offers.Source(table, options, schema.Roles([], None, [], {}, [], [], [], of_frame), catalogue)
     if options.decision_column:
         _require([options.decision_column, options.action_column], frame)
         names = [*schema.listed(options.client_column), options.decision_column]

@@ -128,7 +128,8 @@ def options_of_run(folder: str) -> BanditOptions:
         raise UsageError(f"--policy=run:{folder} is not a run of run_federated.")
     run_folder.find_model(folder)
     settings = frame.flag_set(run_federated.STUDY).parse(["evaluate_policy"])
-    made = flags.options(settings.replace(**{name: run.flags[name] for name in settings if name in run.flags}))
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in run.flags.items()}
+    made = flags.options(settings.replace(**{name: values[name] for name in settings if name in values}))
     is_keras = str(run.flags.get("model")).startswith("keras:")
     if is_keras and not (pathlib.Path(folder) / run_folder.KERAS_FILE).is_file():
         raise UsageError(f"{folder} has a Keras model that an earlier version did not save: run it again.")

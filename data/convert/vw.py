@@ -51,7 +51,9 @@ def vw(source: pathlib.Path, *, client_feature: str | None = None, max_features:
             read = _dsjson(lines, first, skipped) if first.lstrip().startswith(("{", "[")) else _text(lines, first)
             matrix = vectorizer.fit_transform(_features(read, client_feature, rows))
         except Exception as error:  # Malformed lines raise many types of errors.
-            raise UsageError(f"{source}, line {lines.lineno()}: {error}.") from error
+            is_other = isinstance(error, (AttributeError, TypeError))
+            reason = "this is not in a format of Vowpal Wabbit" if is_other else error
+            raise UsageError(f"{source}, line {lines.lineno()}: {reason}.") from error
     counts = matrix.getnnz(axis=0)
     kept = np.sort(np.argsort(-counts, kind="stable")[:max_features])
     features = pd.DataFrame(matrix[:, kept].toarray(), columns=vectorizer.get_feature_names_out()[kept])
@@ -90,6 +92,8 @@ def _features(read: Iterable[_Decision], client_feature: str | None, rows: list[
             rows.append((client, name, action, int(position == chosen), *outcome, time))
             sums = collections.defaultdict[str, float](float)
             for key, text, number in (*context, *own):
+                if not math.isfinite(number):
+                    raise ValueError(f"the feature {key} is {number}")
                 sums[f"{key}={text}" if text else key] += number
             yield sums
     if not lines:
@@ -99,7 +103,9 @@ def _features(read: Iterable[_Decision], client_feature: str | None, rows: list[
 def _dsjson(lines: fileinput.FileInput, first: str, skipped: collections.Counter[str]) -> Iterator[_Decision]:
     pdrop = None
     for line in itertools.chain([first], lines):
-        if not line.strip() or line.startswith("["):  # A service's notes, such as `[CHECKPOINT INFO LINE]`.
+        if line.startswith("["):
+            skipped["lines in brackets, such as [CHECKPOINT INFO LINE]"] += 1
+        if not line.strip() or line.startswith("["):
             continue
         event = json.loads(line, parse_constant=int)  # Refuses NaN.
         if "c" not in event and ("Observations" in event or "RewardValue" in event):
@@ -121,7 +127,9 @@ def _decision(event: dict[str, Any], line: int) -> _Decision:
     index = event.get("_labelIndex", event.get("_label_Action", 0) - 1)
     if index not in range(len(actions)):
         raise ValueError(f"_labelIndex, {index}, is no position in _multi, which has {len(actions)} actions")
-    offered = [(action.get("_tag"), list(_of_json(action))) for action in actions]
+    if event.get("_label_Action", index + 1) != index + 1:
+        raise ValueError(f"_labelIndex, {index}, and _label_Action, {event['_label_Action']}, are different actions")
+    offered = [(action.get("_tag") or None, list(_of_json(action))) for action in actions]
     cost, probability = float(event["_label_cost"]), float(event.get("_label_probability", "nan"))
     name, shared = str(event.get("EventId", line)), list(_of_json(event["c"]))
     return line, name, event.get("Timestamp"), shared, offered, index, cost, probability

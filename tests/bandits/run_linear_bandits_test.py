@@ -7,6 +7,7 @@ from bandits import interactions, options, phase_privacy, round_parts
 from data.action_sets import ActionSets
 from data.errors import UsageError
 from tests.bandits import whole_runs
+from tests.bandits.evaluation import logs_of_sets
 
 SMALL = ("--total_rounds=7", "--clients_per_round=10", "--bandits_deploy_freq=3", "--rounds_per_eval=5")
 SETS = ("--task_type=linear_synthetic", "--partition_examples=30", "--context_features=2", "--action_features=3")
@@ -171,3 +172,11 @@ def test_epsilon_of_sums_is_that_of_updates_with_the_same_noise():
 def test_tasks_that_do_not_fit_sums_are_refused(arguments, message):
     with pytest.raises(UsageError, match=message):
         _check("--bandits_type=linucb", *arguments)
+
+
+def test_the_rewards_of_labels_need_no_bounds_for_noise(tmp_path):
+    logs_of_sets.write(tmp_path)
+    columns = ("--client_column=who", "--label_column=item", "--offered_column=items", "--ignore_columns=paid,p")
+    table = (f"--data_file={tmp_path}/log.csv", f"--action_table={tmp_path}/actions.csv", *columns)
+    noise = ("--clients_per_round=5", "--aggregator_type=dpsgd", "--clip_norm=1", "--noise_multiplier=1")
+    _check("--task_type=tabular", *table, "--bandits_type=lints", *noise)

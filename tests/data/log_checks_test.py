@@ -1,11 +1,13 @@
 """Tests of data.log_checks: what may be wrong with a log, in words."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from data import interaction_log, log_checks, tables
+from data import action_sets, interaction_log, log_checks, tables
 
 
 def _log(propensities, actions=None, clients=None, num_actions=2) -> interaction_log.InteractionLog:
@@ -115,6 +117,19 @@ def test_a_column_from_after_the_action_is_named():
     assert (finding.name, finding.is_warning) == (log_checks.COLUMNS, True)
     assert "The features of 'converted_at' depend on the chosen action" in finding.text
     assert not log_checks.check(_sampled_log(0)).is_warning
+
+
+def test_a_feature_of_actions_from_after_the_action_is_named():
+    log = _sampled_log(0)
+    entries = np.arange(3 * len(log)).reshape(-1, 3)
+    size, dwell = np.random.default_rng(0).normal(size=entries.size), np.zeros(entries.size)
+    dwell[entries[np.arange(len(log)), log.actions]] = log.rewards
+    sets = {"contexts": action_sets.of_entries(log.contexts, entries), "catalogue_actions": entries.ravel() % 3}
+    for columns, is_warning in (({"size": size, "dwell": dwell}, True), ({"size": size}, False)):
+        catalogue = np.stack(list(columns.values()), axis=1)
+        report = log.report | {"action_features": list(columns)}
+        finding = log_checks.check(dataclasses.replace(log, catalogue=catalogue, report=report, **sets))
+        assert (finding.is_warning, "The features of 'dwell' depend" in finding.text) == (is_warning, is_warning)
 
 
 def test_wrong_propensities_are_found_with_and_without_a_policy():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data import frames, interaction_log, log_checks, log_table, schema
+from data import frames, interaction_log, log_checks, log_table, schema, tables
 from data.errors import UsageError
 from data.tasks import registry
 from data.tasks.options import TaskOptions
@@ -144,6 +144,17 @@ def test_long_form_equals_one_row_per_decision(write):
         read = log_table.read(name, _long(**flags))
     for field in ("contexts", "actions", "rewards", "catalogue", "catalogue_actions", "action_names"):
         np.testing.assert_equal(getattr(read, field), getattr(wide, field))
+
+
+def test_only_actions_that_are_offered_need_a_reward(write):
+    table, flags = (
+        "user,age,offered,x,y\na,1,x|y,0,1\nb,2,y,,0.5\n",
+        {"reward_columns": "x,y", "offered_column": "offered"},
+    )
+    rows = tables.read(write(table), schema.Schema(client_column="user", **flags))
+    np.testing.assert_array_equal(rows.offered.rewards, [[0, 1], [0, 0.5]])
+    with pytest.raises(UsageError, match=r"--reward_columns: a missing value in column 'y' \(line 3"):
+        tables.read(write(table.replace("0.5", "")), schema.Schema(client_column="user", **flags))
 
 
 SETS_ERRORS = {

@@ -86,10 +86,11 @@ def test_a_frame_in_long_form_gets_a_row_per_action_and_new_actions_work(tff_wor
 
 def test_a_frame_with_offered_ids_gets_a_row_per_offered_action(wide_run, folder):
     frame = pd.read_csv(folder / "wide.csv").head(9)[["warm", "items"]].set_axis(range(100, 109))
+    frame["price"] = -99.0  # The price of an action is that of --action_table.
     found = bandits.load(wide_run).predict(frame)
     ids = frame["items"].str.split("|").explode()
     assert list(zip(found.index, found["action"], strict=True)) == list(ids.items())
-    long = frame.loc[ids.index].assign(id=ids.to_numpy()).merge(pd.read_csv(folder / "actions.csv"), on="id")
+    long = frame.loc[ids.index, ["warm"]].assign(id=ids.to_numpy()).merge(pd.read_csv(folder / "actions.csv"), on="id")
     assert long["id"].tolist() == ids.tolist()
     check(found, linear_scores(wide_run, long), ids.index)
 

@@ -114,8 +114,9 @@ def test_lines_that_are_no_labelled_decisions_are_counted(tmp_path):
     lines = ["[CHECKPOINT INFO]", dangling, EVENT, "", _changed(_label_cost=None), dangling]
     (table,), _, notes = vw.vw(_write(tmp_path, *lines, _changed(_skipLearn=True, EventId="e3")))
     assert table["decision"].unique().tolist() == ["e1"]
-    skipped = ("observations without their decision (2)", "events without a label (1)", "events with _skipLearn (1)")
-    assert [f"Left out: {what}." for what in skipped] == notes[2:5]
+    skipped = ("lines in brackets, such as [CHECKPOINT INFO LINE] (1)", "observations without their decision (2)")
+    skipped += ("events without a label (1)", "events with _skipLearn (1)")
+    assert [f"Left out: {what}." for what in skipped] == notes[2:6]
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,9 @@ def test_lines_that_are_no_labelled_decisions_are_counted(tmp_path):
         (_changed(EventId="e1"), "line 2: the decision e1 is in line 1, too"),
         (_changed(_labelIndex=None, _label_Action=None), "line 2: _labelIndex, -1, is no position"),
         (_changed(_labelIndex=2), "line 2: _labelIndex, 2, is no position in _multi, which has 2 actions"),
+        (_changed(_labelIndex=0), "line 2: _labelIndex, 0, and _label_Action, 2, are different actions"),
+        (json.dumps(_changed()).replace("31", "1e999"), "line 2: the feature .Age is inf"),
+        ("5", "line 2: this is not in a format of Vowpal Wabbit"),
         (_changed(_label_probability=0), "line 2: .*must be above 0"),
         (_changed(_label_probability=None), "line 2: .*probability nan"),
         (_changed(c=None), "line 2: .*0 actions"),
