@@ -122,10 +122,9 @@ class SelectionRounds(training.TrainingRounds):
 
     def clients_csv(self, state: RoundState) -> bytes:
         """`private_clients.csv`: each client's numbers of examples and selections and, if evaluated, final loss."""
-        table = pd.DataFrame({"examples": self.sizes, "selections": state.selections})
         ids, losses = self.client_losses(state.server.weights)
-        table.insert(0, "client", self._clients.client_ids)
-        table["loss"] = pd.Series(losses, ids)
+        counts = {"client": self._clients.client_ids, "examples": self.sizes, "selections": state.selections}
+        table = pd.DataFrame(counts).assign(loss=pd.Series(losses, ids))
         return files.as_csv(table, float_format="%.6g")
 
 
