@@ -31,7 +31,7 @@ HALF_B_REWARD = Metric("bandits/half_b_rewards", "Expected reward on half B of c
 ROUND_PROBABILITY = Metric(
     "bandits/round_prob", "Exploration: mean probability of the chosen actions", drawn=True, deployed=True
 )
-DEPLOYED = Metric("bandits/deployed", "Whether the round ended with a deployment", marks=True)
+DEPLOYED = Metric("bandits/deployed", "Whether the round ended with a deployment")
 LOSS = metrics.LOSS
 RESET = Metric("train/reset", "Whether the round began with a reset")
 UPDATE_NORM = metrics.UPDATE_NORM

@@ -39,52 +39,22 @@ Random data in the shapes of the data sets replaces downloads. Other flags are p
 run_federated, or of run_posterior for fedkp).
 """
 _COMMON = ("--max_validation_samples=100", "--total_rounds=100000", "--seed=0")
-# Module and flags of each run that can be measured.
+_DOWNLOADED = ("--random_data", "--server_learning_rate=0.002")
+_SYNTHETIC = ("--clients_per_round=64", "--client_learning_rate=0.1")
+_FEDKP = "fedkp"
+# Flags of each run that can be measured.
 _RUNS = {
-    "emnist": (
-        "bandits.run_federated",
-        ("--task_type=emnist_chars", "--random_data", "--client_learning_rate=0.1", "--server_learning_rate=0.002"),
-    ),
+    "emnist": ("--task_type=emnist_chars", "--client_learning_rate=0.1", *_DOWNLOADED),
     "stackoverflow": (
-        "bandits.run_federated",
-        (
-            "--task_type=stackoverflow_tag",
-            "--random_data",
-            "--vocabulary_size=10000",
-            "--num_tags=50",
-            "--max_words=256",
-            "--max_examples_per_client=256",
-            "--client_learning_rate=1",
-            "--server_learning_rate=0.002",
-        ),
+        *("--task_type=stackoverflow_tag", "--vocabulary_size=10000", "--num_tags=50", "--max_words=256"),
+        *("--max_examples_per_client=256", "--client_learning_rate=1", *_DOWNLOADED),
     ),
-    "fedkp": (
-        "optimization.posterior.run_posterior",
-        ("--preset=emnist62_alpha_1", "--random_data", "--algorithm=fedkp_cluster_mean"),
-    ),
+    _FEDKP: ("--preset=emnist62_alpha_1", "--random_data", "--algorithm=fedkp_cluster_mean"),
     "sets": (
-        "bandits.run_federated",
-        (
-            "--task_type=linear_synthetic",
-            "--partition_clients=64",
-            "--partition_examples=200",
-            "--context_features=50",
-            "--action_features=50",
-            "--largest_set=25",
-            "--model=bilinear",
-            "--clients_per_round=64",
-            "--client_learning_rate=0.1",
-        ),
+        *("--task_type=linear_synthetic", "--partition_clients=64", "--partition_examples=200"),
+        *("--context_features=50", "--action_features=50", "--largest_set=25", "--model=bilinear", *_SYNTHETIC),
     ),
-    "dense": (
-        "bandits.run_federated",
-        (
-            "--data=scripts.benchmark:DenseClients()",
-            "--reward_bounds=0,1",
-            "--clients_per_round=64",
-            "--client_learning_rate=0.1",
-        ),
-    ),
+    "dense": ("--data=scripts.benchmark:DenseClients()", "--reward_bounds=0,1", *_SYNTHETIC),
 }
 
 
@@ -131,17 +101,17 @@ def program(settings: cli.Settings) -> None:
         measured = _evaluation()
     else:
         with interruption.answered(lambda signum: sys.exit(128 + signum)):  # Deletes the temporary folder.
-            measured = _rounds(*_RUNS[settings.what], settings.run_flags, settings.rounds)
+            measured = _rounds(settings.what, settings.run_flags, settings.rounds)
     for name, value in ({"what": settings.what} | _machine() | measured).items():
         print(f"{name.replace('_', ' '):<40}{value}")
 
 
-def _rounds(module: str, flags: Iterable[str], run_flags: Iterable[str], rounds: int) -> dict[str, Any]:
+def _rounds(what: str, run_flags: Iterable[str], rounds: int) -> dict[str, Any]:
     """Measures the seconds, the processor time and the memory that the rounds of a run take."""
     from bandits import studies
 
-    study = studies.load(module)
-    (planned,) = frame.plan(study, frame.flag_set(study).parse([module, *_COMMON, *flags, *run_flags]))
+    study = studies.load("optimization.posterior.run_posterior" if what == _FEDKP else "bandits.run_federated")
+    (planned,) = frame.plan(study, frame.flag_set(study).parse(["", *_COMMON, *_RUNS[what], *run_flags]))
     ((planned, options, data),) = frame.checked(study, [planned], warns=False)
     study.start_worker(planned)
 

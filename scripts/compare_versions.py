@@ -144,9 +144,8 @@ def _is_same(setting: Setting, old: Side, new: Side) -> bool:
         after = new.run(setting)
         differing = list(differences(old.run(setting), after))
         if setting.is_resumed:
-            differing += [
-                (f"resumed: {where}", size) for where, size in differences(after, new.run(setting, True), True)
-            ]
+            of_resumed = differences(after, new.run(setting, True), True)
+            differing += [(f"resumed: {where}", size) for where, size in of_resumed]
     except Failure as error:
         print(f"{setting.name}: failed: {error}", flush=True)
         return False

@@ -5,12 +5,11 @@ if __name__ == "__main__":  # Before the imports, which take seconds.
 
     interruption.install()
 
-import dataclasses
 import pathlib
 
 from bandits.results import federating, runs
 from data import files
-from data.settings import setting
+from data.settings import Setting
 from optimization.study import cli
 
 _USAGE = """
@@ -23,16 +22,11 @@ the clients' data.
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class _Flags:
-    """Flags."""
-
-    output: pathlib.Path = setting("private_clients.png", "Output file for a scatter plot with one point per client")
-
-
 def define() -> cli.FlagSet:
     """Flags of `federating`."""
-    return cli.FlagSet(_USAGE, positional="folders").group("Flags", _Flags)
+    text = "Output file for a scatter plot with one point per client"
+    output = Setting("output", pathlib.Path, text, "private_clients.png")
+    return cli.FlagSet(_USAGE, positional="folders").group("Flags", output)
 
 
 def program(settings: cli.Settings) -> int:

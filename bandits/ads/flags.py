@@ -8,7 +8,7 @@ from bandits import registry
 from bandits.registry import PolicyEntry, PolicySpec
 from data import ads
 from data.errors import UsageError
-from data.settings import Count, Parameter, Positive, declared, make_options, setting
+from data.settings import Count, Parameter, Positive, Setting, declared, make_options, setting
 from optimization.options import Aggregation, Cohorts
 from optimization.privacy import mechanisms
 from optimization.selection import availability
@@ -83,19 +83,6 @@ class _RoundsAndClients:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _TimeZones:
-    """Time zones."""
-
-    environment_seed: int = setting(
-        None,
-        "Seed for the clients' time zones, the same for all values of --seed (default: 0)",
-        only={"availability": list(availability.KINDS)},
-        applied_default=0,
-        alias="world_seed",
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Privacy:
     """Privacy."""
 
@@ -162,7 +149,10 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Rounds and clients", _RoundsAndClients)
     # The clients of this study have no labels, so time zones cannot be assigned by label.
     when = [one for one in declared(availability.Availability) if one.name != "time_zones_by_label"]
-    flags.group("Devices that are not always online", *when, _TimeZones)
+    about = "Seed for the clients' time zones, the same for all values of --seed (default: 0)"
+    only = {"availability": list(availability.KINDS)}
+    seed = Setting("environment_seed", int, about, only=only, applied_default=0, alias="world_seed")
+    flags.group("Devices that are not always online", *when, seed)
     flags.group("Privacy", _Privacy)
     flags.group("Data", _Data)
 

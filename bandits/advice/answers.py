@@ -286,11 +286,8 @@ def privacy(context: Context) -> str:
     """The clients that epsilon protects, and the cost of each epsilon."""
     results, earned, clients = context.results, context.results.with_noise, context.data.clients
     if results.why_no_noise or not earned:
-        why = (
-            results.why_no_noise.rstrip(".")
-            or f"--minutes={context.session.state.minutes:g} left too little time for noise"
-        )
-        return f"Not run: {why}."
+        too_short = f"--minutes={context.session.state.minutes:g} left too little time for noise"
+        return f"Not run: {results.why_no_noise.rstrip('.') or too_short}."
     population = context.deployment.population
     protected = f"Epsilon protects {population:,} clients; your data has {clients:,} of them."
     if population == clients:

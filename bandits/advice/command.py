@@ -139,9 +139,7 @@ def advise(*, table: pd.DataFrame | None = None, **settings: Any) -> Recommendat
       Failure: If no run can be executed.
     """
     study, advise_flags = studies.load(planning.BINARY), define()
-    settings = python.checked(
-        study, settings | ({} if table is None else {"table": table}), advise_flags.declared, "advise"
-    )
+    settings = python.checked(study, settings | {"table": table}, advise_flags.declared, "advise")
     settings.pop("table", None)
     if table is not None:
         folder = pathlib.Path(cli.user_path(os.fspath(settings.get("root_output_dir", "runs"))), "tables")

@@ -268,9 +268,8 @@ class Session:
     @contextlib.contextmanager
     def _sweep(self, folder: str, metric: Metric) -> Iterator[Sweep]:
         """Opens a sweep that saves the elapsed time and collects the errors of failed runs."""
-        with contextlib.closing(
-            Sweep(self.folder / folder, self.executor, metric, after_run=self.state.save)
-        ) as runner:
+        runner = Sweep(self.folder / folder, self.executor, metric, after_run=self.state.save)
+        with contextlib.closing(runner):
             yield runner
         self.state.save()
         for name, outcome in runner.outcomes.items():

@@ -16,6 +16,7 @@ import tensorflow as tf
 from bandits import metrics as fairness
 from bandits.client_selection import flags, metrics
 from data import clients, files, keys, tasks
+from data.settings import make_options
 from optimization import client_work, fed_avg, models, supervised
 from optimization.study import payloads, training
 from optimization.study.metrics import mean
@@ -42,9 +43,7 @@ class SelectionRounds(training.TrainingRounds):
 
     def __init__(self, options: flags.SelectionOptions, task: tasks.Task):
         """Builds the rounds from the study's options and a task."""
-        work = client_work.LocalSgd(
-            options.learning_rate, options.batch_size, steps=options.steps, corrections=options.corrections
-        )
+        work = make_options(client_work.LocalSgd, vars(options))
         super().__init__(options, task, work, options.selection.weighting(options.client_weighting))
         self._options = options
 
@@ -122,10 +121,9 @@ class SelectionRounds(training.TrainingRounds):
 
     def clients_csv(self, state: RoundState) -> bytes:
         """`private_clients.csv`: each client's numbers of examples and selections and, if evaluated, final loss."""
-        table = pd.DataFrame({"examples": self.sizes, "selections": state.selections})
         ids, losses = self.client_losses(state.server.weights)
-        table.insert(0, "client", self._clients.client_ids)
-        table["loss"] = pd.Series(losses, ids)
+        counts = {"client": self._clients.client_ids, "examples": self.sizes, "selections": state.selections}
+        table = pd.DataFrame(counts).assign(loss=pd.Series(losses, ids))
         return files.as_csv(table, float_format="%.6g")
 
 

@@ -27,17 +27,6 @@ PRESETS = pathlib.Path(__file__).parent / "presets"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Cohorts:
-    """Client selection."""
-
-    clients_per_round: str = setting(
-        "3",
-        "Number of clients per cohort, m, or several numbers to compare; the default is capped at the population",
-        basic=True,
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Training:
     """Training."""
 
@@ -76,20 +65,15 @@ class SelectionOptions(_Training, _Clients, _Evaluation, Training):
     """Options of a run."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Resplit:
-    """Partition into clients."""
-
-    resplit: bool = setting(False, "Make new clients for each seed: --seed then replaces --partition_seed")
-
-
 def define(flags: cli.FlagSet) -> None:
     """Defines the study's own flags."""
     flags.add(dataclasses.replace(task_flags.TASK_TYPE, default="synthetic"), task_flags.VARIANT)
 
     selectors = "; ".join(f"{name} ({entry.help})" for name, entry in selector_flags.SELECTORS.items())
     text = f"How each round's clients are chosen, by one selector or several to compare: {selectors}"
-    flags.group("Client selection", Setting("client_selection", str, text, "ucb_cs", basic=True), _Cohorts)
+    flags.group("Client selection", Setting("client_selection", str, text, "ucb_cs", basic=True))
+    text = "Number of clients per cohort, m, or several numbers to compare; the default is capped at the population"
+    flags.add(Setting("clients_per_round", str, text, "3", basic=True))
     flags.add(selector_flags.SelectorSettings)
 
     optimizer = {"default": "sgd"}
@@ -102,7 +86,8 @@ def define(flags: cli.FlagSet) -> None:
 
     seed = {"only": {"resplit": False}, "convert": lambda seed, settings: settings.seed if settings.resplit else seed}
     task_flags.define_data(flags, partition_seed=seed)
-    flags.add(_Resplit)
+    text = "Make new clients for each seed: --seed then replaces --partition_seed"
+    flags.add(Setting("resplit", bool, text, False))
 
 
 def default_name(settings: cli.Settings) -> str:

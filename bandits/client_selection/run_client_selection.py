@@ -90,12 +90,14 @@ class ClientSelectionStudy(frame.PlainStudy[SelectionOptions, tasks.Task]):
 
     def report(self, runs: Sequence[frame.Run]) -> None:
         folder = pathlib.Path(os.path.commonpath([run.folder.path for run in runs]))
-        tables = [
-            pd.read_csv(run.folder.metrics_path).assign(
-                selector=run.options.selection.name, cohort=run.options.cohort_size, seed=run.options.seed
-            )
-            for run in runs
-        ]
+        tables = []
+        for run in runs:
+            owner = {
+                "selector": run.options.selection.name,
+                "cohort": run.options.cohort_size,
+                "seed": run.options.seed,
+            }
+            tables.append(pd.read_csv(run.folder.metrics_path).assign(**owner))
         results = final_table(pd.concat(tables, ignore_index=True))
         files.replace(folder / "results.csv", results.to_csv(index=False, float_format="%.6g").encode())
         print(results.to_string(index=False, float_format="{:.3f}".format))

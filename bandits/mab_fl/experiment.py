@@ -160,9 +160,7 @@ class MabFlRounds(runner.Rounds):
         else:
             rule = self._rule.update(state.rule, tried[0], reward[0])
 
-        plays, adoptions, reward_sums = (
-            np.copy(counts) for counts in (state.plays, state.adoptions, state.reward_sums)
-        )
+        plays, adoptions, reward_sums = map(np.copy, (state.plays, state.adoptions, state.reward_sums))
         plays[tried] += 1
         adoptions[tried[chosen]] += 1
         reward_sums[tried] += reward
@@ -223,9 +221,8 @@ class MabFlRounds(runner.Rounds):
         """The new state, now with its model's AUC and the best model so far, and the round's metrics."""
         after = after._replace(global_auc=auc)
         if auc > before.best_auc:
-            after = after._replace(
-                best_weights=self.global_weights(after), best_auc=auc, best_round=np.int64(round_num)
-            )
+            best = self.global_weights(after)
+            after = after._replace(best_weights=best, best_auc=auc, best_round=np.int64(round_num))
         row |= {
             metrics.LOCAL_AUC: float(measured.local_auc),
             metrics.GLOBAL_AUC: float(auc),

@@ -73,6 +73,7 @@ class _Study:
     )
 
 
+_GENERATED, _TABULAR = {"task_type": ("generator",)}, {"task_type": ("tabular",)}
 _CHOOSING = tuple(name for name in RULES if name not in BASELINES)
 
 
@@ -162,20 +163,11 @@ class _Data:
         "Fraction of rows to measure rewards on; the rest is for testing",
     )
     resplit: bool = setting(False, "Generate or split the data separately for each seed")
-    num_workers: int = setting(
-        None, "Number of participants", low=2, only={"task_type": ("generator",)}, applied_default=4
-    )
+    num_workers: int = setting(None, "Number of participants", low=2, only=_GENERATED, applied_default=4)
     num_rows: int = setting(
-        None,
-        "Total number of rows of all participants",
-        low=1,
-        high=10**7,
-        only={"task_type": ("generator",)},
-        applied_default=40_000,
+        None, "Total number of rows of all participants", low=1, high=10**7, only=_GENERATED, applied_default=40_000
     )
-    positive_labels: str = setting(
-        None, "Labels that count as class 1, separated by commas", only={"task_type": ("tabular",)}
-    )
+    positive_labels: str = setting(None, "Labels that count as class 1, separated by commas", only=_TABULAR)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -242,7 +234,7 @@ def define(flags: cli.FlagSet) -> None:
     flags.group("Decisions", *registry.rule_settings(RULES, "ucb"), _Decisions)
     flags.group("Rounds", _Rounds, *training_flags.CORRECTIONS, _Stopping)
     flags.group("Data", _Data, _Corruption)
-    flags.group("Your own table", _Table, schema.Columns, task_type=("tabular",))
+    flags.group("Your own table", _Table, schema.Columns, **_TABULAR)
 
 
 def default_name(settings: cli.Settings) -> str:

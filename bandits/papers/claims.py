@@ -254,9 +254,8 @@ def _learned(alternatives: Sequence[Operand], results: Results) -> Verdict | Non
     if any(against.wins for against in known):
         return None
     if unknown := [label for label, against in fixed.items() if against is None]:
-        return Verdict(
-            INCONCLUSIVE, f"premise unknown: the best fixed action of {' and '.join(unknown)} is not recorded"
-        )
+        why = f"premise unknown: the best fixed action of {' and '.join(unknown)} is not recorded"
+        return Verdict(INCONCLUSIVE, why)
     if not all(against.is_judged for against in known):
         why = "premise unknown: one seed, or a run that diverged, against the best fixed action"
         return Verdict(INCONCLUSIVE, why)

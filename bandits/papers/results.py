@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bandits import environment_flags, studies
+from bandits import environments, studies
 from bandits.papers.plan import STAND_IN, Figure, Measure, parse_operand
 from bandits.plans import plan
 from bandits.results import baselines, comparison, configurations, runs
@@ -24,6 +24,7 @@ from bandits.results.comparison import Comparison, Reference
 from bandits.results.configuration import Baseline, Configuration, ReferenceValue
 from data.clients import OTHER_SIZE
 from data.errors import UsageError
+from data.settings import names
 from optimization.study.intervals import Interval
 from optimization.study.metrics import Metric
 from optimization.study.results import Run
@@ -43,11 +44,7 @@ _LAST_COLUMNS = (_ROUNDS, "data", "commit", "machine")
 _COMMIT_LENGTH = 12
 _VALUE = "value"  # The metric of an operand.
 _SAMPLE = "sampled_clients"  # Clients that baselines were computed on, if not on all.
-_CHANGE_FLAGS = (
-    "reward_drift",
-    "environment_seed",
-    *(name for name in environment_flags.NAMES if name.startswith("drift_")),
-)
+_CHANGE_FLAGS = names(environments.Drift)
 
 
 class MissingError(Exception):
@@ -112,13 +109,13 @@ class Operand:
         """Difference from another operand, for each common seed."""
         first, second = self.configuration, other.configuration
         is_same = self.label == other.label
-        names = (f"{self.label}: {self.measure.name}", other.measure.name) if is_same else (self.label, other.label)
+        labels = (f"{self.label}: {self.measure.name}", other.measure.name) if is_same else (self.label, other.label)
         lead = dataclasses.replace(
             self._with_values((self.finite - other.finite).dropna()),
             diverged=first.diverged | second.diverged,
             unpaired=first.unpaired or second.unpaired,
         )
-        return Operand(" minus ".join(names), self.measure, lead)
+        return Operand(" minus ".join(labels), self.measure, lead)
 
 
 @dataclasses.dataclass(frozen=True)

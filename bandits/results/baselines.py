@@ -144,8 +144,8 @@ def _scale(known: Baselines, metric: str, better: Better) -> tuple[float, float]
     if not all(baseline in known for baseline in _SCALE):
         return None
     low, high = (interval(known[baseline], metric) for baseline in _SCALE)
-    is_above = high.mean > low.mean if better == "up" else high.mean < low.mean
-    return None if low.meets(high) or not is_above else (low.mean, high.mean)
+    is_worse = low.high < high.low if better == "up" else high.high < low.low
+    return (low.mean, high.mean) if is_worse else None
 
 
 def _shown(estimate: Interval) -> str:

@@ -6,7 +6,7 @@ import pathlib
 from bandits.results import runs
 from data import files
 from data.errors import UsageError
-from data.settings import declared, setting
+from data.settings import Setting, declared, setting
 from optimization import options
 from optimization.privacy import mechanisms
 from optimization.study import aggregation_flags, cli, run_folder
@@ -39,15 +39,6 @@ class _Training:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Target:
-    """Target, instead of --noise_multiplier."""
-
-    target_epsilon: float = setting(
-        None, "Maximum epsilon, for which the smallest noise multiplier is computed", above=True, basic=True
-    )
-
-
-@dataclasses.dataclass(frozen=True)
 class _Output:
     """Output."""
 
@@ -73,7 +64,9 @@ def define() -> cli.FlagSet:
     flags.group("The training", _Training)
     kind = {"default": "dpsgd"}
     flags.group("Aggregation and privacy", *declared(options.Aggregation, aggregator_type=kind), options.Cohorts)
-    flags.group("Target, instead of --noise_multiplier", _Target)
+    text = "Maximum epsilon, for which the smallest noise multiplier is computed"
+    target = Setting("target_epsilon", float, text, above=True, basic=True)
+    flags.group("Target, instead of --noise_multiplier", target)
     flags.group("Output", _Output)
     return flags
 

@@ -22,6 +22,7 @@ EXACT = 1e-12  # Relative rounding error up to which two numbers count as equal.
 
 
 Reference = Configuration | ReferenceValue
+SampledMean = tuple[float, int]  # Standard error of a mean, and its number of observations.
 LEVEL = round(1 - intervals.CONFIDENCE, 12)
 POWER = 0.8
 MOST_SEEDS = 10_000
@@ -99,7 +100,7 @@ class Comparison:
         return self.deviation if self.is_judged else math.nan
 
     @property
-    def _sample(self) -> tuple[float, int] | None:
+    def _sample(self) -> SampledMean | None:
         return (self.sample.error, self.sample.clients) if self.sample else None
 
     @property
@@ -238,7 +239,7 @@ def _of_common_seeds(
     return finite[0], finite[1], notes, is_sound
 
 
-def _t_test(first: np.ndarray, difference: float, other: tuple[float, int] = (0.0, 2)) -> dict[str, float]:
+def _t_test(first: np.ndarray, difference: float, other: SampledMean = (0.0, 2)) -> dict[str, float]:
     """Returns the interval and p value of Student's or Welch's t test.
 
     Args:
@@ -319,7 +320,7 @@ def superiority(first: np.ndarray, second: np.ndarray, *, is_paired: bool, bette
     return float((1 + signs).mean() / 2)
 
 
-def minimum_detectable(deviation: float, seeds: int, alpha: float, *, other: tuple[float, int] | None = None) -> float:
+def minimum_detectable(deviation: float, seeds: int, alpha: float, *, other: SampledMean | None = None) -> float:
     """Returns the smallest true difference that a two-sided test detects with power `POWER`.
 
     Args:
@@ -341,12 +342,7 @@ def minimum_detectable(deviation: float, seeds: int, alpha: float, *, other: tup
 
 
 def seeds_required(
-    difference: float,
-    deviation: float,
-    alpha: float,
-    *,
-    others: float | None = None,
-    sample: tuple[float, int] | None = None,
+    difference: float, deviation: float, alpha: float, *, others: float | None = None, sample: SampledMean | None = None
 ) -> float:
     """Returns the number of seeds per configuration that are required to detect a difference with power `POWER`.
 
@@ -374,7 +370,7 @@ def seeds_required(
     return seeds if seeds <= MOST_SEEDS else math.inf
 
 
-def _welch(deviation: float, seeds: int, other: tuple[float, int]) -> tuple[float, float]:
+def _welch(deviation: float, seeds: int, other: SampledMean) -> tuple[float, float]:
     """Returns Welch's standard error and degrees of freedom for a mean over seeds minus another mean.
 
     Args:
@@ -405,7 +401,7 @@ def _power(shift: float, freedom: float, alpha: float) -> float:
     return float(stats.nct.sf(critical, freedom, shift) + (0.0 if math.isnan(wrong) else wrong))
 
 
-def _is_tested(deviation: float, seeds: int, other: tuple[float, int] | None) -> bool:
+def _is_tested(deviation: float, seeds: int, other: SampledMean | None) -> bool:
     """Whether there is a test: at least two seeds, and a deviation or an error that is not 0."""
     if seeds < 2 or not deviation >= 0:
         return False

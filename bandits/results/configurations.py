@@ -33,14 +33,8 @@ _OF_DATA = sorted(
 )
 # Other flags that change the number of rounds, or the mean reward of the same actions.
 _OF_ENVIRONMENT = (
-    *environment_flags.NAMES,
-    "total_rounds",
-    "clients_per_round",
-    "cohort_sampling",
-    "client_selection",
-    "population_client_selection",
-    "init_clients",
-    "max_examples_per_client",
+    *(*environment_flags.NAMES, "total_rounds", "clients_per_round", "cohort_sampling", "client_selection"),
+    *("population_client_selection", "init_clients", "max_examples_per_client"),
 )
 _DRIFT_ENVIRONMENT = "drift_environment"
 CONTENT = "content"  # Key in a data report for the digest of a table.
@@ -77,10 +71,8 @@ class ComparableRuns:
 
     def reference(self, one: Configuration, role: Baseline) -> Configuration | None:
         """Returns the most similar baseline of this role with the same data, rewards, rounds and cohorts, or None."""
-        key = environment_key(one.flags)
-        return _nearest(
-            one, [other for other in self.configurations if other.role is role and environment_key(other.flags) == key]
-        )
+        key, others = environment_key(one.flags), [other for other in self.configurations if other.role is role]
+        return _nearest(one, [other for other in others if environment_key(other.flags) == key])
 
     def full_feedback_by_environment(self, one: Configuration) -> dict[int, Configuration]:
         """Finished full-feedback baselines that were trained in one environment of a drift, by environment."""

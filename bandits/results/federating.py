@@ -22,7 +22,7 @@ from optimization.study import run_folder
 if TYPE_CHECKING:
     import matplotlib.figure
 ALONE, FEDERATED = "alone", "federated"
-_COLUMNS = HALF_A, HALF_B = "half_a", "half_b"
+_COLUMNS = [HALF_A, HALF_B] = ["half_a", "half_b"]
 _SAME = ("task_type", "population_client_selection")
 _WORDS = {1: "helped", -1: "hurt", 0: "equal"}
 
@@ -62,9 +62,7 @@ def read(folders: Sequence[pathlib.Path]) -> list[Configuration]:
     if joined.duplicated(["configuration", "seed", "client"]).any():
         raise UsageError("Two runs have the same configuration and seed: name only one of them.")
     groups = joined.groupby("configuration", sort=False)
-    return [
-        Configuration(name, part.pivot(index="seed", columns="client", values=list(_COLUMNS))) for name, part in groups
-    ]
+    return [Configuration(name, part.pivot(index="seed", columns="client", values=_COLUMNS)) for name, part in groups]
 
 
 def half_b(configurations: Sequence[Configuration]) -> dict[str, pd.DataFrame]:

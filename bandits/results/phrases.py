@@ -52,11 +52,10 @@ def short_verdict(comparison: Comparison) -> str:
 
 def seeds_needed(comparison: Comparison) -> str:
     """Returns the seeds required to detect the observed difference; empty if significant or unknown."""
-    if comparison.is_significant or math.isnan(comparison.seeds_needed):
+    needed = comparison.seeds_needed
+    if comparison.is_significant or math.isnan(needed):
         return ""
-    return (
-        f"about {comparison.seeds_needed:,}" if math.isfinite(comparison.seeds_needed) else f"more than {MOST_SEEDS:,}"
-    )
+    return f"about {needed:,}" if math.isfinite(needed) else f"more than {MOST_SEEDS:,}"
 
 
 def seeds(number: int) -> str:

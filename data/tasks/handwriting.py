@@ -47,9 +47,8 @@ def load(options: TaskOptions) -> tasks.Task:
         population, held_out = mnist_writers(options.data_dir)
     else:
         population, held_out, report = _emnist(options, num_classes)
-    model = "cnn"
-    if options.task_type.endswith("_linear"):
-        model = "linear_l2" if options.is_published else "linear"
+    linear = "linear_l2" if options.is_published else "linear"
+    model = linear if options.task_type.endswith("_linear") else "cnn"
     return tasks.Task(
         clients=population,
         held_out=held_out,

@@ -52,12 +52,12 @@ class ChainSgd:
       steps_per_sample: Number of steps over which a sample is averaged, K in Algorithm 6; 0 for one epoch. The last
         sample also averages the remaining steps.
       shrinkage: Shrinkage of the samples' covariance; FedPA applies its inverse to their mean (Algorithm 5).
-        None to use their mean as the update.
+        With 0, the update is their mean.
     """
 
     sgd: client_work.LocalSgd
     steps_per_sample: int = 0
-    shrinkage: float | None = None
+    shrinkage: float = 0.0
 
     def examples_trained(self, num_examples: tf.Tensor) -> tf.Tensor:
         return self.sgd.examples_trained(num_examples)
@@ -68,10 +68,7 @@ class ChainSgd:
 
         def train(weights, examples, key, learning_rate=None) -> client_work.ClientUpdate:
             samples, loss_sum, deviation = run(weights, examples, key)
-            if self.shrinkage is None:
-                delta = tf.reduce_mean(samples, axis=0)
-            else:
-                delta = inverse_times_mean(samples, self.shrinkage)
+            delta = inverse_times_mean(samples, self.shrinkage)
             is_finite = client_work.has_finite_norm([delta])
             parts = models.unflatten(tf.where(is_finite, delta, 0.0), model.shapes)
             return client_work.ClientUpdate(parts, loss_sum, is_finite, deviation)

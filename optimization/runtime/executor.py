@@ -92,9 +92,8 @@ class Executor:
     def _call(self, executor: _AtWorker, computation: tff.framework.ConcreteComputation, argument: Any) -> Any:
         signature = computation.type_signature
         sent: list[private.calls.ValueRef] = []
-        request = private.calls.CreateCallRequest(
-            executor=executor.name, function_ref=self._sent_once(executor, computation)
-        )
+        function = self._sent_once(executor, computation)
+        request = private.calls.CreateCallRequest(executor=executor.name, function_ref=function)
         if signature.parameter is not None:
             request.argument_ref.CopyFrom(self._send(executor, argument, signature.parameter, sent))
         reference = self._stub.create_call(request).value_ref

@@ -1,16 +1,13 @@
 """Client availability: which clients are available at the hour of a round, and which of them drop out."""
 
 import dataclasses
-from collections.abc import Mapping
 
 import numpy as np
 
 from data import clients, keys
 from data.settings import Count, Fraction, none_of, setting
 
-KINDS: Mapping[str, str] = {
-    "diurnal": "each client with a probability that depends on the time of day in its time zone"
-}
+KINDS = {"diurnal": "each client with a probability that depends on the time of day in its time zone"}
 _KINDS = {"availability": tuple(KINDS)}
 MIDNIGHT, NOON = 0.1, 0.9  # Probability of being available.
 

@@ -87,16 +87,14 @@ def styles(names: Sequence[str]) -> list[Style]:
     known = [max((key for key in STYLES if key in word), key=len, default="") for word in words]
     taken = {STYLES[key].colour for key in known if key}
     colours = [*(one for one in COLOURS if one not in taken), *(one for one in COLOURS if one in taken)]
-    every = [
-        Style(colour, [*_DASHES][(shift + place) % 4]) for shift in range(4) for place, colour in enumerate(colours)
-    ]
+    dashes = list(_DASHES)
+    every = [Style(colour, dashes[(shift + place) % 4]) for shift in range(4) for place, colour in enumerate(colours)]
     chosen: list[Style] = []
     for key in known:
         preferred = STYLES[key] if key else every[0]
         alike = [Style(preferred.colour, dash) for dash in _DASHES] if key and len(set(known)) > 1 else []
-        chosen.append(
-            next((one for one in ([preferred] if key else []) + alike + every if one not in chosen), preferred)
-        )
+        candidates = ([preferred] if key else []) + alike + every
+        chosen.append(next((one for one in candidates if one not in chosen), preferred))
     return chosen
 
 

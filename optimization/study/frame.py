@@ -234,11 +234,8 @@ def flag_set(study: Study) -> cli.FlagSet:
     flags.file(presets.Presets, "config", presets.read)
     flags.add(Setting("seed", int, "Seed of all randomness", 0, high=2**32 - 1, basic=True))
     study.define(flags)
-    name = {
-        "help": f"Name of this run's folder (default: {study.name_help}, then _seed_N if N > 0)",
-        "default": study.default_name,
-    }
-    checkpoints = {"default": study.rounds_per_checkpoint}
+    about = f"Name of this run's folder (default: {study.name_help}, then _seed_N if N > 0)"
+    name, checkpoints = {"help": about, "default": study.default_name}, {"default": study.rounds_per_checkpoint}
     flags.group("Output", *declared(_Output, experiment_name=name, rounds_per_checkpoint=checkpoints))
     flags.group("Where computations run", worker_flags.Workers)
     return flags
@@ -334,10 +331,9 @@ def checked(
 
 def fitted(study: Study, settings: cli.Settings, population: int | None) -> cli.Settings:
     """Returns settings in which a cohort size that the user did not set does not exceed the population."""
-    name = "clients_per_round"
-    if not population or name in settings.set_by_user:
+    if not population or "clients_per_round" in settings.set_by_user:
         return settings
-    return settings.replace(**{name: min(settings[name], population)})
+    return settings.replace(clients_per_round=min(settings.clients_per_round, population))
 
 
 def _data_notes(planned: Sequence[cli.Settings], runs: Sequence[Run]) -> Iterator[str]:

@@ -24,10 +24,6 @@ class Interval(NamedTuple):
     high: float
     size: int
 
-    def meets(self, other: "Interval") -> bool:
-        """Whether the intervals overlap. A missing interval overlaps with every other interval."""
-        return not (self.high < other.low or other.high < self.low)
-
     def within(self, low: float, high: float) -> "Interval":
         """Clips the interval to bounds on the true mean, which does not change its coverage.
 

@@ -21,7 +21,6 @@ class Metric(str):
       diverged: Whether it counts the clients of a round whose training diverged.
       share: Whether it is between 0 and 1.
       reward: Whether it is a mean of rewards, and therefore between the smallest and the largest reward.
-      marks: Whether it is 1 in rounds that plots should mark, and 0 in all other rounds.
       in_summary: Whether tables of runs show its final value.
       recent: Whether tables show its mean over the last tenth of the rounds, because single rounds vary.
       bounds: For a reward, the key in `bounds.json` of the clients who get it; empty if there is none.
@@ -35,7 +34,6 @@ class Metric(str):
     diverged: bool = False
     share: bool = False
     reward: bool = False
-    marks: bool = False
     in_summary: bool = False
     recent: bool = False
     bounds: str = ""

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from data import frames, objects
@@ -232,7 +232,11 @@ def _execute(
     """
     with contextlib.ExitStack() as ended:
         cli.hush_imports()
-        with _lent(settings, table) as (settings, note):
+        note = ""
+        with contextlib.ExitStack() as lending:
+            if table is not None:
+                name = lending.enter_context(frames.lent(table))
+                settings, note = settings.with_user_values(data_file=name), f", its table {name}"
             note += "".join(f", its {name} {value}" for name, value in settings.items() if objects.label(value))
             command = f"{cli.command_line(_module(study), words)}  # from Python{note}"
             runs = frame.open_all(study, settings, command)
@@ -325,13 +329,3 @@ def _with_table(flag_values: dict[str, Any], table: Any, known: Iterable[str]) -
     if flag_values.get("task_type", "tabular") not in ("tabular", "logged"):
         raise UsageError(f"table is for --task_type=tabular or logged, not {flag_values['task_type']}.")
     return {"task_type": "tabular", **flag_values}
-
-
-@contextlib.contextmanager
-def _lent(settings: cli.Settings, table: "pd.DataFrame | None") -> Iterator[tuple[cli.Settings, str]]:
-    """Yields settings that name the table, if there is one, and a note for the recorded command."""
-    if table is None:
-        yield settings, ""
-    else:
-        with frames.lent(table) as name:
-            yield settings.with_user_values(data_file=name), f", its table {name}"

@@ -163,10 +163,8 @@ class Runs(Sequence[Run]):
         parts = []
         for label, runs in self._groups().items():
             for run in runs:
-                table = run.metrics.copy()
-                table.insert(0, "run", label)
-                table.insert(1, "seed", run.flags.get("seed"))
-                parts.append(table)
+                owner = {"run": label, "seed": run.flags.get("seed")}
+                parts.append(pd.DataFrame(owner, run.metrics.index).join(run.metrics))
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["run", "seed"])
 
     def _groups(self) -> dict[str, list[Run]]:

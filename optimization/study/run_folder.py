@@ -63,22 +63,9 @@ RESTORE = "restore a copy, or give --restart, which moves the old files aside an
 _ELSEWHERE = "choose another --experiment_name, or give --restart, which moves the old files aside."
 _PACKAGES = ("tensorflow", "tensorflow-federated", "tensorflow-privacy", "dp-accounting", "numpy")
 # Flags that do not affect results. They may change when a run is continued.
-FREE_FLAGS = {
-    "cache_dir",
-    "callbacks",
-    "config",
-    "data_dir",
-    "experiment_name",
-    "export",
-    "isolation",
-    "max_concurrent_threads",
-    "preset",
-    _RESTART,
-    "root_output_dir",
-    "rounds_per_checkpoint",
-    "runtime",
-    "tff_workers",
-}
+FREE_FLAGS = {"cache_dir", "config", "data_dir", "experiment_name", "export", "preset", "root_output_dir"}
+FREE_FLAGS |= {"isolation", "max_concurrent_threads", "runtime", "tff_workers"}
+FREE_FLAGS |= {"callbacks", _RESTART, "rounds_per_checkpoint"}
 
 
 class Disclosure(enum.StrEnum):
@@ -309,12 +296,8 @@ class RunFolder:
         # A run can be extended unless its noise is planned for an epsilon, which depends on the number of rounds.
         is_longer = old.get("target_epsilon") is None and (old.get(_ROUNDS) or 0) < (new.get(_ROUNDS) or 0)
         names = sorted({*old, *new} - FREE_FLAGS - ({_ROUNDS} if is_longer else set()))
-        names = [name for name in names if old.get(name) != new.get(name)]
-        changed = [
-            f"--{name} was {old.get(name)}, "
-            + (f"is {new[name]}" if name in new else "but is not a flag in this version")
-            for name in names
-        ]
+        now = {name: f"is {new[name]}" if name in new else "but is not a flag in this version" for name in names}
+        changed = [f"--{name} was {old.get(name)}, {now[name]}" for name in names if old.get(name) != new.get(name)]
         if not is_same_data:
             changed.append("the data has a different checksum")
         if changed:
@@ -451,10 +434,8 @@ def load_model(path: str, shapes: Mapping[str, tuple[int, ...]]) -> tuple[np.nda
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that a run's numbers depend on."""
-    return {
-        "python": platform.python_version(),
-        **{package: importlib.metadata.version(package) for package in _PACKAGES},
-    }
+    packages = {package: importlib.metadata.version(package) for package in _PACKAGES}
+    return {"python": platform.python_version(), **packages}
 
 
 def _git_commit() -> str | None:

@@ -7,6 +7,7 @@ from data.errors import UsageError, did_you_mean, near_names
 from data.settings import Parameter, Setting
 from optimization.study import formatting
 
+_CONDITIONS = {True: "belongs to --{}: give both, or neither", False: "conflicts with --{}: leave one out"}
 _MOST_VALUES = 4  # If a condition allows more values, it lists the excluded values instead, provided these are fewer.
 
 
@@ -134,9 +135,8 @@ class Settings(Mapping[str, Any]):
         Raises:
           UsageError: See `converted`. This also applies to values that are not used because the user set the setting.
         """
-        return self.replace(
-            **{name: value for name, value in self.converted(defaults).items() if name not in self.set_by_user}
-        )
+        applied = {name: value for name, value in self.converted(defaults).items() if name not in self.set_by_user}
+        return self.replace(**applied)
 
     def default(self, name: str) -> Any:
         """Value that a setting has if the user does not set it; None if the setting is not declared."""
@@ -151,10 +151,7 @@ class Settings(Mapping[str, Any]):
             value = self[flag]
             if isinstance(values, bool):
                 if (value is not None and value is not False) != values:
-                    belongs = (
-                        "belongs to --{}: give both, or neither" if values else "conflicts with --{}: leave one out"
-                    )
-                    errors[flag] = f"--{name} {belongs.format(flag)}."
+                    errors[flag] = f"--{name} {_CONDITIONS[values].format(flag)}."
             elif set(values).isdisjoint(formatting.words(value)):
                 chosen = ", ".join(formatting.words(value)) or "its default"
                 error = f"does not belong to --{flag}={chosen}"

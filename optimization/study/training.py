@@ -104,9 +104,8 @@ class TrainingRounds(runner.Rounds):
             return measure(model.forward(weights, models.dense(features)), labels)
 
         signature = [model.specs, *self._specs]
-        return self._cached(
-            ("evaluation", measure), lambda: tf.function(evaluate, input_signature=signature, autograph=False)
-        )
+        build = functools.partial(tf.function, evaluate, input_signature=signature, autograph=False)
+        return self._cached(("evaluation", measure), build)
 
     def _load(self, ids: np.ndarray) -> list[clients.Examples]:
         return [self._clients.load(int(client)) for client in ids]
