@@ -161,7 +161,7 @@ def _configurations_of(table: Mapping[str, Any], small: Mapping[str, Any] | None
         # The last value of a flag counts: an axis overrides the shared flags, and the small scale overrides both.
         flags = [table.get("flags", ""), *(axis[word] for axis, word in zip(axes, words, strict=True))]
         flags += [of_scale["flags"], *(of_scale["own"].get(word, "") for word in words)]
-        tried = next((sweeps[key] for key in (label, *words, "*") if key in sweeps), {})
+        tried: Mapping[str, Any] = next((sweeps[key] for key in (label, *words, "*") if key in sweeps), {})
         searched = tuple(f"{flag}={';'.join(map(as_text, some))}" for flag, some in tried.items())
         configurations.append(Configuration(label, words, _arguments(flags, table), searched, None if tried else grid))
     configurations += [

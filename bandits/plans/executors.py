@@ -227,7 +227,7 @@ class _Process:
     def __init__(self, cores: set[int]):
         self.cores = cores
         paths = os.pathsep.join(filter(None, sys.path))
-        self.process = subprocess.Popen(
+        self.process: Any = subprocess.Popen(
             [sys.executable, "-m", "scripts.grid_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
