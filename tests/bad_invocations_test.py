@@ -14,7 +14,6 @@ import pickle
 import re
 import shlex
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -215,11 +214,6 @@ def _module(program: str) -> str:
     return (studies.STUDIES | _OTHERS).get(program, f"scripts.{program}")
 
 
-def _binary(program: str) -> types.ModuleType:
-    module = importlib.import_module(_module(program))
-    return importlib.import_module(f"{module.__name__}.__main__") if hasattr(module, "__path__") else module
-
-
 @pytest.mark.parametrize(("program", "flags", "named"), _table())
 def test_a_bad_invocation_is_answered_with(folder, program, flags, named):
     before = _contents(folder)
@@ -227,7 +221,9 @@ def test_a_bad_invocation_is_answered_with(folder, program, flags, named):
         module = studies.STUDIES[program]
         flag_set, play = studies.flag_set(module), functools.partial(studies.program, module)
     else:
-        script = _binary(program)
+        script = importlib.import_module(_module(program))
+        if hasattr(script, "__path__"):
+            script = importlib.import_module(f"{script.__name__}.__main__")
         flag_set, play = script.define(), script.program
     with pytest.raises(UsageError) as caught:
         play(flag_set.parse([program, *shlex.split(flags)]))

@@ -36,8 +36,7 @@ def test_a_folders_library_names_the_folders_that_it_imports(folder):
     rules = _rules(folder)
     (library,) = [rule for kind, rule in rules if kind in ("py_library", "py_binary") and rule["srcs"] == ["*.py"]]
     assert library["name"] == folder.rpartition("/")[2]
-    named = {label.removeprefix("//") for label in library.get("deps", ())}
-    assert named >= imported_folders(folder)
+    assert {label.removeprefix("//") for label in library.get("deps", ())} >= imported_folders(folder)
 
 
 def test_every_program_is_a_target():
@@ -69,5 +68,4 @@ def test_continuous_integration_names_targets_that_exist():
     for package, name in re.findall(r"//([\w/]+):(\w+)", (ROOT / ".ci/run").read_text()):
         names = {rule["name"] for _, rule in _rules(package) if "name" in rule}
         assert name.removesuffix("_slow") in names
-    executed = set(re.findall(r"run_program //[\w/]+:(\w+)", (ROOT / ".ci/run").read_text()))
-    assert executed == set(studies.STUDIES)
+    assert set(re.findall(r"run_program //[\w/]+:(\w+)", (ROOT / ".ci/run").read_text())) == set(studies.STUDIES)

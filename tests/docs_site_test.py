@@ -18,6 +18,5 @@ _SPEC.loader.exec_module(keywords)
 
 @pytest.mark.parametrize("package", [bandits, ads])
 def test_the_site_lists_each_keyword_of_a_study(package):
-    text = keywords.markdown(package.__name__)
-    listed = re.findall(r"^- \*\*`(\w+)`\*\*: \S", text, re.MULTILINE)
+    listed = re.findall(r"^- \*\*`(\w+)`\*\*: \S", keywords.markdown(package.__name__), re.MULTILINE)
     assert set(listed) == set(inspect.signature(package.run).parameters)

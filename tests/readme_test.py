@@ -176,8 +176,7 @@ def _check_data_file(settings: Mapping[str, Any]) -> None:
 
 @functools.cache
 def _all_flags() -> set[str]:
-    modules = [*studies.STUDIES.values()]
-    sets = [studies.flag_set(module) for module in modules]
+    sets = [studies.flag_set(module) for module in studies.STUDIES.values()]
     for room in ("scripts", "data"):
         for path in sorted((ROOT / room).rglob("*.py")):
             if "cli.main(" in path.read_text():
@@ -283,8 +282,7 @@ def test_the_readmes_commands_run_as_they_stand_from_top_to_bottom(checkout):
 def test_a_page_with_all_tables_is_made_from_the_records(tmp_path):
     (tmp_path / "evidence").symlink_to(ROOT / "docs" / "evidence")
     assert reproduce.write_page(tmp_path / "results.md") == 0
-    text = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert text.count("\n### ") >= 25
+    assert (tmp_path / "results.md").read_text(encoding="utf-8").count("\n### ") >= 25
 
 
 @pytest.mark.parametrize("count", [2, pytest.param(None, marks=pytest.mark.slow)])

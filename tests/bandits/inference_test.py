@@ -48,8 +48,7 @@ def test_between_two_environments_rewards_are_a_mixture():
 
 def test_rewards_of_a_label_are_its_row_and_those_of_several_add_up():
     matrix = np.array([[1.0, 0.5, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 5.0]], np.float32)
-    found = process.reward_vectors(tf.constant([1, 0]), matrix)
-    np.testing.assert_array_equal(found, [[0, 2, 0], [1, 0.5, 0]])
+    np.testing.assert_array_equal(process.reward_vectors(tf.constant([1, 0]), matrix), [[0, 2, 0], [1, 0.5, 0]])
     several = process.reward_vectors(tf.constant([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]), matrix)
     np.testing.assert_array_equal(several, [[1, 0.5, 5], [0, 0, 0]])
 

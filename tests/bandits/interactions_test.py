@@ -27,8 +27,7 @@ play = whole_runs.player("--log_interactions", *SMALL)
 def check_agrees(run: pathlib.Path) -> interaction_log.InteractionLog:
     """Asserts that a log's sums are those of the rounds; returns it as the rounds count it."""
     log = interaction_log.read(sorted((run / "interactions").iterdir()))
-    rows = pd.read_csv(run / "metrics.csv").set_index("round_num")
-    for round_num, row in rows.iterrows():
+    for round_num, row in pd.read_csv(run / "metrics.csv").set_index("round_num").iterrows():
         here = log.rounds == round_num
         assert here.sum() == row[metrics.EXAMPLES]
         if here.any():
@@ -117,8 +116,7 @@ def test_logs_agree_with_rounds_of_every_kind(tmp_path, arguments):
     check_agrees(run)
     assert not (run / "init" / "interactions").exists()
     found = interactions.read_run(run).with_contexts()
-    target = deployed_policies.probabilities(found)
-    played = target[np.arange(len(found.log)), found.log.actions]
+    played = deployed_policies.probabilities(found)[np.arange(len(found.log)), found.log.actions]
     np.testing.assert_allclose(played, found.log.propensities, rtol=2e-4)
 
 
@@ -137,8 +135,7 @@ def test_a_private_run_says_that_its_log_is_not_protected(tmp_path, capfd):
     assert interactions.IN_WORDS in privacy["mechanism"]["apart_from"]
     assert any(interactions.IN_WORDS in words for words in privacy["epsilon_assumes"])
     assert interactions.IN_WORDS in privacy["summary"]
-    output = capfd.readouterr().out
-    assert "Keep them secret" in output
+    assert "Keep them secret" in capfd.readouterr().out
     assert (run / "interactions").stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in (run / "interactions").iterdir())
 

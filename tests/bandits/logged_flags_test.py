@@ -117,8 +117,7 @@ def test_later_rows_are_those_of_clients_seen_in_training_and_the_run_says_so(tm
     noise = ("--aggregator_type=dpsgd", "--noise_multiplier=1", "--clip_norm=0.1", "--total_rounds=2")
     argv = [f"--data_file={tmp_path}/log.csv", *columns, *time, *noise, f"--learn_from={learn_from}"]
     _play(tmp_path, tmp_path, *argv)
-    printed = capfd.readouterr().out
-    assert "of 20 clients, 20 of them seen in training" in printed
+    assert "of 20 clients, 20 of them seen in training" in capfd.readouterr().out
     folder = tmp_path / "run"
     assert not (folder / run_folder.CLIENT_REWARDS_FILE).exists()
     revealed = " ".join(json.loads((folder / "privacy.json").read_text())["epsilon_assumes"])

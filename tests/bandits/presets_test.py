@@ -45,8 +45,7 @@ def test_a_preset_has_the_numbers_of_its_table(table, strategy):
     settings = resolve(f"--preset={table}_{strategy}")
     rates, temperature, (mu, gamma) = TABLES[table]
     assert settings.bandits_type.removesuffix("_unweight") == strategy
-    rate = rates[STRATEGIES.index(strategy)]
-    assert (settings.server_learning_rate, settings.client_learning_rate) == rate
+    assert (settings.server_learning_rate, settings.client_learning_rate) == rates[STRATEGIES.index(strategy)]
     of_softmax, of_falcon = {"temperature": temperature}, {"mu": mu, "gamma": gamma}
     exploration = {"softmax": of_softmax, "falcon": of_falcon, "greedy": {}, "epsilon_greedy": {"epsilon": 0.05}}
     for name, value in exploration[strategy].items():

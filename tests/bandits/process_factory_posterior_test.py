@@ -56,8 +56,7 @@ def assert_same(found, expected, tolerance=1e-5):
 def test_with_a_wide_bandwidth_rounds_are_those_of_the_mean(tff_worker, name):
     mean = definition().build(INITIAL)
     expected, reported = play(lambda _: mean, [cohort()] * 3)
-    wide = rounds(f"--model_aggregation={name}", "--bandwidth_scale=1e9")
-    found, again = play(wide, [cohort()] * 3)
+    found, again = play(rounds(f"--model_aggregation={name}", "--bandwidth_scale=1e9"), [cohort()] * 3)
     for part in ("weights", "deployed", "optimizer", "round_num"):
         assert_same(getattr(found, part), getattr(expected, part))
     assert_same(*([one._replace(aggregator=()) for one in metrics] for metrics in (again, reported)))

@@ -83,8 +83,7 @@ def log_by_hand(client: process.ClientInput, deployed, policy):
     probabilities = policy(tf.constant(predicted)).numpy()
     draw = tf.random.stateless_categorical(np.log(probabilities), 1, client.keys.cache, tf.int32)
     action = draw.numpy()[:, 0]
-    rows = np.arange(len(action))
-    return action, REWARDS[client.labels, action], probabilities[rows, action]
+    return action, REWARDS[client.labels, action], probabilities[np.arange(len(action)), action]
 
 
 def batches_of(count, key, epochs):

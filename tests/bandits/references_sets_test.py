@@ -30,8 +30,7 @@ def log(folder):
 
 def policies_of(folder, file: str, **columns) -> tuple[references.References, int]:
     kind = columns.pop("task_type", "tabular")
-    options = TaskOptions(kind, data_file=str(folder / file), client_column="who", **columns)
-    task = registry.load(options)
+    task = registry.load(TaskOptions(kind, data_file=str(folder / file), client_column="who", **columns))
     return references.simple_policies(task, task.rewards["exact"]), task
 
 

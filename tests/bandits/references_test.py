@@ -19,8 +19,7 @@ from tests.bandits.whole_runs import options_of
 def _context_of_two_actions(tmp_path, count=2000):
     """A table whose right action is b where x > 0, and otherwise a; a is right in two thirds of the rows."""
     draw = np.random.default_rng(0)
-    x = draw.uniform(-2, 1, count).round(3)
-    frame = pd.DataFrame({"who": np.arange(count) % 40, "x": x})
+    frame = pd.DataFrame({"who": np.arange(count) % 40, "x": draw.uniform(-2, 1, count).round(3)})
     return draw, frame, tmp_path / "data.csv"
 
 

@@ -60,8 +60,7 @@ def test_a_reset_restores_the_first_state_but_not_the_deployed_model():
 
 
 def test_pooled_clients_upload_their_logs_and_download_one_model():
-    cohort = [_participation(3), _participation(5)]
-    _, row = round_parts.Payloads(100, None).after((), _ended(cohort))
+    _, row = round_parts.Payloads(100, None).after((), _ended([_participation(3), _participation(5)]))
     # A context of 8 bytes; action, reward and propensity of 4 bytes each.
     assert row == {metrics.BYTES_DOWN: 2 * 100, metrics.BYTES_UP: 8 * (8 + 3 * 4)}
 

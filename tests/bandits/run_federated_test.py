@@ -252,8 +252,7 @@ def test_learned_bounds_are_the_same_in_all_starts_and_are_recorded(tmp_path, ca
     assert f"rewards of {low:g} to {high:g} (learned" in announced
     assert 1000 - 250 < low < 1000 < 1250 < high < 1250 + 250
     assert play(tmp_path, *flags, "--total_rounds=4") == run  # Other bounds would be refused.
-    whole = play(tmp_path / "whole", *flags, "--total_rounds=4")
-    whole_runs.assert_same(run, whole)
+    whole_runs.assert_same(run, play(tmp_path / "whole", *flags, "--total_rounds=4"))
 
 
 def test_noise_needs_declared_bounds_of_rewards(tmp_path):

@@ -66,8 +66,7 @@ def test_a_dictionary_is_recorded_and_continued_with_equal_data_only(users, fold
     where = {"root_output_dir": folder, "clients_per_round": 4, "bandits_deploy_freq": 2}
     own = bandits.run(data=users.make(30), total_rounds=2, **where)
     assert own.folder.name == "own_scratch_softmax_dict"
-    config = json.loads((own.folder / "config.json").read_text())
-    assert config["data_report"] == {
+    assert json.loads((own.folder / "config.json").read_text())["data_report"] == {
         "clients": 24,
         "held_out_clients": 6,
         "form": "features float64 (3,), class indices",

@@ -55,8 +55,7 @@ def test_the_round_of_a_reset_starts_from_the_first_state_and_keeps_the_rest(tff
     [("loss", metrics.LOSS, 1, ()), ("reward", metrics.ROUND_REWARD, -1, ("--bandits_type=uniform",))],
 )
 def test_rounds_are_reset_where_their_losses_or_rewards_say(tmp_path, capsys, watched, column, sign, more):
-    run = play(tmp_path, "--reset=model", f"--reset_watch={watched}", *EAGER, "--total_rounds=12", *more)
-    rows = table(run)
+    rows = table(play(tmp_path, "--reset=model", f"--reset_watch={watched}", *EAGER, "--total_rounds=12", *more))
     reset = resets.Reset("model", resets.PAGE_HINKLEY, warmup=2, threshold=0.0001)
     watch, losses, expected = resets.Watch(reset), reset.no_losses(), []
     for loss in sign * rows[column]:
@@ -78,8 +77,7 @@ def test_without_resets_and_with_none_that_comes_a_run_is_the_same(tmp_path):
     plain = play(tmp_path / "plain")
     assert table(plain)[metrics.RESET].isna().all()
     assert_same(play(tmp_path / "none", "--reset=none"), plain)
-    patient = play(tmp_path / "patient", "--reset=model", "--page_hinkley_threshold=1000")
-    rows = table(patient)
+    rows = table(play(tmp_path / "patient", "--reset=model", "--page_hinkley_threshold=1000"))
     assert rows[metrics.RESET].tolist() == [0] * 6
     pd.testing.assert_frame_equal(
         rows.drop(columns=metrics.RESET), table(plain).drop(columns=metrics.RESET), check_exact=True

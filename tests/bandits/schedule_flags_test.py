@@ -32,8 +32,7 @@ def test_strategies_that_always_move_have_schedules_of_their_own():
     assert policy("--bandits_type=squarecb").schedule == schedules.Power(10.0, 0.5, False)
     assert policy("--bandits_type=epsilon_decay_ce").schedule == schedules.Power(0.2, -1 / 3, False)
     power = ("--bandits_schedule_time=interactions", "--bandits_schedule_exponent=0.25", "--max_examples_per_client=7")
-    of_interactions = policy("--bandits_type=squarecb", "--bandits_gamma=3", *power)
-    assert of_interactions.schedule == schedules.Power(3.0, 0.25, True)
+    assert policy("--bandits_type=squarecb", "--bandits_gamma=3", *power).schedule == schedules.Power(3.0, 0.25, True)
     epochs = policy("--bandits_type=falcon_epochs", "--max_examples_per_client=7", "--bandits_log_class_size=4")
     assert epochs.schedule == schedules.FalconEpochs(1.0, 4.0, 0.05, 0.0, 10)
     assert dict(epochs.parameters) == {"mu": None}

@@ -220,8 +220,7 @@ JANUARY_1_AND_3 = pd.Series(pd.to_datetime(["2023-01-01", "2023-01-03", None]))
     ids=range(16),
 )
 def test_types_of_numbers_times_and_spans_are_heeded(values):
-    frame = table_file.of_frame(pd.DataFrame({"x": values}), "the frame").frame
-    encoded = _encode(frame["x"])
+    encoded = _encode(table_file.of_frame(pd.DataFrame({"x": values}), "the frame").frame["x"])
     assert encoded.names[:2] == ["x", "x is missing"]
     assert encoded.values[:, :2].tolist() == [[-1, 0], [1, 0], [0, 1]]
 

@@ -16,8 +16,7 @@ SETS = ActionSets(tf.constant(X), tf.constant(ENTRIES), tf.constant(A))
 
 def of(name, **arguments):
     model = models.of_sets(name, {"num_contexts": CONTEXTS, "num_features": FEATURES, **arguments})
-    weights = [DRAW.normal(size=shape).astype(np.float32) for shape in model.shapes.values()]
-    return model, weights
+    return model, [DRAW.normal(size=shape).astype(np.float32) for shape in model.shapes.values()]
 
 
 def masked(scores):

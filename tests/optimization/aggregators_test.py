@@ -130,8 +130,7 @@ def test_without_noise_an_empty_cohort_leaves_the_state_and_has_no_result(tff_wo
 def test_the_trimmed_share_is_a_tenth_on_each_side_by_default(tff_worker):
     _, process = build("--aggregator_type=trimmed_mean", cohort=10)
     deltas = [tuple(np.full(shape, value, np.float32) for shape in SHAPES) for value in (*range(9), 1000.0)]
-    output = process.next(process.initialize(), deltas, [np.float32(1)] * 10)
-    for part in output.result:
+    for part in process.next(process.initialize(), deltas, [np.float32(1)] * 10).result:
         np.testing.assert_allclose(part, np.mean(range(1, 9)))
 
 

@@ -18,10 +18,6 @@ class Client(NamedTuple):
     weight: np.float32
 
 
-def squared(outputs, batch):
-    return tf.reduce_mean(tf.square(outputs - batch["targets"]))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Process(fed_avg.Process):
     @property
@@ -49,7 +45,7 @@ def play(num_rounds: int = 1, optimizer=("sgd", 1.0), **changes):
     """State and metrics after some rounds of the cohort from zero weights."""
     fields = {
         "model": models.Model({"w": (2,)}, lambda weights, features: tf.linalg.matvec(features, weights[0])),
-        "loss": squared,
+        "loss": lambda outputs, batch: tf.reduce_mean(tf.square(outputs - batch["targets"])),
         "local_work": client_work.LocalSgd(0.25, 4, epochs=1),
         "aggregator": tff.aggregators.MeanFactory(),
         "server_optimizer": fed_avg.server_optimizer(options.ServerOptimizer(*optimizer)),
@@ -73,8 +69,7 @@ def test_a_round_is_the_mean_weighted_by_the_clients_weights(tff_worker):
 
 
 def test_adam_at_the_server_takes_the_negative_mean_as_its_gradient(tff_worker):
-    equal = tff.aggregators.as_weighted_aggregator(MEAN)
-    state, _ = play(2, ("adam", 0.1), aggregator=equal)
+    state, _ = play(2, ("adam", 0.1), aggregator=tff.aggregators.as_weighted_aggregator(MEAN))
     weights, first, second = np.zeros(2), np.zeros(2), np.zeros(2)
     for step in (1, 2):
         gradient = np.array([weights[0] - 2, weights[1] + 3]) * 0.5 / 2

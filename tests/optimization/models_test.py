@@ -151,10 +151,6 @@ def test_initial_kernels_fill_glorots_interval_and_are_a_function_of_the_seed(he
         assert not weights[2 * place + 1].any()
 
 
-def _widened(model: models.Model) -> dict[str, tuple[int, ...]]:
-    return {name: (*shape[:-1], 2 * shape[-1]) for name, shape in list(model.shapes.items())[-2:]}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*MODELS, *RESNETS, "posts"])
 def test_the_last_layer_makes_outputs_of_the_bodys_and_a_head_the_outputs_of_its_own(name):
@@ -168,7 +164,8 @@ def test_the_last_layer_makes_outputs_of_the_bodys_and_a_head_the_outputs_of_its
     ensemble = models.with_heads(model, 2)
     by_head = outputs.reshape(len(outputs), 2, -1)
     np.testing.assert_array_equal(ensemble.forward(weights, features), by_head)
-    copies = models.with_heads(dataclasses.replace(model, shapes=model.shapes | _widened(model)), 2)
+    widened = {name: (*shape[:-1], 2 * shape[-1]) for name, shape in list(model.shapes.items())[-2:]}
+    copies = models.with_heads(dataclasses.replace(model, shapes=model.shapes | widened), 2)
     same = copies.forward(models.with_copies(weights, 2), features)
     np.testing.assert_allclose(same, np.repeat(outputs[:, np.newaxis], 2, axis=1), rtol=1e-5, atol=1e-5)
     if ensemble.training and not model.training:

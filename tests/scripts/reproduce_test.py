@@ -62,8 +62,7 @@ def test_what_is_finished_is_reported_while_the_rest_is_left(reproduce_figure, t
     kept.mkdir()
     assert reproduce_figure(toy_figure(), "--repeat=2", "--report_only", f"--records={kept}") == 0
     assert "2 runs of f1 are not finished." in capfd.readouterr().out
-    table = pd.read_csv(kept / "paper" / "f1.csv")
-    assert table[["arm", "seed"]].to_numpy().tolist() == [["near", 0], ["far", 0]]
+    assert pd.read_csv(kept / "paper" / "f1.csv")[["arm", "seed"]].to_numpy().tolist() == [["near", 0], ["far", 0]]
 
 
 def test_the_paper_s_scale_says_first_how_long_it_takes(reproduce_figure, tmp_path, capfd):

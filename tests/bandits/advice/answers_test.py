@@ -260,17 +260,14 @@ def test_each_epsilon_has_its_cost_and_its_guarantee():
         assert answers.privacy(_context(_findings(BETTER, why_no_noise=why))) == f"Not run: {printed}."
 
 
-def _references(gain: Interval) -> References:
-    rewards = {FIXED: Interval(0.5, 0.4, 0.6, 9), LINEAR: Interval(0.7, 0.6, 0.8, 9)}
-    return References(rewards, gain, (0.1, 0.7))
-
-
 @pytest.mark.parametrize("points", [16, 1])
 @pytest.mark.parametrize(("low", "is_learned"), [(0.5, True), (-0.1, False)])
 def test_the_data_is_learned_without_acting_if_a_linear_model_earns_more_than_uniform(points, low, is_learned):
     found = dataclasses.replace(_findings(AS_UNIFORM), searched={GREEDY: _results(GREEDY, {1000: 0.2, 1001: 0.4})})
     plan = dataclasses.replace(FULL, points=points)
-    context = _context(found, plan, references=_references(Interval(0.6, low, 1.2 - low, 9)))
+    rewards = {FIXED: Interval(0.5, 0.4, 0.6, 9), LINEAR: Interval(0.7, 0.6, 0.8, 9)}
+    references = References(rewards, Interval(0.6, low, 1.2 - low, 9), (0.1, 0.7))
+    context = _context(found, plan, references=references)
     answer, simple = map(answers.write(context).get, ("strategy", "references"))
     assert simple.startswith("On held-out clients: the best fixed action 0.50 (95% CI 0.40 to 0.60) and a linear")
     assert "Held-out rewards: best model 0.3, central linear model 0.7, uniform policy 0.1." in answer

@@ -16,8 +16,7 @@ _SPREAD = 0.25  # Of what a client adds to all its rewards.
 
 
 def _log(generator, predictions):
-    sizes = 3 + generator.integers(15, size=_CLIENTS)
-    clients = np.repeat(np.arange(_CLIENTS, dtype=np.int32), sizes)
+    clients = np.repeat(np.arange(_CLIENTS, dtype=np.int32), 3 + generator.integers(15, size=_CLIENTS))
     leanings = generator.integers(3, size=_CLIENTS)[clients]
     added = generator.normal(0, _SPREAD, size=_CLIENTS)[clients]
     actions = (generator.random(len(clients))[:, None] > np.cumsum(_LOGGING[leanings], axis=1)).sum(axis=1)

@@ -68,11 +68,6 @@ def open_bandit(shared_data):
     return logs
 
 
-def _of_frame(frame, target):
-    columns = (frame[name].to_numpy() for name in ("client", "item_id", "click", "propensity_score"))
-    return terms_of_rows(*columns, target)
-
-
 @pytest.mark.parametrize(
     ("log", "clicks", "clients", "expected"),
     [
@@ -88,7 +83,8 @@ def test_open_bandits_small_sample(open_bandit, log, clicks, clients, expected):
         shares = pd.crosstab(open_bandit["bts"].position, open_bandit["bts"].item_id, normalize="index")
         shares = shares.reindex(columns=range(80), fill_value=0.0)
         target = shares.to_numpy()[frame.position.to_numpy() - 1, frame.item_id]
-    rows = _of_frame(frame, target)
+    columns = (frame[name].to_numpy() for name in ("client", "item_id", "click", "propensity_score"))
+    rows = terms_of_rows(*columns, target)
     values = _value(Estimator("ips"), rows), _value(Estimator("snips"), rows)
     overlap = log_checks.effective_sample_size(rows.weights), rows.weights.mean(), rows.weights.max()
     assert values + overlap == pytest.approx(expected, rel=5e-6)

@@ -71,8 +71,7 @@ def test_doubly_robust_estimates_equal_those_of_the_replica_and_the_model_learns
     found = evaluated(tmp_path / "out", f"--log={folder}/log.csv", *flags, "--policy=uniform", *_FAST)
     names = {name.partition("=")[0][2:]: name.partition("=")[2] for name in flags}
     read = log_table.read(f"{folder}/log.csv", Schema(**names, file_flag="--log"))
-    settings = evaluate_policy.define().parse(["", *_FAST])
-    by_slot = reward_models.predictions(settings, read)
+    by_slot = reward_models.predictions(evaluate_policy.define().parse(["", *_FAST]), read)
     # The log's rows are sorted by the names of clients.
     source = np.concatenate([np.flatnonzero(log.frame.who == name) for name in read.client_ids])
     predicted = np.zeros(log.offered.shape)

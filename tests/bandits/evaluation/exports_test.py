@@ -76,8 +76,7 @@ def test_a_keras_model_is_exported_as_the_same_model_by_name_is(tmp_path):
     with pytest.raises(UsageError, match="an earlier version did not save"):
         run.predict(ROWS)
     layers = [tf.keras.Input(FEATURES), tf.keras.layers.Dense(5, activation="relu"), tf.keras.layers.Dense(2)]
-    model = tf.keras.Sequential(layers)
-    (tmp_path / "run" / "architecture.json").write_text(model.to_json())
+    (tmp_path / "run" / "architecture.json").write_text(tf.keras.Sequential(layers).to_json())
     np.testing.assert_allclose(run.predict(ROWS), expected, rtol=1e-6)
     (found,) = predicted(ROWS.astype(object), run.export(tmp_path / "model"))
     assert len(found) == 4

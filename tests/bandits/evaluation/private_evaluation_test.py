@@ -55,8 +55,7 @@ def test_with_hardly_any_noise_values_are_exact_and_in_the_unit_of_the_declared_
 def test_wrong_propensities_leave_no_private_conclusion(tmp_path, capsys):
     table = write_log(tmp_path / "log.csv")
     table.assign(p=0.6 * table.p).to_csv(tmp_path / "log.csv", index=False)
-    found = _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=0.1")
-    assert found["refusal"]["name"] == "weights"
+    assert _evaluate(tmp_path, *_PRIVATE, "--noise_multiplier=0.1")["refusal"]["name"] == "weights"
     printed = capsys.readouterr().out
     assert printed.splitlines()[2].startswith("No conclusion about uniform. The mean of the policy's weights")
     assert "without --largest_weight, --max_rows_per_client, --noise_multiplier, --private, and must" in printed

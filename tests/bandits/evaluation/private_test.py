@@ -32,8 +32,7 @@ def _log(generator, clients):
     actions = (generator.random(len(names)) < _LOGGING).astype(int)
     rewards = (generator.random(len(names)) < _MEANS[leanings, actions]).astype(float)
     target = np.stack([1 - _TARGET[leanings], _TARGET[leanings]], axis=1)
-    propensities = np.where(actions, _LOGGING, 1 - _LOGGING)
-    return terms_of_rows(names, actions, rewards, propensities, target)
+    return terms_of_rows(names, actions, rewards, np.where(actions, _LOGGING, 1 - _LOGGING), target)
 
 
 def _values(rows, query, own, gauss=None):
@@ -157,8 +156,7 @@ def test_looks_add_up_and_each_model_counts_once(tmp_path):
 
 def test_noise_is_calibrated_with_what_models_spend():
     own = private.calibrated(private.mechanism(1000, 1.0), 1, 3.0, [Spent("model", _MODEL, 10)])
-    alone = private.calibrated(private.mechanism(1000, 1.0), 1, 3.0)
-    assert own.noise_multiplier > alone.noise_multiplier
+    assert own.noise_multiplier > private.calibrated(private.mechanism(1000, 1.0), 1, 3.0).noise_multiplier
     whole = dataclasses.replace(own, pretraining=_MODEL, pretraining_rounds=10)
     assert 2.99 < whole.epsilon(1) <= 3.0
     with pytest.raises(UsageError, match="--target_epsilon"):

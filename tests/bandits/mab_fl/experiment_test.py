@@ -186,12 +186,10 @@ def test_early_stopping_ends_once_every_combination_was_tried_and_the_spline_fel
 
 
 def test_a_clearly_worse_combination_is_dropped_and_its_exchanges_are_saved(tff_worker, generated):
-    arguments = ("--decision_rule=extreme_explore", "--drop_level=0.9")
-    rounds = make(*arguments, participants=generated)
+    rounds = make("--decision_rule=extreme_explore", "--drop_level=0.9", participants=generated)
     whole = make("--decision_rule=extreme_explore", participants=generated)
     progress, rows = run(rounds, 8)
-    kept = [rounds.choices[action] for action in np.flatnonzero(progress.is_kept)]
-    assert kept == ["0110"]
+    assert [rounds.choices[action] for action in np.flatnonzero(progress.is_kept)] == ["0110"]
     assert [row[metrics.TRIED] for row in rows][:3] == [3, 3, 3]
     assert rows[-1][metrics.TRIED] == 1
     # The target and each kept pair's other one get the model and send theirs; two more measure the averages.

@@ -17,14 +17,9 @@ def plan(*arguments: str):
     return frame.plan(STUDY, frame.flag_set(STUDY).parse(["run_mab_fl", *arguments]))
 
 
-def only(*arguments: str):
-    (settings,) = plan(*arguments)
-    return settings
-
-
 def test_a_threshold_is_a_number_or_a_quantile():
     for text, expected in (("-1", -1), ("0.01", 0.01), ("quantile:.50", "quantile:0.5"), ("quantile:1", "quantile:1")):
-        settings = only("--reward=binary", f"--threshold={text}")
+        (settings,) = plan("--reward=binary", f"--threshold={text}")
         assert settings.threshold == flags.options(settings).reward.threshold == expected
     parsed = frame.flag_set(STUDY).parse(["x"])  # And from a file.
     for value in (1, 0.01, "quantile:0.5"):
@@ -66,8 +61,7 @@ def test_one_setting_of_a_study_can_be_run_with_other_flags():
 
 
 def test_a_folder_records_the_target_that_the_data_fills_in(tmp_path):
-    arguments = (f"--root_output_dir={tmp_path}", "--num_rows=4000", "--repeat=2")
-    runs = frame.prepare(STUDY, plan(*arguments))
+    runs = frame.prepare(STUDY, plan(f"--root_output_dir={tmp_path}", "--num_rows=4000", "--repeat=2"))
     recorded = json.loads(runs[0].folder.config_path.read_text())["flags"]
     flags_of_run = {name: value for name, value in runs[0].settings.items() if name != "restart"}
     assert recorded == flags_of_run | {"target": "worker_2"}

@@ -19,8 +19,7 @@ def test_a_picture_names_stand_in_data(tmp_path, monkeypatch):
     assert picture.get_suptitle() == "Figure 1: a toy"
     title = picture.legends[0].get_title().get_text()
     assert title.startswith("Nobody 2020. Stand-in data, not the paper's: a toy. Bars: 95%")
-    names = [text.get_text() for text in picture.legends[0].get_texts()]
-    assert names[:2] == ["near", "far"]
+    assert [text.get_text() for text in picture.legends[0].get_texts()][:2] == ["near", "far"]
     references = tuple(dataclasses.replace(one, is_drawn=False) for one in figure.configurations)
     pictures.draw(dataclasses.replace(figure, configurations=references), {"near": finished["near"]}, tmp_path)
     assert [text.get_text() for text in drawn.pop()[0].legends[0].get_texts()][:1] == ["near"]  # Chosen alone.

@@ -23,8 +23,7 @@ def test_records_are_a_row_a_run(tmp_path):
     table = recorded(toy_figure(), "far", seed_runs, {"rate": 0.1})
     assert list(table) == ["arm", "seed", "score", "picked:rate", "rounds", "data", "commit", "machine"]
     assert table.iloc[1, :7].tolist() == ["far", 7, 0.5, 0.1, 2, "d1", "0123456789ab"]
-    again = save(toy_figure(), table, tmp_path).table
-    pd.testing.assert_frame_equal(again, table, check_dtype=False)
+    pd.testing.assert_frame_equal(save(toy_figure(), table, tmp_path).table, table, check_dtype=False)
 
 
 @pytest.mark.parametrize(("rate", "is_edge"), [(0.1, True), (0.2, False)])

@@ -48,8 +48,7 @@ def test_equivalent_command_lines_have_the_same_key_and_others_other_keys():
 
 
 def test_a_point_that_another_grid_has_named_keeps_its_folder(tmp_path):
-    grid = _build("--cache=persistent", sweeps=["clients_per_round=5,10"])
-    names = _points(grid)
+    names = _points(_build("--cache=persistent", sweeps=["clients_per_round=5,10"]))
     for name in [*names, "notes"]:
         (tmp_path / name).mkdir()
     other = _build("--clients_per_round=10", sweeps=["cache=round,persistent"])

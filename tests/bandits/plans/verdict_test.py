@@ -100,8 +100,7 @@ def test_fresh_seeds_rank_no_point():
 
 def test_points_have_verdicts_against_the_baselines(tmp_path):
     rewards = {"bandits_type=softmax": [0.49, 0.5, 0.51], "bandits_type=supervised_mse": [0.9, 0.89, 0.91]}
-    outcomes = _configurations(tmp_path, rewards)
-    ranked = sweep.rank(outcomes, smallest=False)
+    ranked = sweep.rank(_configurations(tmp_path, rewards), smallest=False)
     points = {point[0].run.point: point for several in ranked.values() for point in several}
     words = verdict.verdicts_by_point(verdict.comparable(points, tmp_path, metrics.AVERAGE_REWARD))
     assert {sweep.label(point): word for point, word in words.items()} == {

@@ -40,8 +40,7 @@ def test_a_comparison_is_paired_over_seeds_and_the_reference_can_be_chosen(read)
 
 
 def test_a_report_is_a_page_about_the_runs_alone(read, tmp_path):
-    path = bandits.report([read["softmax"]], tmp_path / "page.html", "My runs")
-    text = path.read_text()
+    text = bandits.report([read["softmax"]], tmp_path / "page.html", "My runs").read_text()
     assert "My runs" in text
     assert "softmax" in text
     assert str(read["greedy"][0].folder) not in text
@@ -50,8 +49,7 @@ def test_a_report_is_a_page_about_the_runs_alone(read, tmp_path):
 
 
 def test_a_plot_has_the_chosen_band(read):
-    figure = bandits.plot([read["greedy"], read["softmax"][0]], metrics.ROUND_REWARD, band="ci")
-    (axes,) = figure.axes
+    (axes,) = bandits.plot([read["greedy"], read["softmax"][0]], metrics.ROUND_REWARD, band="ci").axes
     assert [line.get_ydata()[0] for line in axes.lines][:2] == pytest.approx([0.375, 0.5])
     heights = axes.collections[0].get_paths()[0].vertices[:, 1]
     expected = stats.t.interval(0.95, 2, 0.375, 0.125 / 3**0.5)

@@ -74,8 +74,7 @@ def test_baselines_that_differ_by_seed_are_paired_by_seed():
 def test_a_bound_of_a_sample_has_an_error_and_is_unknown_without_one():
     sample = {"chance": 0.1, "chance_error": 0.02, "constant": 0.2, "clients": 2000, "population": 3000}
     found = [_run(bounds={"participating": sample}), _run(seed=1, bounds={"participating": sample})]
-    known = baselines.recorded(found, metrics.ROUND_REWARD)
-    assert known == {UNIFORM: ReferenceValue(str(UNIFORM), 0.1, 0.02, 2000)}
+    assert baselines.recorded(found, metrics.ROUND_REWARD) == {UNIFORM: ReferenceValue(str(UNIFORM), 0.1, 0.02, 2000)}
     exact = [_run(bounds={"participating": sample | {"chance_error": 1e-18}})]
     assert baselines.recorded(exact, metrics.ROUND_REWARD)[UNIFORM] == ReferenceValue(str(UNIFORM), 0.1)
 

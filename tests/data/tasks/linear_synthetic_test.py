@@ -27,8 +27,7 @@ def test_rewards_are_linear_in_the_features_of_actions():
 def test_sets_have_the_asked_sizes_and_clients_are_the_same_whenever_they_are_loaded():
     task = load(smallest_set=2, context_features=2)
     one, again = task.clients.load(1), task.clients.load(1)
-    sizes = (one.features.entries >= 0).sum(axis=1)
-    assert set(sizes) == {2, 3, 4, 5, 6}
+    assert set((one.features.entries >= 0).sum(axis=1)) == {2, 3, 4, 5, 6}
     assert (one.labels[one.features.entries < 0] == 0).all()
     for first, second in zip(clients.arrays(one.features), clients.arrays(again.features), strict=True):
         np.testing.assert_array_equal(first, second)

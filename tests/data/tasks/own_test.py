@@ -68,8 +68,7 @@ def test_eval_data_is_held_out_and_may_have_the_largest_label_or_no_examples():
     task = opened(population(2), {1: client(1, actions=4), 2: client(2)})
     assert (task.clients.client_ids, task.held_out.client_ids) == (["a", "b"], ["1", "2"])
     assert (task.num_actions, task.report["examples"]) == (4, 8)
-    without = opened(population(b=client(0, count=0)), {"z": client(0)})
-    assert without.clients.load(1).features.shape == (0, 2)
+    assert opened(population(b=client(0, count=0)), {"z": client(0)}).clients.load(1).features.shape == (0, 2)
 
 
 def test_names_of_actions_are_those_of_the_setting():

@@ -42,10 +42,8 @@ def test_a_tables_participants_are_a_columns_values_and_rows_are_split_within_ea
     participants = _load("tabular", data_file=path, client_column="place", label_column="grade")
     assert participants.names == ("north", "south")
     # 5 of 10 and 10 of 20 rows have grade 2, which with grade 1 makes class 1: 7 and 15 rows.
-    sizes = [[len(part.labels) for part in silo] for silo in participants.silos]
-    positives = [[int(part.labels.sum()) for part in silo] for silo in participants.silos]
-    assert positives == [[1, 3, 3], [3, 5, 7]]
-    assert sizes == [[2, 4, 4], [4, 6, 10]]
+    assert [[int(part.labels.sum()) for part in silo] for silo in participants.silos] == [[1, 3, 3], [3, 5, 7]]
+    assert [[len(part.labels) for part in silo] for silo in participants.silos] == [[2, 4, 4], [4, 6, 10]]
     ages = np.concatenate([silo.train.features[:, 0] for silo in participants.silos])
     np.testing.assert_allclose([ages.mean(), ages.std()], [0, 1], atol=1e-6)
 

@@ -51,5 +51,4 @@ def test_labels_are_those_of_a_linear_model_of_each_client():
     from sklearn.linear_model import LogisticRegression
 
     features, labels = next(client for client in whole(30, 1.0, 1.0) if 200 < len(client[1]) < 600)
-    model = LogisticRegression(C=1e4, max_iter=2000).fit(features, labels)
-    assert model.score(features, labels) > 0.99
+    assert LogisticRegression(C=1e4, max_iter=2000).fit(features, labels).score(features, labels) > 0.99

@@ -41,6 +41,5 @@ def test_normal_models_have_no_excess_distance_whatever_their_number(count):
 def test_a_parameter_without_spread_has_no_statistics():
     models = _models()
     models[:, 3] = 0.1
-    found = diagnostics.normality(models)
-    for values in found:
+    for values in diagnostics.normality(models):
         assert np.flatnonzero(np.isnan(values)).tolist() == [3]

@@ -34,8 +34,7 @@ def test_a_preset_s_burn_in_is_shortened_with_its_rounds(algorithm, arguments, b
 
 
 def test_a_shortened_burn_in_is_announced_and_the_user_s_own_is_not_shortened():
-    short = resolve("--preset=mnist_alpha_1", "--algorithm=fedpa", "--total_rounds=3")
-    assert list(STUDY.notes(short)) == [
+    assert list(STUDY.notes(resolve("--preset=mnist_alpha_1", "--algorithm=fedpa", "--total_rounds=3"))) == [
         "--burn_in_rounds is 1, not 25 as in --preset=mnist_alpha_1: it is shortened in proportion to --total_rounds=3."
     ]
     for others in (("--algorithm=fedpa",), ("--algorithm=fedavg", "--total_rounds=3")):

@@ -38,8 +38,7 @@ def test_the_memory_of_a_state_is_never_changed():
     states = [noise.initial_state(())]
     for _ in range(4):
         states.append(noise.next(states[-1])[1])
-    again = noise.next(states[2])[1]
-    np.testing.assert_array_equal(again.memory, states[3].memory)
+    np.testing.assert_array_equal(noise.next(states[2])[1].memory, states[3].memory)
 
 
 def _amplified(groups: int, **values) -> Mechanism:
@@ -115,8 +114,7 @@ def test_the_numerical_privacy_loss_of_four_rounds_is_that_of_the_accountant(noi
 
 @pytest.mark.slow
 def test_compared_bands_reach_the_epsilon_and_the_best_lies_inside_the_grid():
-    start = _amplified(1, **STUDY)
-    choices = calibration.compare_bands(start, 1600, 3.0)
+    choices = calibration.compare_bands(_amplified(1, **STUDY), 1600, 3.0)
     best = min(choices, key=lambda one: one.prefix_noise(1600))
     assert choices[0].bands < best.bands < choices[-1].bands
     for one in choices:

@@ -52,10 +52,6 @@ def only_a_sum(clients):
     return tff.federated_sum(clients)
 
 
-def identity(size: int) -> tff.Computation:
-    return tff.federated_computation(lambda value: value, tff.FederatedType((np.int32, (size,)), tff.SERVER))
-
-
 @pytest.fixture
 def worker() -> Notes:
     return Notes()
@@ -83,7 +79,9 @@ def disposed(worker) -> list[str]:
 def test_an_executor_with_many_computations_is_replaced(execute, worker, monkeypatch):
     monkeypatch.setattr(executor, "_MOST_COMPUTATIONS", 2)
     for size in (1, 2, 1):
-        execute(identity(size), np.zeros(size, np.int32), answer=np.zeros(size, np.int32))
+        type_spec = tff.FederatedType((np.int32, (size,)), tff.SERVER)
+        identity = tff.federated_computation(lambda value: value, type_spec)
+        execute(identity, np.zeros(size, np.int32), answer=np.zeros(size, np.int32))
     assert len(worker.requests["get_executor"]) == 2
     assert [request.executor.id for request in worker.requests["dispose_executor"]] == ["get_executor 1"]
 
@@ -91,8 +89,7 @@ def test_an_executor_with_many_computations_is_replaced(execute, worker, monkeyp
 def test_each_cohort_size_has_its_executor_to_which_a_computation_is_sent_once(execute, worker):
     for cohort in ([1, 2], [1, 2, 3], [3, 4]):
         execute(only_a_sum, cohort, answer=np.int32(3))
-    sizes = [request.cardinalities[0].cardinality for request in worker.requests["get_executor"]]
-    assert sizes == [2, 3]
+    assert [request.cardinalities[0].cardinality for request in worker.requests["get_executor"]] == [2, 3]
     sent = [request.value.WhichOneof("value") for request in worker.requests["create_value"]]
     assert sent == [*["computation", "federated"] * 2, "federated"]
     calls = worker.requests["create_call"]

@@ -90,8 +90,7 @@ def test_bytes_pass_both_ways(start):
 
 def test_only_this_user_can_open_the_socket(start):
     path = start().path
-    modes = [stat.S_IMODE(os.stat(place).st_mode) for place in (path, os.path.dirname(path))]
-    assert modes == [0o600, 0o700]
+    assert [stat.S_IMODE(os.stat(place).st_mode) for place in (path, os.path.dirname(path))] == [0o600, 0o700]
 
 
 def test_the_command_outlives_the_thread_that_started_it(start):

@@ -67,14 +67,9 @@ def is_private(name: str) -> bool:
 
 @pytest.mark.slow
 def test_only_one_module_imports_what_is_private_and_all_of_it_is_tested():
-    found = {path for path, module in nodes().items() if any(map(is_private, imports(module)))}
-    assert found == {PRIVATE}
+    assert {path for path, module in nodes().items() if any(map(is_private, imports(module)))} == {PRIVATE}
     private = {name for name in imports(nodes()[PRIVATE]) if is_private(name)}
     assert private == {CALLS, *(path.rpartition(".")[0] for path in FUNCTIONS)}
-
-
-def is_of(node: ast.Attribute, name: str) -> bool:
-    return isinstance(node.value, ast.Name) and node.value.id == name
 
 
 @pytest.mark.slow
@@ -83,7 +78,9 @@ def test_only_one_module_uses_private_attributes_of_others():
     attributes = [(path, node) for path, node in pairs if isinstance(node, ast.Attribute)]
     own = {node.name for _, node in pairs if isinstance(node, ast.ClassDef | ast.FunctionDef)}
     own |= {node.id for _, node in pairs if isinstance(node, ast.Name)}
-    own |= {node.attr for _, node in attributes if is_of(node, "self") and isinstance(node.ctx, ast.Store)}
+    own |= {
+        node.attr for _, node in attributes if ast.unparse(node.value) == "self" and isinstance(node.ctx, ast.Store)
+    }
     others = {(path, node.attr) for path, node in attributes if node.attr not in own | DOCUMENTED}
     used = {(path, name) for path, name in others if name.startswith("_") and not name.endswith("__")}
     assert used == {(PRIVATE, name) for name in {*".".join(SUMS).split("."), *PARAMETERS}}

@@ -42,8 +42,7 @@ def test_a_client_of_several_labels_has_the_zone_of_the_most_frequent():
     population = clients.ArrayClients(
         clients.Examples(np.zeros((3, 1), np.float32), labels), np.array([0, 0, 1]), ["0", "1"]
     )
-    by_labels = Availability("diurnal", day=8, time_zones=3, by_labels=True)
-    assert by_labels.zones(population, 3).tolist() == [2, 0]
+    assert Availability("diurnal", day=8, time_zones=3, by_labels=True).zones(population, 3).tolist() == [2, 0]
 
 
 def test_random_zones_are_independent_of_the_data():

@@ -29,9 +29,8 @@ def losses(values) -> LocalLosses:
 
 
 def observe(selector, state, reports):
-    ids = np.array(list(reports), int)
     values = np.array(list(reports.values()), float).reshape(-1, 2)
-    return selector.observe(state, ids, LocalLosses(values[:, 0], values[:, 1]))
+    return selector.observe(state, np.array(list(reports), int), LocalLosses(values[:, 0], values[:, 1]))
 
 
 def choose(selector, state, draw):

@@ -16,8 +16,7 @@ def test_curves_have_a_panel_for_each_metric_and_one_legend():
     tables = {"a": [_table(1.0, 2.0, deployed=[2]), _table(3.0, 4.0)], "b": [_table(0.0, 1.0)]}
     figure = panels.draw(tables, {"score": "Score", "loss": "Loss"}, marks="deployed")
     assert [axes.get_ylabel() for axes in figure.axes] == ["Score", "Loss"]
-    names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert sorted(names) == ["a", "b", "deployed"]
+    assert sorted(text.get_text() for text in figure.legends[0].get_texts()) == ["a", "b", "deployed"]
     assert figure.legends[0].get_title().get_text() == f"Bars: {curves.BANDS['ci']}."
     mean, single = figure.axes[0].get_lines()
     mark = figure.axes[0].collections[-1]

@@ -15,8 +15,7 @@ from optimization.study import metrics, payloads
 
 @pytest.mark.parametrize("model", [models.mlp(784, (200,), 62), models.cnn(62), models.bag_of_words(10_000, 50)])
 def test_a_model_s_bytes_are_those_of_its_serialized_weights(model):
-    weights = model.initial_weights(0)
-    serialized = sum(len(tf.io.serialize_tensor(weight).numpy()) for weight in weights)
+    serialized = sum(len(tf.io.serialize_tensor(weight).numpy()) for weight in model.initial_weights(0))
     shapes = list(model.shapes.values())
     assert sum(map(math.prod, shapes)) >= 100_000
     assert payloads.of_model(shapes) == pytest.approx(serialized, rel=0.01)

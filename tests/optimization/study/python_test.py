@@ -198,8 +198,7 @@ def test_a_policy_of_ones_own_explores_is_recorded_and_continued(run, folder, ca
     _assert_close(own.metrics, run.metrics)
     assert own.folder.name == "digits_scratch_Tempered_seed_7"
     assert own.flags["policy"].startswith(f"{__name__}:Tempered(temperature=0.05) ")
-    again = bandits.run(policy=Tempered(0.05), **where)
-    pd.testing.assert_frame_equal(again.metrics, own.metrics)
+    pd.testing.assert_frame_equal(bandits.run(policy=Tempered(0.05), **where).metrics, own.metrics)
     with pytest.raises(UsageError, match=r"--policy was .*0.05.* is .*0.06"):
         bandits.run(policy=Tempered(0.06), **where)
     with pytest.raises(UsageError, match="--policy was None"):
@@ -251,8 +250,7 @@ def test_a_frame_is_a_table_like_a_file_and_continued_with_equal_rows_only(wine,
     assert f"# from Python, its table {run.flags['data_file']}" in run.command
     predicted = run.predict(wine.drop(columns=["who", "target"]))
     np.testing.assert_allclose(predicted["probability"].sum(axis=1), 1)
-    loaded = bandits.load(folder / "frame").predict(wine)
-    pd.testing.assert_frame_equal(loaded, predicted)
+    pd.testing.assert_frame_equal(bandits.load(folder / "frame").predict(wine), predicted)
     file = bandits.run(
         data_file=folder / "wine.csv", task_type="tabular", root_output_dir=folder, experiment_name="file", **COLUMNS
     )

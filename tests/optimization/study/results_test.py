@@ -27,8 +27,7 @@ def test_a_run_is_read(tmp_path):
 
 
 def test_a_last_line_that_a_crash_left_half_written_is_dropped(tmp_path):
-    folder = _write(tmp_path / "run", "11,0.5\n1")
-    assert list(results.read(folder, ()).metrics["round_num"]) == [11]
+    assert list(results.read(_write(tmp_path / "run", "11,0.5\n1"), ()).metrics["round_num"]) == [11]
 
 
 @pytest.mark.parametrize(

@@ -126,8 +126,7 @@ def test_a_truncated_newest_checkpoint_costs_rounds_but_changes_nothing(folder, 
     toy, folder = Toy(), _opened(folder.path)
     outcome = _run(toy, folder)
     assert toy.rounds_run == [5, 6, 7]
-    continuations = json.loads(folder.config_path.read_text())["continuations"]
-    assert [entry["after_round"] for entry in continuations] == [4]
+    assert [entry["after_round"] for entry in json.loads(folder.config_path.read_text())["continuations"]] == [4]
     assert f"Warning: checkpoint {newest} is not readable" in capsys.readouterr().err
     _assert_as_whole(outcome, folder, whole)
 
