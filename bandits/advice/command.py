@@ -194,6 +194,8 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
             return Recommendation(folder, advice)
         # Models are compared after the last round.
         evaluations = () if "rounds_per_eval" in set_flags else ("--rounds_per_eval=0",)
+        cores = max(1, len(os.sched_getaffinity(0)) // settings.workers)
+        threads = () if resolved.max_concurrent_threads else (f"--max_concurrent_threads={cores}",)
         spaces = planning.spaces(base, names, data.num_actions, data.trained_width)
         no_noise = stages.refused_noise(base) or inputs.no_guarantee(deployment, data)
         if no_noise:
@@ -203,7 +205,7 @@ def recommend(settings: cli.Settings, command: str | None = None) -> Recommendat
         full = full_plan(resolved, names, points, num_epsilons, can_be_alone=not no_federation)
         results = findings.Findings(why_no_noise=no_noise, why_no_federation=no_federation)
         can_lengthen = "total_rounds" not in set_flags and not resolved.preset and base == base_without_environment
-        current = session.Session(folder, state, full, (*base, *evaluations), settings.workers)
+        current = session.Session(folder, state, full, (*base, *evaluations, *threads), settings.workers)
         with executors.running(current.executor, folder):
             try:
                 current.measure(spaces)

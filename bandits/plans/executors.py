@@ -222,12 +222,11 @@ def running(executor: Executor, folder: pathlib.Path) -> Iterator[None]:
 
 
 class _Process:
-    """A process that executes runs one after another, on the CPU cores `cores`."""
+    """A process that executes runs one after another."""
 
-    def __init__(self, cores: set[int]):
-        self.cores = cores
+    def __init__(self):
         paths = os.pathsep.join(filter(None, sys.path))
-        self.process: Any = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "scripts.grid_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -236,8 +235,6 @@ class _Process:
             start_new_session=True,  # The parent process handles Ctrl-C.
             preexec_fn=worker_process.end_with_parent,
         )
-        # A run's processes wait for each other, so moving them between cores would only cost time.
-        os.sched_setaffinity(self.process.pid, cores)
         self.job: Job | None = None
 
     def fileno(self) -> int:
@@ -275,7 +272,7 @@ class _Process:
 
 
 class Local(Executor):
-    """Processes on this machine, each with its share of the CPU cores. A process that dies is replaced."""
+    """Processes on this machine. A process that dies is replaced."""
 
     executes = True
 
@@ -285,8 +282,7 @@ class Local(Executor):
         Args:
           workers: Maximum number of processes.
         """
-        cores = sorted(os.sched_getaffinity(0))
-        self._free = [set(cores[number % len(cores) :: workers]) for number in range(workers)]
+        self._workers = workers
         self._processes: list[_Process] = []
         self._queue: collections.deque[Job] = collections.deque()
 
@@ -298,9 +294,9 @@ class Local(Executor):
         while self._queue:
             idle = next((worker for worker in self._processes if worker.job is None), None)
             if idle is None:
-                if not self._free:
+                if len(self._processes) == self._workers:
                     return
-                idle = _Process(self._free.pop(0))
+                idle = _Process()
                 self._processes.append(idle)
             idle.start(self._queue.popleft())
 
@@ -312,7 +308,6 @@ class Local(Executor):
         job, result, lives = ready[0].result()
         if not lives:
             self._processes.remove(ready[0])
-            self._free.append(ready[0].cores)
             ready[0].end()
         self._assign()
         return job, result
@@ -332,7 +327,6 @@ class Local(Executor):
     def close(self) -> None:
         for worker in self._processes:
             worker.end()
-            self._free.append(worker.cores)
         self._processes.clear()
 
 

@@ -51,15 +51,6 @@ def test_one_process_executes_one_run_after_the_other_each_with_its_own_log(one,
         assert (pathlib.Path(job.folder) / executors.FINISHED_FILE).read_text() == '{"total_rounds": 4}\n'
 
 
-def test_processes_share_the_cores(tmp_path):
-    executor, jobs = executors.Local(2), [_job(tmp_path, name) for name in ("a", "b")]
-    _execute(executor, *jobs)
-    first, second = (os.sched_getaffinity(int(_log(job).split()[1])) for job in jobs)
-    executor.close()
-    assert first | second == os.sched_getaffinity(0)
-    assert first == second or not first & second
-
-
 def test_a_process_that_dies_is_replaced_and_failures_and_bad_usage_are_distinguished(one, tmp_path):
     dying, failing = _job(tmp_path, "a", f"--dies_in={tmp_path}"), _job(tmp_path, "b", "--fails_at=0.1")
     refused = _job(tmp_path, "c", "--rate=0")
