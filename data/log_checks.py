@@ -6,8 +6,8 @@ Errors that make every estimate meaningless raise a `UsageError` with the row an
 `check` tests the assumptions behind conclusions from a log: correct propensities, columns that were recorded before the
 action, and a single set of actions. With correct propensities p, the expectation of 1{A = a} / p * g is at most that of
 g, for each action a and each g >= 0 that is known before the action. If g was recorded after the action, such as
-whether there was a conversion, it can be larger. The same holds for features of actions, with the sum over the offered
-actions on the right. The expected weight of a policy is 1 if the log supports it.
+whether there was a conversion, it can be larger. For a feature g of actions, the expectation of g(A) / p is at most
+that of the sum of g over the offered actions. The expected weight of a policy is 1 if the log supports it.
 """
 
 import re
@@ -382,7 +382,7 @@ def _varying(matrix: Any, names: Sequence[str], most: int, counts: np.ndarray) -
       matrix: [rows, features], an array or a sparse matrix, which may have further columns.
       names: Names of the features.
       most: Maximum number of features.
-      counts: [rows], how often each row occurs. The more often, the fewer features are returned.
+      counts: [rows], how often each row occurs. The larger their sum, the fewer features are returned.
     """
     from scipy import sparse
 

@@ -16,7 +16,7 @@ from data import columns, table_file
 from data.errors import UsageError
 from data.schema import Roles, Schema, listed
 
-IN_TABLE = " in --action_table"  # Ends the name of a feature in the table that the file has, too.
+IN_TABLE = " in --action_table"  # Suffix of a feature of that table whose name is also a column of the file.
 _FLOAT32 = (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
 _MARKS = "|;,"  # Possible separators of ids. The first of these that occurs in a column is its separator.
 _BRACKETS = ("[]", "()", "{}")

@@ -52,7 +52,7 @@ def vw(source: pathlib.Path, *, client_feature: str | None = None, max_features:
             matrix = vectorizer.fit_transform(_features(read, client_feature, rows))
         except Exception as error:  # Malformed lines raise many types of errors.
             is_other = isinstance(error, (AttributeError, TypeError))
-            reason = "this is not in a format of Vowpal Wabbit" if is_other else error
+            reason = "this line is not in a format of Vowpal Wabbit" if is_other else error
             raise UsageError(f"{source}, line {lines.lineno()}: {reason}.") from error
     counts = matrix.getnnz(axis=0)
     kept = np.sort(np.argsort(-counts, kind="stable")[:max_features])

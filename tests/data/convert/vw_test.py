@@ -129,7 +129,7 @@ def test_lines_that_are_no_labelled_decisions_are_counted(tmp_path):
         (_changed(_labelIndex=2), "line 2: _labelIndex, 2, is no position in _multi, which has 2 actions"),
         (_changed(_labelIndex=0), "line 2: _labelIndex, 0, and _label_Action, 2, are different actions"),
         (json.dumps(_changed()).replace("31", "1e999"), "line 2: the feature .Age is inf"),
-        ("5", "line 2: this is not in a format of Vowpal Wabbit"),
+        ("5", "line 2: this line is not in a format of Vowpal Wabbit"),
         (_changed(_label_probability=0), "line 2: .*must be above 0"),
         (_changed(_label_probability=None), "line 2: .*probability nan"),
         (_changed(c=None), "line 2: .*0 actions"),
