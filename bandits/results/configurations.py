@@ -33,8 +33,14 @@ _OF_DATA = sorted(
 )
 # Other flags that change the number of rounds, or the mean reward of the same actions.
 _OF_ENVIRONMENT = (
-    *(*environment_flags.NAMES, "total_rounds", "clients_per_round", "cohort_sampling", "client_selection"),
-    *("population_client_selection", "init_clients", "max_examples_per_client"),
+    *environment_flags.NAMES,
+    "total_rounds",
+    "clients_per_round",
+    "cohort_sampling",
+    "client_selection",
+    "population_client_selection",
+    "init_clients",
+    "max_examples_per_client",
 )
 _DRIFT_ENVIRONMENT = "drift_environment"
 CONTENT = "content"  # Key in a data report for the digest of a table.

@@ -41,7 +41,7 @@ def test_hidden_layers_are_those_of_the_run(tmp_path):
     found = run.predict(FRAME)
     np.testing.assert_allclose(found["predicted_reward"], rewards, rtol=1e-6)
     np.testing.assert_array_equal(found["probability"], np.eye(2)[rewards.argmax(axis=1)])
-    hash(target_policies.options_of_run(str(run.folder)))  # Its phases are cached.
+    hash(target_policies.options_of_run(str(run.folder)))  # Options are keys of a cache.
 
 
 def test_predicted_rewards_are_in_the_users_unit(tmp_path):
