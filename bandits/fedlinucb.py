@@ -100,7 +100,7 @@ class Experiment:
         """Simulates one step."""
         client, actions, noise, coin = self.draw(key, before.step)
         downloaded, local = tf.nest.map_structure(lambda part: part[client], before.clients)
-        # This sum is 0 only before a client's first download: sampled features are never all 0.
+        # This sum is 0 only before a client's first download, because a sampled feature is never exactly 0.
         is_empty = tf.equal(downloaded.outer[0, 0], 0) & self.starts_empty
         action = tf.where(is_empty, 0, self.learner.choose(downloaded, actions[tf.newaxis])[0])
         expected = tf.reduce_sum(actions, axis=-1) * self.num_features**-0.5  # x' theta.
